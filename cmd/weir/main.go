@@ -1,0 +1,66 @@
+// Command weir serves personal feeds from one box. Each subcommand has a file of its own;
+// the services a server runs are listed in services.go.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:]))
+}
+
+// run executes one command line and returns its exit code: 0, 1 for a failure, 2 for a command
+// line that cannot be understood.
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(os.Stderr, "weir:", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(os.Stderr, "Run '%s --help' for the flags and their defaults.\n", usage.command)
+		return 2
+	}
+	return 1
+}
+
+// usageError is a command line that cannot be understood.
+type usageError struct {
+	command string
+	err     error
+}
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "weir serves personal feeds from one box",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{cmd.CommandPath(), err}
+	})
+	root.AddCommand(newVersion())
+	return root
+}
+
+// exactly refuses any other number of arguments than n, naming what is expected.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usageError{cmd.CommandPath(), fmt.Errorf("%s takes %s, got %d arguments", cmd.CommandPath(), what, len(args))}
+		}
+		return nil
+	}
+}
