@@ -1,0 +1,82 @@
+package disk
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAllocateOnAFullDiskSaysSoAndTakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	f, err := os.Create(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := Allocate(f, 0, 512<<10); err != nil {
+		t.Fatal(err)
+	}
+	for _, allocate := range []func(*os.File, int64, int64) error{Allocate, func(f *os.File, off, n int64) error {
+		err := writeZeros(f, off, n)
+		return errors.Join(err, f.Truncate(512<<10))
+	}} {
+		err = allocate(f, 0, 4<<20)
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("error %v, want ENOSPC", err)
+		}
+		if info, err := f.Stat(); err != nil || info.Size() != 512<<10 {
+			t.Errorf("size %d, error %v, want what it was", info.Size(), err)
+		}
+	}
+	err = Allocate(f, 0, 4<<20)
+	if want := "make room on the disk of " + dir; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q does not say %q", err, want)
+	}
+}
+
+func TestAllocateFillsHoles(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := Allocate(f, 0, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		t.Fatal(err)
+	}
+	if got := st.Blocks * 512; got < 1<<20 {
+		t.Errorf("%d bytes have room on the disk, want all of %d", got, 1<<20)
+	}
+}
+
+func TestFileSystemsThatReserveNothingAreRefused(t *testing.T) {
+	for _, magic := range []int64{btrfsMagic, zfsMagic, bcachefsMagic, btrfsMagic - 1<<32} {
+		if err := reserves(magic); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("magic %#x: %v, want ErrUnsupported", magic, err)
+		}
+	}
+	for _, magic := range []int64{unix.EXT4_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.XFS_SUPER_MAGIC} {
+		if err := reserves(magic); err != nil {
+			t.Errorf("magic %#x: %v", magic, err)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+//go:build linux || darwin || freebsd
+
+package disk
+
+import (
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func reserve(size int) ([]atomic.Uint64, error) {
+	base, err := unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	// Pages are aligned to more than words, and an atomic.Uint64 is its eight bytes.
+	return unsafe.Slice((*atomic.Uint64)(base), size/8), nil
+}
+
+// extend replaces pages of the reservation by pages of the file.
+func (r *Region) extend(f *os.File, size int64) error {
+	at := unsafe.Pointer(&r.words[r.mapped/8])
+	_, err := unix.MmapPtr(int(f.Fd()), r.mapped, at, uintptr(size-r.mapped), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+	return err
+}
+
+func release(words []atomic.Uint64) error {
+	return unix.MunmapPtr(unsafe.Pointer(&words[0]), uintptr(len(words)*8))
+}
