@@ -1,0 +1,7 @@
+//go:build !plain
+
+package snapshot
+
+// plainUnpack replaces the fast unpacking by the reference, to tell a fault of the one from a
+// fault of the data: build with -tags plain.
+const plainUnpack = false
