@@ -1,0 +1,141 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"weir/internal/metrics"
+)
+
+// Config holds the kernel's addresses and bounds. The zero value of a bound means its default;
+// see Defaults.
+type Config struct {
+	// Listen, TLSListen and Admin are addresses to listen on; an empty one is off.
+	Listen, TLSListen, Admin string
+	// TLS is used on TLSListen.
+	TLS *tls.Config
+
+	// Loops is the number of event loops, each a locked thread; Workers that of goroutines for
+	// deferred requests, WorkerQueue how many requests may wait for one.
+	Loops, Workers, WorkerQueue int
+
+	// MaxHeader bounds a request's line and headers, MaxBody a body that is buffered, both in
+	// bytes; longer bodies leave for net/http, which bounds them by MaxStream.
+	MaxHeader, MaxBody int
+	MaxStream          int64
+	// MaxOutput is the answer bytes of one connection beyond which parsing stops until its
+	// client reads.
+	MaxOutput int
+	// MaxInput bounds the bytes of requests that wait, over all connections.
+	MaxInput int64
+	// MaxConnections bounds open connections; one more is answered 503 and closed.
+	MaxConnections int
+
+	// RequestTimeout runs from a request's first byte to its last, IdleTimeout from an answer
+	// to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
+	// discarding what follows a refused request.
+	RequestTimeout, IdleTimeout, WriteTimeout, LingerTimeout time.Duration
+	// LeftRequests is after how many requests for fast routes a connection that has left for
+	// net/http is closed, so that its client comes back to the fast lane.
+	LeftRequests int
+	// ShutdownTimeout bounds the wait for requests in flight.
+	ShutdownTimeout time.Duration
+
+	// NetHTTP serves everything by net/http, as on systems without epoll.
+	NetHTTP bool
+
+	Metrics *metrics.Registry
+	Log     *slog.Logger
+}
+
+// Defaults returns the bounds used where a Config has a zero.
+func Defaults() Config {
+	loops := runtime.NumCPU()
+	return Config{
+		Loops:           loops,
+		Workers:         max(1, loops/2),
+		WorkerQueue:     1024,
+		MaxHeader:       8 << 10,
+		MaxBody:         1 << 20,
+		MaxStream:       64 << 20,
+		MaxOutput:       64 << 10,
+		MaxInput:        256 << 20,
+		MaxConnections:  100_000,
+		RequestTimeout:  10 * time.Second,
+		IdleTimeout:     120 * time.Second,
+		WriteTimeout:    30 * time.Second,
+		LingerTimeout:   500 * time.Millisecond,
+		LeftRequests:    100,
+		ShutdownTimeout: 10 * time.Second,
+	}
+}
+
+// fill replaces zeros by defaults and refuses what cannot work.
+func (c *Config) fill() error {
+	d := Defaults()
+	for _, f := range []struct {
+		name     string
+		value    *int
+		fallback int
+	}{
+		{"loops", &c.Loops, d.Loops},
+		{"workers", &c.Workers, d.Workers},
+		{"worker queue", &c.WorkerQueue, d.WorkerQueue},
+		{"header bound", &c.MaxHeader, d.MaxHeader},
+		{"body bound", &c.MaxBody, d.MaxBody},
+		{"output bound", &c.MaxOutput, d.MaxOutput},
+		{"connection bound", &c.MaxConnections, d.MaxConnections},
+		{"left request bound", &c.LeftRequests, d.LeftRequests},
+	} {
+		if *f.value < 0 {
+			return fmt.Errorf("the %s must not be negative, got %d", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.fallback
+		}
+	}
+	for _, f := range []struct {
+		name     string
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{"request timeout", &c.RequestTimeout, d.RequestTimeout},
+		{"idle timeout", &c.IdleTimeout, d.IdleTimeout},
+		{"write timeout", &c.WriteTimeout, d.WriteTimeout},
+		{"linger timeout", &c.LingerTimeout, d.LingerTimeout},
+		{"shutdown timeout", &c.ShutdownTimeout, d.ShutdownTimeout},
+	} {
+		if *f.value < 0 {
+			return fmt.Errorf("the %s must not be negative, got %v", f.name, *f.value)
+		}
+		if *f.value == 0 {
+			*f.value = f.fallback
+		}
+	}
+	if c.MaxInput == 0 {
+		c.MaxInput = d.MaxInput
+	}
+	if c.MaxStream == 0 {
+		c.MaxStream = d.MaxStream
+	}
+	if c.MaxInput < int64(c.MaxHeader+c.MaxBody) {
+		return fmt.Errorf("the bound on buffered input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput, c.MaxHeader+c.MaxBody)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Metrics == nil {
+		c.Metrics = metrics.New(c.Stripes())
+	}
+	return nil
+}
+
+// Stripes is how many writers of striped counters the kernel has: loops, workers, and one shared
+// by all that net/http runs.
+func (c *Config) Stripes() int { return c.Loops + c.Workers + 1 }
+
+// sharedStripe is the stripe of handlers run by net/http.
+func (c *Config) sharedStripe() int { return c.Loops + c.Workers }

@@ -1,0 +1,433 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// conn is a connection on an event loop. It belongs to the loop's thread, except that in and out
+// belong to the worker while it is deferred, and fd to the lent connection while it is lent.
+type conn struct {
+	loop       *loop
+	fd         int // -1 once closed
+	slot       uint32
+	generation int32
+	phase      phase
+	interest   uint32 // what epoll watches for
+	timed      timed
+	idleSince  int64 // when timed was put into the idle queue
+
+	in      []byte // what has come and is not answered yet; nil when all is
+	scanned int    // how much of in has been searched for the end of the head
+	need    int    // how long in must become before it is worth parsing again
+	out     []byte // answers the socket did not take yet
+
+	size    int  // of the request under way in in, while deferred or lent
+	closing bool // close once out is sent
+	gone    bool // the client has gone, while deferred or lent
+	lent    *lentConn
+}
+
+// phase is what a connection waits for.
+type phase uint8
+
+const (
+	phaseReading  phase = iota // for its client's next bytes
+	phaseDraining              // for its client to take out; nothing is read or parsed meanwhile
+	phaseDeferred              // for a worker
+	phaseLent                  // for net/http
+	phaseLinger                // for its client's end, discarding what comes
+)
+
+// accepted takes a new connection.
+func (l *loop) accepted(fd int) {
+	var c *conn
+	if n := len(l.retired); n > 0 {
+		c, l.retired = l.retired[n-1], l.retired[:n-1]
+		*c = conn{loop: l, fd: fd, generation: c.generation + 1, slot: c.slot}
+		l.conns[c.slot] = c
+	} else {
+		c = &conn{loop: l, fd: fd, slot: uint32(len(l.conns))}
+		l.conns = append(l.conns, c)
+	}
+	c.timed.owner = c
+	c.interest = unix.EPOLLIN
+	l.open++
+	event := unix.EpollEvent{Events: c.interest, Fd: int32(c.slot), Pad: c.generation}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+		l.s.cfg.Log.Error("a connection could not be watched", "error", err)
+		l.close(c)
+		return
+	}
+	l.rest(c)
+	if l.stopping {
+		l.readable(c)
+		if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
+			l.hangUp(c)
+		}
+	}
+}
+
+// watch changes what epoll reports of c.
+func (l *loop) watch(c *conn, events uint32) {
+	if c.interest == events {
+		return
+	}
+	c.interest = events
+	event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: c.generation}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &event); err != nil {
+		panic("BUG: epoll_ctl: " + err.Error())
+	}
+}
+
+// close ends a connection at once.
+func (l *loop) close(c *conn) {
+	if c.fd < 0 {
+		return
+	}
+	c.timed.stop()
+	if c.phase == phaseLent || c.phase == phaseDeferred {
+		// Somebody else holds it: its end is told to them, the descriptor goes when it
+		// comes back.
+		if !c.gone {
+			c.gone = true
+			unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, c.fd, nil) //nolint:errcheck // it is there
+			if c.lent != nil {
+				c.lent.lose()
+			}
+		}
+		return
+	}
+	unix.Close(c.fd)
+	l.forget(c)
+	l.s.connectionClosed()
+}
+
+// forget drops all there is of c but its descriptor.
+func (l *loop) forget(c *conn) {
+	c.fd = -1
+	l.keep(c, nil)
+	c.out = nil
+	l.conns[c.slot] = nil
+	l.retired = append(l.retired, c)
+	l.open--
+}
+
+// rest puts c among the idle. The queue is touched once a second at most: between, a connection
+// that answers thousands of requests only compares two numbers.
+func (l *loop) rest(c *conn) {
+	if c.timed.queue == &l.idle && l.now-c.idleSince < int64(time.Second) {
+		return
+	}
+	c.idleSince = l.now
+	l.idle.start(&c.timed, l.now)
+}
+
+// readable reads once and answers what has wholly arrived.
+func (l *loop) readable(c *conn) {
+	if len(c.in) == 0 {
+		n, err := receive(c.fd, l.read)
+		if n > 0 {
+			l.answer(c, l.read[:n])
+		} else if err != unix.EAGAIN {
+			l.close(c)
+		}
+		return
+	}
+	if len(c.in) == cap(c.in) {
+		if !l.grow(c, max(c.need, len(c.in)+1)) {
+			return
+		}
+	}
+	n, err := receive(c.fd, c.in[len(c.in):cap(c.in)])
+	if n > 0 {
+		c.in = c.in[:len(c.in)+n]
+		if len(c.in) >= c.need {
+			l.answer(c, c.in)
+		}
+	} else if err != unix.EAGAIN {
+		l.close(c)
+	}
+}
+
+// answer answers the requests in data, which is either what was just read or c.in, in their
+// order, with one send for all of them; it keeps what is not wholly there or must wait.
+func (l *loop) answer(c *conn, data []byte) {
+	l.out = l.out[:0]
+	data = l.parse(c, data)
+	if c.fd < 0 || c.phase == phaseLent || c.phase == phaseDeferred {
+		return
+	}
+	l.keep(c, data)
+	l.flush(c)
+	l.observe()
+	if c.fd < 0 {
+		return
+	}
+	switch {
+	case c.phase == phaseDraining:
+	case c.closing:
+		l.hangUp(c)
+	case len(c.in) > 0:
+		if c.timed.queue != &l.request {
+			l.request.start(&c.timed, l.now)
+		}
+	default:
+		l.rest(c)
+	}
+}
+
+// parse answers requests into l.out until data holds no whole one, and returns what is left. The
+// connection may have been lent, deferred or closed when it returns: data is not valid then.
+func (l *loop) parse(c *conn, data []byte) []byte {
+	h := &l.head
+	for len(data) > 0 && !c.closing {
+		if len(l.out) >= l.s.cfg.MaxOutput && !l.flush(c) {
+			return data
+		}
+		if len(data) >= 2 && data[0] == '\r' && data[1] == '\n' {
+			data, c.scanned = data[2:], 0 // an empty line before a request: RFC 9112, 2.2
+			continue
+		}
+		size := headEnd(data, c.scanned)
+		if size == 0 && len(data) <= l.s.cfg.MaxHeader {
+			if err := checkPartial(data, c.scanned); err != nil {
+				l.refuse(c, err)
+				return nil
+			}
+			c.scanned = len(data)
+			return data
+		}
+		if size == 0 || size > l.s.cfg.MaxHeader {
+			l.refuse(c, errHeaderTooLong)
+			return nil
+		}
+		if err := parseHead(data[:size], h); err != nil {
+			l.refuse(c, err)
+			return nil
+		}
+		if h.flags&unframed != 0 || h.contentLength > l.s.cfg.MaxBody {
+			if !l.flush(c) {
+				return data
+			}
+			l.leave(c, data)
+			return nil
+		}
+		total := size + h.contentLength
+		if len(data) < total {
+			c.scanned, c.need = size, total
+			return data
+		}
+		c.scanned, c.need = 0, 0
+
+		r := &l.req
+		r.Method, r.Path, r.Query, r.header = h.method, h.path, h.query, h.header
+		r.Body = data[size:total]
+		r.params = [maxParams][]byte{}
+		r.decoded = r.decoded[:0]
+		l.resp.reset(false)
+		route, at := l.s.routes.find(h.method, h.path, &r.params)
+		switch {
+		case h.flags&notOrigin != 0 || route != nil && route.Fast == nil:
+			if !l.flush(c) {
+				return data
+			}
+			l.lend(c, data, total)
+			return nil
+		case route == nil:
+			route = l.s.unrouted
+			noRoute(&l.resp, h.method, at)
+		case !r.decodeParams():
+			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
+		default:
+			l.s.run(route, &l.resp, r)
+			if l.resp.deferred {
+				if !l.flush(c) {
+					return data
+				}
+				if l.enqueue(c, data, total) {
+					return nil
+				}
+				l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
+			}
+		}
+		c.closing = h.flags&connClose != 0 || l.stopping
+		l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
+		l.tally(route, l.resp.Status)
+		data = data[total:]
+	}
+	return data
+}
+
+// refuse answers a request that breaks the protocol, and closes.
+func (l *loop) refuse(c *conn, err *parseError) {
+	l.resp.reset(false)
+	l.resp.Problem(err.status, err.detail)
+	l.out = l.heads.append(l.out, &l.resp, false, true)
+	l.s.count(l.s.unrouted, l.stripe, err.status, 0)
+	c.closing = true
+	l.keep(c, nil)
+	if l.flush(c) {
+		l.hangUp(c)
+	}
+}
+
+// flush sends l.out. What the socket does not take is kept in c.out, and c drains: nothing is
+// parsed or read until the client has taken it. It returns false when c drains or is closed.
+func (l *loop) flush(c *conn) bool {
+	if c.fd < 0 || c.phase == phaseDraining {
+		if c.fd >= 0 && len(l.out) > 0 {
+			c.out = append(c.out, l.out...)
+			l.out = l.out[:0]
+		}
+		return false
+	}
+	if len(l.out) == 0 {
+		return true
+	}
+	n, err := send(c.fd, l.out)
+	if err != nil {
+		l.out = l.out[:0]
+		l.close(c)
+		return false
+	}
+	if n == len(l.out) {
+		l.out = l.out[:0]
+		return true
+	}
+	c.out = append(c.out[:0], l.out[n:]...)
+	l.out = l.out[:0]
+	l.drain(c)
+	return false
+}
+
+// drain makes c wait for its client to take c.out.
+func (l *loop) drain(c *conn) {
+	c.phase = phaseDraining
+	l.watch(c, unix.EPOLLOUT)
+	l.write.start(&c.timed, l.now)
+}
+
+// writable sends more of c.out, and goes on parsing when all is sent.
+func (l *loop) writable(c *conn) {
+	n, err := send(c.fd, c.out)
+	if err != nil {
+		l.close(c)
+		return
+	}
+	if n < len(c.out) {
+		if n > 0 {
+			c.out = c.out[n:]
+			l.write.start(&c.timed, l.now)
+		}
+		return
+	}
+	c.out = nil
+	l.resume(c)
+}
+
+// resume goes on with a connection whose answers are all sent.
+func (l *loop) resume(c *conn) {
+	c.phase = phaseReading
+	c.timed.stop()
+	if c.closing {
+		l.hangUp(c)
+		return
+	}
+	l.watch(c, unix.EPOLLIN)
+	c.scanned, c.need = 0, 0
+	l.answer(c, c.in)
+}
+
+// hangUp ends a connection whose answers are sent so that none is lost: it says that nothing
+// more will come and discards what the client still sends until its end, or for a while. Closed
+// with unread bytes, the kernel would reset the connection, answers in flight included.
+func (l *loop) hangUp(c *conn) {
+	if c.fd < 0 || c.phase == phaseLinger {
+		return
+	}
+	if err := unix.Shutdown(c.fd, unix.SHUT_WR); err != nil {
+		l.close(c)
+		return
+	}
+	l.keep(c, nil)
+	c.phase = phaseLinger
+	l.watch(c, unix.EPOLLIN)
+	l.linger.start(&c.timed, l.now)
+}
+
+// discard reads and forgets.
+func (l *loop) discard(c *conn) {
+	n, err := receive(c.fd, l.read)
+	if n == 0 && err != unix.EAGAIN {
+		l.close(c)
+	}
+}
+
+// busyEvent handles an event of a connection that somebody else works on: its client has gone,
+// or sends more, which must wait.
+func (l *loop) busyEvent(c *conn, events uint32) {
+	switch {
+	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
+		l.close(c)
+	case events&unix.EPOLLOUT != 0:
+		c.timed.stop()
+		l.watch(c, 0)
+		c.lent.unblock()
+	default:
+		l.watch(c, 0)
+	}
+}
+
+// keep makes rest, a part of either c.in or what was just read, c's unanswered input.
+func (l *loop) keep(c *conn, rest []byte) {
+	if len(rest) == 0 {
+		if c.in != nil {
+			l.s.input.Add(-int64(cap(c.in)))
+			if cap(c.in) == smallSize && len(l.spare) < maxSpare {
+				l.spare = append(l.spare, c.in[:0])
+			}
+			c.in = nil
+		}
+		return
+	}
+	if c.in != nil {
+		if &rest[0] != &c.in[0] {
+			c.in = c.in[:copy(c.in, rest)]
+		}
+		return
+	}
+	if l.grow(c, len(rest)) {
+		c.in = append(c.in, rest...)
+	}
+}
+
+// grow makes room in c.in for at least n bytes. Beyond the bound on all input the connection is
+// answered 503 and false returned.
+func (l *loop) grow(c *conn, n int) bool {
+	size := smallSize
+	for size < n {
+		size *= 2
+	}
+	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {
+		l.s.input.Add(-int64(size - cap(c.in)))
+		l.s.closed[closedInput].Add(l.stripe, 1)
+		l.refuse(c, errInput)
+		return false
+	}
+	var grown []byte
+	if k := len(l.spare); size == smallSize && k > 0 {
+		grown, l.spare = l.spare[k-1], l.spare[:k-1]
+	} else {
+		grown = make([]byte, 0, size)
+	}
+	c.in = append(grown, c.in...)
+	return true
+}
+
+var (
+	errRequestTimeout = &parseError{http.StatusRequestTimeout, "the request did not arrive in time"}
+	errInput          = &parseError{http.StatusServiceUnavailable, "too many unfinished requests are held in memory; try again"}
+)

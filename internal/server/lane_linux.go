@@ -1,0 +1,170 @@
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// fastLane is the event loops, their workers, and the ways from them to net/http.
+type fastLane struct {
+	s          *Server
+	loops      []*loop
+	jobs       chan job
+	workers    sync.WaitGroup
+	lent, left *handover
+}
+
+func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
+	f := &fastLane{
+		s:    s,
+		jobs: make(chan job, s.cfg.WorkerQueue),
+		lent: newHandover(1024, addr),
+		left: newHandover(128, addr),
+	}
+	for i := range s.cfg.Loops {
+		l, err := newLoop(f, i)
+		if err != nil {
+			for _, l := range f.loops {
+				l.release()
+			}
+			return nil, err
+		}
+		f.loops = append(f.loops, l)
+	}
+	return f, nil
+}
+
+// start runs loops, workers, and net/http behind them.
+func (f *fastLane) start(serve func(net.Listener)) {
+	for _, l := range f.loops {
+		go l.run()
+	}
+	for i := range f.s.cfg.Workers {
+		f.workers.Go(func() { f.work(f.s.cfg.Loops + i) })
+	}
+	go serve(f.lent)
+	go serve(f.left)
+}
+
+// accept deals connections round robin to the loops until stop is closed; what waits in the
+// listener's queue then is still taken. It leaves the listener open.
+func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
+	// A listener does not let one wait for readiness alone; the same socket as a file does.
+	f, err := ln.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-stop
+		f.SetReadDeadline(time.Now()) //nolint:errcheck // ends the wait below
+	}()
+	// Accepted sockets inherit it.
+	if err := rc.Control(func(fd uintptr) {
+		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) //nolint:errcheck // only slower
+	}); err != nil {
+		return err
+	}
+	next, backoff := 0, time.Duration(0)
+	for {
+		var failed error
+		err := rc.Read(func(fd uintptr) bool {
+			before := next
+			failed = l.acceptAll(int(fd), &next)
+			if next != before {
+				backoff = 0
+			}
+			return failed != nil
+		})
+		select {
+		case <-stop:
+			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), &next) }) //nolint:errcheck // the last
+		default:
+		}
+		if err != nil {
+			return err
+		}
+		// Out of descriptors or memory: those that are open go on, and make room by closing.
+		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
+		l.s.acceptErrors.Add(l.s.cfg.sharedStripe(), 1)
+		l.s.cfg.Log.Warn("connections cannot be accepted; raise the limit of open files (ulimit -n)", "error", failed, "retry_in", backoff)
+		select {
+		case <-stop:
+		case <-time.After(backoff):
+		}
+	}
+}
+
+// acceptAll takes all connections that wait; the error is what ended it but for there being none.
+func (f *fastLane) acceptAll(listener int, next *int) error {
+	for {
+		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			f.deal(fd, *next%len(f.loops))
+			*next++
+		case unix.EAGAIN:
+			return nil
+		case unix.EINTR, unix.ECONNABORTED:
+		default:
+			return err
+		}
+	}
+}
+
+// deal gives a new connection to a loop, or turns it away.
+func (f *fastLane) deal(fd, loop int) {
+	if !f.s.connectionOpened() {
+		send(fd, f.s.turnedAway) //nolint:errcheck // it is closed anyway
+		unix.Shutdown(fd, unix.SHUT_WR)
+		unix.Close(fd)
+		return
+	}
+	if !f.loops[loop].post(message{kind: msgAccepted, fd: fd}) {
+		unix.Close(fd)
+		f.s.connectionClosed()
+	}
+}
+
+// stop ends the loops once their requests are answered, or when ctx is done.
+func (f *fastLane) stop(ctx context.Context) {
+	for _, l := range f.loops {
+		l.post(message{kind: msgStop})
+	}
+	for _, l := range f.loops {
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			l.post(message{kind: msgKill})
+			select {
+			case <-l.done:
+			case <-time.After(time.Second):
+				f.s.cfg.Log.Error("requests in flight were given up", "timeout", f.s.cfg.ShutdownTimeout)
+			}
+		}
+	}
+	f.left.drain()
+}
+
+// finish ends the workers; all loops have ended.
+func (f *fastLane) finish() {
+	f.lent.Close()
+	f.left.Close()
+	for _, l := range f.loops {
+		select {
+		case <-l.done:
+		default:
+			return // a handler hangs: its worker cannot be waited for
+		}
+	}
+	close(f.jobs)
+	f.workers.Wait()
+}

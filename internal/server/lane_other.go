@@ -1,0 +1,22 @@
+//go:build !linux
+
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// fastLane needs epoll: elsewhere net/http serves everything.
+type fastLane struct{}
+
+// leftConn does not exist where there is no fast lane to leave.
+type leftConn struct{ net.Conn }
+
+func newFastLane(*Server, net.Addr) (*fastLane, error) { return nil, errors.ErrUnsupported }
+
+func (*fastLane) start(func(net.Listener))                       {}
+func (*fastLane) accept(*net.TCPListener, <-chan struct{}) error { return errors.ErrUnsupported }
+func (*fastLane) stop(context.Context)                           {}
+func (*fastLane) finish()                                        {}

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lentConn lends one wholly buffered request of a connection to net/http: an in-memory net.Conn
+// whose Read gives exactly that request and then blocks until the request is over, and whose
+// Write sends on the socket. While it is lent nobody else reads, writes or closes the descriptor,
+// so what the socket takes at once is sent without a copy; for the rest Write waits until the
+// loop says that the socket takes more.
+type lentConn struct {
+	conn   *conn
+	remote net.Addr
+
+	mu       sync.Mutex
+	change   *sync.Cond // of anything below
+	request  []byte     // what is left to read of it
+	over     bool       // given back: the descriptor is not ours any more
+	gone     bool       // the client has gone
+	writable bool       // the loop says that the socket takes more
+	expired  bool       // the read deadline has passed
+	timer    *time.Timer
+}
+
+// lend hands the request of the given size at the start of data to net/http.
+func (l *loop) lend(c *conn, data []byte, size int) {
+	if !l.detach(c, data, size, phaseLent) {
+		return
+	}
+	lc := &lentConn{conn: c, remote: peerAddr(c.fd), request: c.in[:size]}
+	lc.change = sync.NewCond(&lc.mu)
+	c.lent = lc
+	if !l.lane.lent.offer(func() (net.Conn, error) { return lc, nil }) {
+		c.phase, c.lent = phaseReading, nil
+		l.s.refused.Add(l.stripe, 1)
+		l.resp.reset(false)
+		l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for net/http; try again")
+		c.closing = true
+		l.out = l.heads.append(l.out[:0], &l.resp, false, true)
+		if l.flush(c) {
+			l.hangUp(c)
+		}
+	}
+}
+
+// returned takes back a connection from net/http.
+func (l *loop) returned(c *conn, open bool) {
+	c.lent = nil
+	if !l.reattach(c) {
+		return
+	}
+	c.closing = !open || l.stopping
+	l.resume(c)
+}
+
+// blocked watches for the socket of a lent connection to take more.
+func (l *loop) blocked(c *conn) {
+	if c.phase != phaseLent || c.gone {
+		return
+	}
+	l.watch(c, unix.EPOLLOUT)
+	l.write.start(&c.timed, l.now)
+}
+
+var errClientGone = errors.New("the client has gone")
+
+// Read implements net.Conn.
+func (lc *lentConn) Read(p []byte) (int, error) {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	for {
+		switch {
+		case lc.expired:
+			return 0, os.ErrDeadlineExceeded
+		case lc.gone:
+			return 0, errClientGone
+		case len(lc.request) > 0:
+			n := copy(p, lc.request)
+			lc.request = lc.request[n:]
+			return n, nil
+		case lc.over:
+			return 0, io.EOF
+		}
+		lc.change.Wait()
+	}
+}
+
+// Write implements net.Conn.
+func (lc *lentConn) Write(p []byte) (int, error) {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	sent := 0
+	for {
+		if lc.over {
+			return sent, net.ErrClosed
+		}
+		if lc.gone {
+			return sent, errClientGone
+		}
+		n, err := send(lc.conn.fd, p[sent:])
+		sent += n
+		switch {
+		case err != nil:
+			return sent, err
+		case sent == len(p):
+			return sent, nil
+		}
+		lc.writable = false
+		lc.conn.loop.post(message{kind: msgBlocked, conn: lc.conn})
+		for !lc.writable && !lc.gone && !lc.over {
+			lc.change.Wait()
+		}
+	}
+}
+
+// state implements connStater: an idle connection has had its whole answer written.
+func (lc *lentConn) state(s http.ConnState) {
+	if s == http.StateIdle {
+		lc.giveBack(msgReturned)
+	}
+}
+
+// Close implements net.Conn. Before the request is over it means that the connection is to be
+// closed after what was written.
+func (lc *lentConn) Close() error {
+	lc.giveBack(msgSpent)
+	return nil
+}
+
+func (lc *lentConn) giveBack(kind messageKind) {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.over {
+		return
+	}
+	lc.over = true
+	lc.request = nil
+	lc.change.Broadcast()
+	lc.conn.loop.post(message{kind: kind, conn: lc.conn})
+}
+
+// lose tells net/http that the client has gone.
+func (lc *lentConn) lose() {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	lc.gone = true
+	lc.change.Broadcast()
+}
+
+// unblock tells a blocked Write to try again.
+func (lc *lentConn) unblock() {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	lc.writable = true
+	lc.change.Broadcast()
+}
+
+// LocalAddr implements net.Conn.
+func (lc *lentConn) LocalAddr() net.Addr { return lc.conn.loop.s.Addr() }
+
+// RemoteAddr implements net.Conn.
+func (lc *lentConn) RemoteAddr() net.Addr { return lc.remote }
+
+// SetDeadline implements net.Conn.
+func (lc *lentConn) SetDeadline(t time.Time) error { return lc.SetReadDeadline(t) }
+
+// SetReadDeadline implements net.Conn. net/http sets one in the past to end a Read.
+func (lc *lentConn) SetReadDeadline(t time.Time) error {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.timer != nil {
+		lc.timer.Stop()
+		lc.timer = nil
+	}
+	left := time.Until(t)
+	lc.expired = !t.IsZero() && left <= 0
+	switch {
+	case lc.expired:
+		lc.change.Broadcast()
+	case !t.IsZero() && len(lc.request) == 0 && !lc.over:
+		lc.timer = time.AfterFunc(left, func() {
+			lc.mu.Lock()
+			defer lc.mu.Unlock()
+			lc.expired = true
+			lc.change.Broadcast()
+		})
+	}
+	return nil
+}
+
+// SetWriteDeadline implements net.Conn. Writes are bounded by the kernel's own write timeout.
+func (lc *lentConn) SetWriteDeadline(time.Time) error { return nil }
+
+// peerAddr returns the address of a socket's client.
+func peerAddr(fd int) net.Addr {
+	sa, err := unix.Getpeername(fd)
+	if err != nil {
+		return &net.TCPAddr{}
+	}
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return &net.TCPAddr{IP: sa.Addr[:], Port: sa.Port}
+	case *unix.SockaddrInet6:
+		return &net.TCPAddr{IP: sa.Addr[:], Port: sa.Port}
+	}
+	return &net.TCPAddr{}
+}

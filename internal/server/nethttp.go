@@ -1,0 +1,288 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+)
+
+// slowLane answers by net/http what the event loops do not: lent requests, connections that have
+// left, TLS and HTTP/2, and everything on systems without epoll. Fast routes go through the same
+// handlers by way of an adapter.
+type slowLane struct {
+	s     *Server
+	calls sync.Pool // of *fastCall
+}
+
+// fastCall is what a fast handler needs when net/http calls it.
+type fastCall struct {
+	req  Request
+	resp Response
+	path []byte
+	qry  []byte
+	body []byte
+}
+
+func newSlowLane(s *Server) *slowLane {
+	return &slowLane{s: s, calls: sync.Pool{New: func() any { return new(fastCall) }}}
+}
+
+// leftConn counts the requests of a connection that has left for fast routes.
+type leftKey struct{}
+
+type leftCount struct{ fast int }
+
+// ServeHTTP routes a request exactly as the event loops do.
+func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	call := l.calls.Get().(*fastCall)
+	defer l.calls.Put(call)
+	call.path = append(call.path[:0], r.URL.EscapedPath()...)
+	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe()}
+	call.resp.reset(true)
+	w.Header().Set("Date", start.UTC().Format(http.TimeFormat))
+
+	route, at := l.s.routes.find(r.Method, call.path, &call.req.params)
+	if route != nil && !call.req.decodeParams() {
+		route, at = nil, nil
+	}
+	if route == nil {
+		noRoute(&call.resp, r.Method, at)
+		call.write(w, r)
+		l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
+		return
+	}
+	if route.Fast != nil {
+		l.serveFast(call, route, w, r, start)
+		return
+	}
+	for i, name := range wildcards(route.path) {
+		r.SetPathValue(name, string(call.req.params[i]))
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, l.s.cfg.MaxStream)
+	status := &statusWriter{ResponseWriter: w}
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			fault := l.s.panicked(route, p)
+			if status.code != 0 {
+				// Part of the answer has left: only cutting it off tells the client.
+				panic(http.ErrAbortHandler)
+			}
+			writePanicked(status, fault)
+		}
+		l.s.count(route, call.req.Stripe, status.status(), time.Since(start))
+	}()
+	debug.SetPanicOnFault(true)
+	route.HTTP.ServeHTTP(status, r)
+}
+
+func writePanicked(w http.ResponseWriter, fault bool) {
+	if fault {
+		WriteProblem(w, http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
+		return
+	}
+	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
+}
+
+func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) {
+	s := l.s
+	if left, ok := r.Context().Value(leftKey{}).(*leftCount); ok {
+		if left.fast++; left.fast >= s.cfg.LeftRequests {
+			w.Header().Set("Connection", "close")
+		}
+	}
+	body, err := readBody(call.body[:0], r.Body, s.cfg.MaxBody)
+	call.body = body
+	switch {
+	case errors.Is(err, errBodyTooLong):
+		call.resp.Problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", s.cfg.MaxBody))
+		w.Header().Set("Connection", "close")
+	case err != nil:
+		call.resp.Problem(http.StatusBadRequest, "the body could not be read to its end")
+	default:
+		call.qry = append(call.qry[:0], r.URL.RawQuery...)
+		call.req.Query, call.req.Body = call.qry, body
+		call.req.header = appendFields(call.req.header[:0], r)
+		s.run(route, &call.resp, &call.req)
+	}
+	call.write(w, r)
+	s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+}
+
+func (c *fastCall) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	for rest := string(c.resp.header); rest != ""; {
+		line, tail, _ := strings.Cut(rest, "\r\n")
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+		rest = tail
+	}
+	if c.resp.Status != http.StatusNoContent && c.resp.Status != http.StatusNotModified {
+		h.Set("Content-Type", c.resp.ContentType)
+		h.Set("Content-Length", fmt.Sprint(len(c.resp.Body)))
+	}
+	w.WriteHeader(c.resp.Status)
+	if r.Method != http.MethodHead {
+		w.Write(c.resp.Body) //nolint:errcheck // the client may be gone
+	}
+}
+
+// appendFields writes a request's headers as the event loops see them.
+func appendFields(dst []byte, r *http.Request) []byte {
+	dst = fmt.Appendf(dst, "Host: %s\r\n", r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			dst = fmt.Appendf(dst, "%s: %s\r\n", name, v)
+		}
+	}
+	return dst
+}
+
+var errBodyTooLong = errors.New("body too long")
+
+func readBody(dst []byte, body io.Reader, limit int) ([]byte, error) {
+	for {
+		if len(dst) == cap(dst) {
+			dst = append(dst, 0)[:len(dst)]
+		}
+		n, err := body.Read(dst[len(dst):cap(dst)])
+		dst = dst[:len(dst)+n]
+		switch {
+		case len(dst) > limit:
+			return dst, errBodyTooLong
+		case err == io.EOF:
+			return dst, nil
+		case err != nil:
+			return dst, err
+		}
+	}
+}
+
+// wildcards returns the names in a pattern's path, in order.
+func wildcards(path string) []string {
+	var names []string
+	for segment := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(segment, "{") {
+			names = append(names, strings.TrimSuffix(strings.Trim(segment, "{}"), "..."))
+		}
+	}
+	return names
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *statusWriter) WriteHeader(code int) {
+	if w.code == 0 && code >= 200 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController reach the writer beneath, for Flush and deadlines.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Flush keeps handlers that look for http.Flusher working.
+func (w *statusWriter) Flush() {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	http.NewResponseController(w.ResponseWriter).Flush() //nolint:errcheck // the client may be gone
+}
+
+func (w *statusWriter) status() int {
+	if w.code == 0 {
+		return http.StatusOK
+	}
+	return w.code
+}
+
+// newHTTPServer returns an http.Server with the kernel's bounds.
+func (s *Server) newHTTPServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.cfg.RequestTimeout,
+		IdleTimeout:       s.cfg.IdleTimeout,
+		MaxHeaderBytes:    s.cfg.MaxHeader,
+		TLSConfig:         s.cfg.TLS,
+		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if _, ok := c.(*leftConn); ok {
+				return context.WithValue(ctx, leftKey{}, new(leftCount))
+			}
+			return ctx
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if t, ok := c.(connStater); ok {
+				t.state(state)
+			}
+		},
+	}
+}
+
+// connStater is a connection that follows what net/http does with it.
+type connStater interface{ state(http.ConnState) }
+
+// logWriter turns net/http's lines into debug records: nearly all are about clients' mistakes.
+type logWriter struct{ log *slog.Logger }
+
+func (w logWriter) Write(p []byte) (int, error) {
+	w.log.Debug("net/http", "message", strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// run calls a fast handler; a panic truncates its answer and becomes a 500, a memory fault in
+// mapped data a 503 that fails readiness. The goroutine must have SetPanicOnFault on for that.
+func (s *Server) run(route *route, w *Response, r *Request) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.deferred = false
+			if s.panicked(route, p) {
+				w.Problem(http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
+			} else {
+				w.Problem(http.StatusInternalServerError, "the request failed inside the server and has been logged")
+			}
+		}
+	}()
+	route.Fast(w, r)
+}
+
+// isFault tells a memory fault in mapped data from other panics: with SetPanicOnFault, and only
+// then, the runtime's error names an address.
+func isFault(p any) bool {
+	_, ok := p.(interface{ Addr() uintptr })
+	return ok
+}
+
+// panicked logs and counts a handler's panic and reports whether it was a memory fault.
+func (s *Server) panicked(route *route, p any) (fault bool) {
+	s.panics.Add(s.cfg.sharedStripe(), 1)
+	if isFault(p) {
+		s.Fault(fmt.Errorf("%v", p))
+		return true
+	}
+	s.cfg.Log.Error("BUG: a handler panicked", "route", route.Pattern, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	return false
+}

@@ -1,0 +1,360 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"net/http"
+)
+
+// head is a parsed request head. Its slices point into the buffer it was parsed from.
+type head struct {
+	method        string // interned for the registered methods
+	target        []byte // origin-form: path [ "?" query ]
+	path, query   []byte
+	header        []byte // field lines with their CRLFs, without the empty line
+	size          int    // of the head, the empty line included
+	contentLength int    // -1 beyond what an int holds; 0 when absent
+	flags         headFlags
+}
+
+type headFlags uint8
+
+const (
+	// connClose: the client asked for the connection to be closed after the answer.
+	connClose headFlags = 1 << iota
+	// unframed: the kernel cannot frame what follows (chunked, Expect, Upgrade, HTTP/1.0);
+	// net/http must take the connection.
+	unframed
+	// notOrigin: the target is not a path (absolute-form, "*", authority); net/http must take
+	// the request.
+	notOrigin
+)
+
+// parseError is a request the parser refuses: a status and what is wrong.
+type parseError struct {
+	status int
+	detail string
+}
+
+func (e *parseError) Error() string { return e.detail }
+
+func bad(detail string) *parseError { return &parseError{http.StatusBadRequest, detail} }
+
+var (
+	errRequestLine   = bad("the request line must be: method, space, target, space, HTTP/1.1")
+	errTarget        = bad("the request target holds a byte that must be percent-encoded")
+	errEscape        = bad("a percent-escape in the path is not followed by two hexadecimal digits")
+	errVersion       = &parseError{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
+	errFold          = bad("a header line begins with white space (obsolete line folding)")
+	errName          = bad("a header name is empty, holds a forbidden byte, or is followed by white space")
+	errValue         = bad("a header value holds a control byte")
+	errLineEnd       = bad("a line must end with CR LF, and CR stand nowhere else")
+	errHostMissing   = bad("an HTTP/1.1 request needs a Host header")
+	errHostTwice     = bad("more than one Host header")
+	errHost          = bad("the Host header holds a forbidden byte")
+	errLengthTwice   = bad("more than one Content-Length header")
+	errLength        = bad("Content-Length must be a decimal number")
+	errLengthAndTE   = bad("both Content-Length and Transfer-Encoding")
+	errTETwice       = bad("more than one Transfer-Encoding header")
+	errTE            = &parseError{http.StatusNotImplemented, "the only transfer coding spoken here is chunked"}
+	errTEVersion     = bad("Transfer-Encoding in an HTTP/1.0 request")
+	errHeaderTooLong = &parseError{http.StatusRequestHeaderFieldsTooLarge, "the request line and headers are too long"}
+)
+
+var crlfcrlf = []byte("\r\n\r\n")
+
+// headEnd returns the size of the head at the start of buf, its empty line included, or 0 when
+// it has not wholly arrived. scanned is how much of buf an earlier call has seen, so that a head
+// that comes byte by byte is scanned once.
+func headEnd(buf []byte, scanned int) int {
+	from := max(scanned-3, 0)
+	i := bytes.Index(buf[from:], crlfcrlf)
+	if i < 0 {
+		return 0
+	}
+	return from + i + 4
+}
+
+// checkPartial refuses early what can never become a valid head: a line feed without its
+// carriage return, after which the empty line would be waited for in vain.
+func checkPartial(buf []byte, scanned int) *parseError {
+	for i := scanned; i < len(buf); {
+		j := bytes.IndexByte(buf[i:], '\n')
+		if j < 0 {
+			return nil
+		}
+		if i += j; i == 0 || buf[i-1] != '\r' {
+			return errLineEnd
+		}
+		i++
+	}
+	return nil
+}
+
+// parseHead parses a whole head, which ends with an empty line. It accepts nothing that
+// http.ReadRequest refuses, and less: see RFC 9112 sections 2.2, 3, 5 and 6.3.
+func parseHead(buf []byte, h *head) *parseError {
+	h.size = len(buf)
+	h.flags = 0
+	h.contentLength = 0
+
+	// Request line.
+	eol := bytes.IndexByte(buf, '\r')
+	if eol < 0 || buf[eol+1] != '\n' {
+		return errLineEnd
+	}
+	line := buf[:eol]
+	sp := bytes.IndexByte(line, ' ')
+	if sp <= 0 {
+		return errRequestLine
+	}
+	if h.method = methodName(line[:sp]); h.method == "" {
+		return errRequestLine
+	}
+	line = line[sp+1:]
+	// The version is the last nine bytes: SP "HTTP/1.1".
+	n := len(line) - len(" HTTP/1.1")
+	if n < 1 || line[n] != ' ' {
+		return errRequestLine
+	}
+	http10 := false
+	switch binary.LittleEndian.Uint64(line[n+1:]) {
+	case versionHTTP11:
+	case versionHTTP10:
+		http10 = true
+		h.flags |= unframed
+	default:
+		if v := line[n+1:]; string(v[:5]) == "HTTP/" && isDigit(v[5]) && v[6] == '.' && isDigit(v[7]) {
+			return errVersion
+		}
+		return errRequestLine
+	}
+	h.target = line[:n]
+	h.path, h.query = h.target, nil
+	if line[0] != '/' {
+		h.flags |= notOrigin
+	}
+	for i, c := range h.target {
+		switch class := classes[c]; {
+		case class&inTarget == 0:
+			return errTarget
+		case c == '%' && h.query == nil:
+			if i+2 >= n || unhex(h.target[i+1]) > 15 || unhex(h.target[i+2]) > 15 {
+				return errEscape
+			}
+		case c == '?' && h.query == nil:
+			h.path, h.query = h.target[:i], h.target[i+1:]
+		}
+	}
+
+	// Field lines.
+	h.header = buf[eol+2 : len(buf)-2]
+	hosts, lengths, codings := 0, 0, 0
+	for rest := h.header; len(rest) > 0; {
+		name := 0
+		for classes[rest[name]]&inToken != 0 {
+			name++ // ends at the latest at the line's CR, which is no token byte
+		}
+		if name == 0 || rest[name] != ':' {
+			if c := rest[0]; c == ' ' || c == '\t' {
+				return errFold
+			}
+			return errName
+		}
+		end := valueEnd(rest, name+1)
+		if rest[end] != '\r' {
+			return errValue
+		}
+		if rest[end+1] != '\n' {
+			return errLineEnd
+		}
+		// The few fields that matter for framing, told apart by length first.
+		switch name {
+		case len("host"):
+			if equalFold(rest[:name], "host") {
+				if hosts++; hosts > 1 {
+					return errHostTwice
+				}
+				for _, c := range trimOWS(rest[name+1 : end]) {
+					if classes[c]&inHost == 0 {
+						return errHost
+					}
+				}
+			}
+		case len("expect"):
+			if equalFold(rest[:name], "expect") {
+				h.flags |= unframed
+			}
+		case len("upgrade"):
+			if equalFold(rest[:name], "upgrade") {
+				h.flags |= unframed
+			}
+		case len("connection"):
+			if equalFold(rest[:name], "connection") && hasToken(rest[name+1:end], "close") {
+				h.flags |= connClose
+			}
+		case len("content-length"):
+			if equalFold(rest[:name], "content-length") {
+				if lengths++; lengths > 1 {
+					return errLengthTwice
+				}
+				length, ok := parseLength(trimOWS(rest[name+1 : end]))
+				if !ok {
+					return errLength
+				}
+				h.contentLength = length
+			}
+		case len("transfer-encoding"):
+			if equalFold(rest[:name], "transfer-encoding") {
+				if codings++; codings > 1 {
+					return errTETwice
+				}
+				if !equalFold(trimOWS(rest[name+1:end]), "chunked") {
+					return errTE
+				}
+				h.flags |= unframed
+			}
+		}
+		rest = rest[end+2:]
+	}
+	switch {
+	case hosts == 0 && !http10:
+		return errHostMissing
+	case codings > 0 && lengths > 0:
+		return errLengthAndTE
+	case codings > 0 && http10:
+		return errTEVersion
+	}
+	return nil
+}
+
+// valueEnd returns the index of the first byte from i on that may not stand in a field value: a
+// control byte other than the tab. It looks at eight bytes at a time; a head ends with CR LF, so
+// there is always one.
+func valueEnd(b []byte, i int) int {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		// A byte below 0x20 or equal to 0x7f sets its high bit; bytes from 0x80 on are
+		// masked out. A borrow can only mark a byte above a marked one, and the lowest
+		// mark is what counts.
+		below := (w - 0x20*ones) & ^w
+		del := w ^ 0x7f*ones
+		del = (del - ones) & ^del
+		if m := (below | del) & highs; m != 0 {
+			i += bits.TrailingZeros64(m) / 8
+			if b[i] != '\t' {
+				return i
+			}
+			i -= 7 // one beyond the tab, after the loop's step
+		}
+	}
+	for b[i] >= 0x20 && b[i] != 0x7f || b[i] == '\t' {
+		i++
+	}
+	return i
+}
+
+// parseLength reads a Content-Length. A length beyond an int is -1: too large for anything here,
+// yet valid.
+func parseLength(b []byte) (int, bool) {
+	if len(b) == 0 {
+		return 0, false
+	}
+	n := 0
+	for _, c := range b {
+		if !isDigit(c) {
+			return 0, false
+		}
+		if n > (math.MaxInt-9)/10 {
+			// http.ReadRequest refuses what an int64 does not hold.
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, true
+}
+
+// hasToken reports whether a comma-separated list holds the token.
+func hasToken(list []byte, token string) bool {
+	for len(list) > 0 {
+		item := list
+		if i := bytes.IndexByte(list, ','); i >= 0 {
+			item, list = list[:i], list[i+1:]
+		} else {
+			list = nil
+		}
+		if equalFold(trimOWS(item), token) {
+			return true
+		}
+	}
+	return false
+}
+
+// methodName returns the method as a string, without allocating for the registered ones, or ""
+// when it is no token.
+func methodName(b []byte) string {
+	switch string(b) {
+	case http.MethodGet:
+		return http.MethodGet
+	case http.MethodPost:
+		return http.MethodPost
+	case http.MethodHead:
+		return http.MethodHead
+	case http.MethodPut:
+		return http.MethodPut
+	case http.MethodDelete:
+		return http.MethodDelete
+	case http.MethodOptions:
+		return http.MethodOptions
+	case http.MethodPatch:
+		return http.MethodPatch
+	}
+	for _, c := range b {
+		if classes[c]&inToken == 0 {
+			return ""
+		}
+	}
+	return string(b)
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+const (
+	versionHTTP11 = uint64('H') | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '1'<<40 | '.'<<48 | '1'<<56
+	versionHTTP10 = uint64('H') | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '1'<<40 | '.'<<48 | '0'<<56
+)
+
+// Byte classes: RFC 9110 tokens, and what RFC 3986 lets stand in a target and in a host.
+const (
+	inToken = 1 << iota
+	inTarget
+	inHost
+)
+
+var classes, lower = func() (classes, lower [256]byte) {
+	for c := range 256 {
+		lower[c] = byte(c)
+		if 'A' <= c && c <= 'Z' {
+			lower[c] = byte(c) + 'a' - 'A'
+		}
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if alphanumeric || bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0 {
+			classes[c] |= inToken
+		}
+		// Browsers send a few bytes raw that RFC 3986 wants escaped ("|^`{}\""<>); they are
+		// harmless and net/http takes them too.
+		if c > ' ' && c < 0x7f && c != '#' {
+			classes[c] |= inTarget
+		}
+		if alphanumeric || bytes.IndexByte([]byte("-._~:[]%!$&'()*+,;="), byte(c)) >= 0 {
+			classes[c] |= inHost
+		}
+	}
+	return classes, lower
+}()

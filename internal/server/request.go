@@ -1,0 +1,158 @@
+package server
+
+import (
+	"bytes"
+)
+
+// Request is a request on the fast lane. Its slices point into the connection's buffer: they
+// are the handler's to read until it returns, never to keep or to modify.
+type Request struct {
+	// Method is one of the constants of net/http, HEAD included.
+	Method string
+	// Path is the path as sent, still percent-encoded.
+	Path []byte
+	// Query is what follows the '?', still percent-encoded; see NextQuery.
+	Query []byte
+	// Body is the whole body, at most Config.MaxBody bytes.
+	Body []byte
+	// Stripe numbers the loop or worker that runs the handler, for striped counters.
+	Stripe int
+
+	header  []byte // field lines, each with its CRLF
+	params  [maxParams][]byte
+	decoded []byte // what unescape wrote
+}
+
+// maxParams bounds the wildcards of one pattern.
+const maxParams = 4
+
+// Param returns the decoded value of the pattern's i-th wildcard, counted from 0.
+func (r *Request) Param(i int) []byte { return r.params[i] }
+
+// Header returns the value of the first field of that name, nil if there is none. The name is
+// compared without regard to case.
+func (r *Request) Header(name string) []byte {
+	for rest := r.header; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			return nil
+		}
+		line := rest[:end]
+		rest = rest[end+1:]
+		if len(line) > len(name) && line[len(name)] == ':' && equalFold(line[:len(name)], name) {
+			return trimOWS(bytes.TrimSuffix(line[len(name)+1:], []byte{'\r'}))
+		}
+	}
+	return nil
+}
+
+// NextQuery cuts the first key=value pair off a query and decodes it: rest is what follows.
+// more is false when q held no pair, ok is false when an escape in it is malformed.
+//
+//	for q := r.Query; ; {
+//		key, value, rest, more, ok := r.NextQuery(q)
+//		...
+//		q = rest
+//	}
+func (r *Request) NextQuery(q []byte) (key, value, rest []byte, more, ok bool) {
+	for len(q) > 0 && q[0] == '&' {
+		q = q[1:]
+	}
+	if len(q) == 0 {
+		return nil, nil, nil, false, true
+	}
+	pair := q
+	if i := bytes.IndexByte(q, '&'); i >= 0 {
+		pair, rest = q[:i], q[i+1:]
+	}
+	key = pair
+	if i := bytes.IndexByte(pair, '='); i >= 0 {
+		key, value = pair[:i], pair[i+1:]
+	}
+	key, okKey := r.unescape(key, true)
+	value, okValue := r.unescape(value, true)
+	return key, value, rest, true, okKey && okValue
+}
+
+// decodeParams decodes the wildcards; false means a malformed escape.
+func (r *Request) decodeParams() bool {
+	for i, p := range r.params {
+		if p == nil {
+			return true
+		}
+		decoded, ok := r.unescape(p, false)
+		if !ok {
+			return false
+		}
+		r.params[i] = decoded
+	}
+	return true
+}
+
+// unescape decodes percent-escapes; in a query '+' is a space. What holds neither, as nearly
+// everything, is returned as it is; the rest is decoded into memory of the request's own, since
+// the buffer must stay as it came: a deferred request is parsed again by its worker.
+func (r *Request) unescape(s []byte, query bool) ([]byte, bool) {
+	i := 0
+	for ; i < len(s); i++ {
+		if s[i] == '%' || (query && s[i] == '+') {
+			break
+		}
+	}
+	if i == len(s) {
+		return s, true
+	}
+	start := len(r.decoded)
+	r.decoded = append(r.decoded, s[:i]...)
+	for ; i < len(s); i++ {
+		switch {
+		case s[i] == '%':
+			if i+2 >= len(s) || unhex(s[i+1]) > 15 || unhex(s[i+2]) > 15 {
+				return nil, false
+			}
+			r.decoded = append(r.decoded, unhex(s[i+1])<<4|unhex(s[i+2]))
+			i += 2
+		case query && s[i] == '+':
+			r.decoded = append(r.decoded, ' ')
+		default:
+			r.decoded = append(r.decoded, s[i])
+		}
+	}
+	return r.decoded[start:len(r.decoded):len(r.decoded)], true
+}
+
+// unhex returns the value of a hexadecimal digit, or a value above 15.
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}
+
+// equalFold compares ASCII without regard to case; lower need not be lower case.
+func equalFold(b []byte, s string) bool {
+	if len(b) != len(s) {
+		return false
+	}
+	for i := range b {
+		if lower[b[i]] != lower[s[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+func trimOWS(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
+		b = b[1:]
+	}
+	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
+		b = b[:len(b)-1]
+	}
+	return b
+}

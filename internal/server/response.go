@@ -1,0 +1,164 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Response is what a fast handler fills in. The kernel owns it and its memory; a handler appends
+// to Body and sets the rest before it returns.
+type Response struct {
+	// Status is 200 unless set.
+	Status int
+	// ContentType is application/json unless set.
+	ContentType string
+	// Body is appended to.
+	Body []byte
+
+	header   []byte // further field lines, each with its CRLF
+	deferred bool
+	worker   bool
+}
+
+const jsonType = "application/json"
+
+// reset makes w ready for the next request, keeping its memory.
+func (w *Response) reset(onWorker bool) {
+	w.Status = http.StatusOK
+	w.ContentType = jsonType
+	w.Body = w.Body[:0]
+	w.header = w.header[:0]
+	w.deferred = false
+	w.worker = onWorker
+}
+
+// Defer asks for the request to be handled on a worker instead: the handler states that what it
+// is about to do costs more than the inline bounds. When Defer returns true the handler must
+// return at once, without having done anything that shows; it is called again on a worker, where
+// Defer returns false.
+func (w *Response) Defer() bool {
+	if w.worker {
+		return false
+	}
+	w.deferred = true
+	return true
+}
+
+// Field adds a header field. Name and value must be valid and free of secrets; Content-Type,
+// Content-Length, Date and Connection are the kernel's.
+func (w *Response) Field(name, value string) {
+	w.header = append(w.header, name...)
+	w.header = append(w.header, ": "...)
+	w.header = append(w.header, value...)
+	w.header = append(w.header, "\r\n"...)
+}
+
+// Problem replaces the answer by a problem document (RFC 9457). The detail says what to change
+// and holds nothing internal.
+func (w *Response) Problem(status int, detail string) {
+	w.ProblemTitle(status, http.StatusText(status), detail)
+}
+
+// ProblemTitle is Problem with a title of its own.
+func (w *Response) ProblemTitle(status int, title, detail string) {
+	w.Status = status
+	w.ContentType = problemType
+	w.header = w.header[:0]
+	w.Body = AppendProblem(w.Body[:0], status, title, detail)
+	w.Field("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Field("Retry-After", "1")
+	}
+}
+
+const problemType = "application/problem+json"
+
+// AppendProblem appends a problem document (RFC 9457) to dst. The type is about:blank: the
+// status says all a program needs, the detail is for people.
+func AppendProblem(dst []byte, status int, title, detail string) []byte {
+	dst = append(dst, `{"type":"about:blank","title":`...)
+	dst = appendJSONString(dst, title)
+	dst = append(dst, `,"status":`...)
+	dst = strconv.AppendInt(dst, int64(status), 10)
+	dst = append(dst, `,"detail":`...)
+	dst = appendJSONString(dst, detail)
+	return append(dst, '}')
+}
+
+// appendJSONString is off the hot path: encoding/json knows how to quote.
+func appendJSONString(dst []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic("BUG: a string that cannot be marshalled: " + err.Error())
+	}
+	return append(dst, quoted...)
+}
+
+// WriteProblem answers a lent request with a problem document.
+func WriteProblem(w http.ResponseWriter, status int, detail string) {
+	h := w.Header()
+	h.Set("Content-Type", problemType)
+	h.Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		h.Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	w.Write(AppendProblem(nil, status, http.StatusText(status), detail)) //nolint:errcheck // the client may be gone
+}
+
+// heads renders response heads. The head of nearly every answer, a 200 with JSON, is kept
+// rendered up to the digits of its Content-Length and rebuilt once a second for its Date.
+type heads struct {
+	second int64 // of the Date rendered
+	date   []byte
+	okJSON []byte
+}
+
+// tick refreshes the Date; it is to be called whenever a clock has been read anyway.
+func (h *heads) tick(now time.Time) {
+	if s := now.Unix(); s != h.second || h.date == nil {
+		h.second = s
+		h.date = append(now.UTC().AppendFormat(append(h.date[:0], "Date: "...), http.TimeFormat), "\r\n"...)
+		h.okJSON = append(h.okJSON[:0], "HTTP/1.1 200 OK\r\n"...)
+		h.okJSON = append(h.okJSON, h.date...)
+		h.okJSON = append(h.okJSON, "Content-Type: "+jsonType+"\r\nContent-Length: "...)
+	}
+}
+
+// append appends the whole answer in w to dst: head and, unless the request was a HEAD, body.
+func (h *heads) append(dst []byte, w *Response, headOnly, closing bool) []byte {
+	if w.Status == http.StatusOK && w.ContentType == jsonType {
+		dst = append(dst, h.okJSON...)
+	} else {
+		dst = append(dst, "HTTP/1.1 "...)
+		dst = strconv.AppendInt(dst, int64(w.Status), 10)
+		dst = append(dst, ' ')
+		dst = append(dst, http.StatusText(w.Status)...)
+		dst = append(dst, "\r\n"...)
+		dst = append(dst, h.date...)
+		if w.Status == http.StatusNoContent || w.Status == http.StatusNotModified {
+			dst = append(dst, w.header...)
+			return appendEnd(dst, closing)
+		}
+		dst = append(dst, "Content-Type: "...)
+		dst = append(dst, w.ContentType...)
+		dst = append(dst, "\r\nContent-Length: "...)
+	}
+	dst = strconv.AppendUint(dst, uint64(len(w.Body)), 10)
+	dst = append(dst, "\r\n"...)
+	dst = append(dst, w.header...)
+	dst = appendEnd(dst, closing)
+	if headOnly {
+		return dst
+	}
+	return append(dst, w.Body...)
+}
+
+func appendEnd(dst []byte, closing bool) []byte {
+	if closing {
+		dst = append(dst, "Connection: close\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,178 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"sort"
+	"strings"
+	"sync/atomic"
+
+	"weir/internal/metrics"
+)
+
+// router finds the route of a request: a tree by path segments, the same for the event loops
+// and for net/http, so that a path means the same on every port. Static segments win over
+// wildcards; paths are taken as they are, without cleaning or redirects.
+type router struct {
+	root node
+}
+
+type node struct {
+	static  []edge
+	param   *node
+	rest    *node // "{name...}"
+	methods []methodRoute
+	allow   string // the Allow header's value
+}
+
+type edge struct {
+	segment string
+	next    *node
+}
+
+type methodRoute struct {
+	method string
+	route  *route
+}
+
+// route is a Route with what the kernel keeps of it.
+type route struct {
+	Route
+	path     string // the pattern without its method
+	latency  *metrics.Histogram
+	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
+}
+
+// add registers a route; it panics on a pattern that is malformed or taken, as a wrong table of
+// routes is a bug.
+func (t *router) add(r *route) {
+	method, path, ok := strings.Cut(r.Pattern, " ")
+	if !ok || methodName([]byte(method)) == "" || !strings.HasPrefix(path, "/") {
+		panic(fmt.Sprintf("BUG: route pattern %q is not a method, a space and a path", r.Pattern))
+	}
+	if (r.Fast == nil) == (r.HTTP == nil) {
+		panic(fmt.Sprintf("BUG: route %q must have either Fast or HTTP", r.Pattern))
+	}
+	r.path = path
+	n, params := &t.root, 0
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		switch {
+		case n.rest != nil:
+			panic(fmt.Sprintf("BUG: route %q goes on after a rest wildcard", r.Pattern))
+		case strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "...}"):
+			n.rest = new(node)
+			n = n.rest
+			params++
+		case strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "}"):
+			if n.param == nil {
+				n.param = new(node)
+			}
+			n = n.param
+			params++
+		default:
+			n = n.child(segment)
+		}
+	}
+	if params > maxParams {
+		panic(fmt.Sprintf("BUG: route %q has more than %d wildcards", r.Pattern, maxParams))
+	}
+	n.bind(method, r)
+	if method == http.MethodGet {
+		n.bind(http.MethodHead, r)
+	}
+}
+
+func (n *node) child(segment string) *node {
+	for _, e := range n.static {
+		if e.segment == segment {
+			return e.next
+		}
+	}
+	next := new(node)
+	n.static = append(n.static, edge{segment, next})
+	return next
+}
+
+func (n *node) bind(method string, r *route) {
+	for _, m := range n.methods {
+		if m.method == method {
+			panic(fmt.Sprintf("BUG: route %q is there twice", r.Pattern))
+		}
+	}
+	n.methods = append(n.methods, methodRoute{method, r})
+	allowed := make([]string, len(n.methods))
+	for i, m := range n.methods {
+		allowed[i] = m.method
+	}
+	sort.Strings(allowed)
+	n.allow = strings.Join(allowed, ", ")
+}
+
+// find returns the route of method and path, and the still encoded values of its wildcards in
+// params. Without a route it returns the node the path leads to, or nil: 405 and 404.
+func (t *router) find(method string, path []byte, params *[maxParams][]byte) (*route, *node) {
+	if len(path) == 0 || path[0] != '/' {
+		return nil, nil
+	}
+	n, rest, i := &t.root, path[1:], 0
+walk:
+	for {
+		segment, tail, more := rest, []byte(nil), false
+		if j := bytes.IndexByte(rest, '/'); j >= 0 {
+			segment, tail, more = rest[:j], rest[j+1:], true
+		}
+		next := n.next(segment)
+		switch {
+		case next != nil:
+		case n.param != nil && len(segment) > 0:
+			next = n.param
+			params[i] = segment
+			i++
+		case n.rest != nil:
+			params[i] = rest
+			n = n.rest
+			break walk
+		default:
+			return nil, nil
+		}
+		n = next
+		if !more {
+			break
+		}
+		rest = tail
+	}
+	for i := range n.methods {
+		if m := &n.methods[i]; m.method == method {
+			return m.route, n
+		}
+	}
+	if len(n.methods) == 0 {
+		return nil, nil
+	}
+	return nil, n
+}
+
+func (n *node) next(segment []byte) *node {
+	for i := range n.static {
+		if e := &n.static[i]; e.segment == string(segment) {
+			return e.next
+		}
+	}
+	return nil
+}
+
+// noRoute fills in the answer to a request that no route takes.
+func noRoute(w *Response, method string, n *node) {
+	if n == nil {
+		w.Problem(http.StatusNotFound, "there is nothing at this path; docs/api.md lists the routes")
+		return
+	}
+	if method == http.MethodOptions {
+		w.Status = http.StatusNoContent
+		w.Field("Allow", n.allow+", OPTIONS")
+		return
+	}
+	w.Problem(http.StatusMethodNotAllowed, "this path answers "+n.allow+", not "+method)
+	w.Field("Allow", n.allow)
+}

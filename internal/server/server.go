@@ -1,0 +1,290 @@
+// Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the
+// system calls and brings them to the services.
+//
+// A request goes one of three ways. Routes with a fast Handler are answered inline by the event
+// loop that read them: no goroutine, no allocation, one send for all pipelined answers of a
+// read. Handlers that state a higher cost (Response.Defer) are run by a bounded pool of workers.
+// Routes with an http.Handler are lent: net/http is given exactly that one request over an
+// in-memory connection, and the connection comes back. Only what the kernel cannot frame
+// (chunked bodies, Expect, Upgrade, HTTP/1.0, bodies over a bound) leaves for net/http for good.
+// A connection has one request out at a time, so answers keep the order of their requests.
+//
+// TLS and HTTP/2, and systems without epoll, are net/http's throughout, with the same routes and
+// the same handlers behind an adapter.
+//
+// What a client can rely on: an answer reaches the connection its request came on and no other;
+// what cannot be parsed by RFC 9112 is refused with 400 and a close, never guessed at; every
+// error is a problem document (RFC 9457) without internals; SIGTERM loses no request that was
+// received. What an operator can rely on: every queue is bounded by a field of Config, a client
+// that does not read stops being read, and running out of descriptors backs off.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/metrics"
+)
+
+// Server is a kernel with its services.
+type Server struct {
+	cfg      Config
+	services []Service
+	routes   router
+	unrouted *route // counts what no route takes
+	slow     *slowLane
+	fast     *fastLane // nil when net/http serves everything
+
+	listen, tls, admin net.Listener
+
+	connections atomic.Int64
+	input       atomic.Int64 // bytes of buffered requests
+	fault       atomic.Pointer[error]
+	turnedAway  []byte // the answer to a connection beyond the bound
+
+	panics, refused, acceptErrors, accepted *metrics.Counter
+	closed                                  [closedReasons]*metrics.Counter
+	counters                                sync.Mutex // guards making route counters
+}
+
+// Why the kernel closed a connection by itself.
+const (
+	closedIdle = iota
+	closedRequest
+	closedWrite
+	closedInput
+	closedFull
+	closedReasons
+)
+
+// New listens on the configured addresses and prepares to serve; Run serves. The services are
+// closed by Run, or by the caller when Run is not called.
+func New(cfg Config, services ...Service) (*Server, error) {
+	if err := cfg.fill(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, services: services}
+	s.slow = newSlowLane(s)
+	s.registerMetrics()
+	s.addRoutes()
+
+	var resp Response
+	resp.reset(true)
+	resp.Problem(http.StatusServiceUnavailable, "too many connections; raise --max-connections if the machine has room")
+	var h heads
+	h.tick(time.Now())
+	s.turnedAway = h.append(nil, &resp, false, true)
+
+	for _, l := range []struct {
+		flag, addr string
+		to         *net.Listener
+	}{
+		{"--listen", cfg.Listen, &s.listen},
+		{"--tls-listen", cfg.TLSListen, &s.tls},
+		{"--admin", cfg.Admin, &s.admin},
+	} {
+		if l.addr == "" {
+			continue
+		}
+		// Multipath TCP would cost every connection for what nobody here uses.
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		ln, err := lc.Listen(context.Background(), "tcp", l.addr)
+		if err != nil {
+			s.closeListeners()
+			return nil, fmt.Errorf("%s %s: %w", l.flag, l.addr, err)
+		}
+		*l.to = ln
+	}
+	if s.listen != nil && !cfg.NetHTTP {
+		fast, err := newFastLane(s, s.listen.Addr())
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			s.closeListeners()
+			return nil, fmt.Errorf("start the event loops: %w", err)
+		}
+		s.fast = fast
+	}
+	return s, nil
+}
+
+func (s *Server) addRoutes() {
+	s.unrouted = s.newRoute(Route{Pattern: "unrouted"})
+	s.routes.add(s.newRoute(Route{Pattern: "GET /health", Fast: s.health}))
+	for _, service := range s.services {
+		for _, r := range service.Routes() {
+			if !r.Admin {
+				s.routes.add(s.newRoute(r))
+			}
+		}
+	}
+}
+
+// Handle adds a route that belongs to no service. It must be called before Run.
+func (s *Server) Handle(r Route) { s.routes.add(s.newRoute(r)) }
+
+// Addr, TLSAddr and AdminAddr return the address listened on, nil when that port is off.
+func (s *Server) Addr() net.Addr      { return address(s.listen) }
+func (s *Server) TLSAddr() net.Addr   { return address(s.tls) }
+func (s *Server) AdminAddr() net.Addr { return address(s.admin) }
+
+func address(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range []net.Listener{s.listen, s.tls, s.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// Run serves until ctx is done, then stops in order: listeners, loops once their answers are
+// sent, connections that have left, net/http, services. It returns nil after an orderly stop.
+func (s *Server) Run(ctx context.Context) error {
+	failed := make(chan error, 8)
+	fail := func(err error) {
+		if err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
+	}
+	public := s.newHTTPServer(s.slow)
+	adminServer := s.newHTTPServer(s.adminHandler())
+	var accepting sync.WaitGroup
+	stop := make(chan struct{})
+	if s.admin != nil {
+		go func() { fail(adminServer.Serve(s.admin)) }()
+	}
+	if s.tls != nil {
+		go func() { fail(public.ServeTLS(s.limit(s.tls), "", "")) }()
+	}
+	switch {
+	case s.listen == nil:
+	case s.fast == nil:
+		go func() { fail(public.Serve(s.limit(s.listen))) }()
+	default:
+		s.fast.start(func(l net.Listener) { fail(public.Serve(l)) })
+		accepting.Go(func() { fail(s.fast.accept(s.listen.(*net.TCPListener), stop)) })
+	}
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+
+	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
+	defer cancel()
+	close(stop)
+	if s.fast != nil {
+		accepting.Wait() // it takes what waits; only then the listener goes
+		s.listen.Close()
+		s.fast.stop(timeout)
+	}
+	shutdownErr := public.Shutdown(timeout)
+	if s.fast != nil {
+		s.fast.finish()
+	}
+	for i := len(s.services) - 1; i >= 0; i-- {
+		service := s.services[i]
+		if closeErr := service.Close(); closeErr != nil {
+			err = errors.Join(err, fmt.Errorf("close %s: %w", service.Name(), closeErr))
+		}
+	}
+	adminServer.Shutdown(timeout) //nolint:errcheck // the last to go; nothing is lost with it
+	s.closeListeners()
+	if shutdownErr != nil {
+		s.cfg.Log.Error("requests in flight were given up", "timeout", s.cfg.ShutdownTimeout, "error", shutdownErr)
+		public.Close()
+		err = errors.Join(err, fmt.Errorf("stop: %w", shutdownErr))
+	}
+	return err
+}
+
+// connectionOpened counts a new connection; false means that it is one too many, and it is not
+// counted.
+func (s *Server) connectionOpened() bool {
+	if s.connections.Add(1) > int64(s.cfg.MaxConnections) {
+		s.connections.Add(-1)
+		s.closed[closedFull].Add(s.cfg.sharedStripe(), 1)
+		return false
+	}
+	s.accepted.Add(s.cfg.sharedStripe(), 1)
+	return true
+}
+
+func (s *Server) connectionClosed() { s.connections.Add(-1) }
+
+// limit bounds the connections of a listener that net/http accepts from.
+func (s *Server) limit(l net.Listener) net.Listener { return &limited{Listener: l, s: s} }
+
+type limited struct {
+	net.Listener
+	s *Server
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.s.connectionOpened() {
+			return &limitedConn{TCPConn: c.(*net.TCPConn), s: l.s}, nil
+		}
+		c.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is closed anyway
+		c.Write(l.s.turnedAway)                         //nolint:errcheck // as well
+		c.Close()
+	}
+}
+
+type limitedConn struct {
+	*net.TCPConn
+	s    *Server
+	once sync.Once
+}
+
+func (c *limitedConn) Close() error {
+	c.once.Do(c.s.connectionClosed)
+	return c.TCPConn.Close()
+}
+
+// Fault records a memory fault in mapped data: the server is not ready from then on, since a
+// file below it was truncated or its disk fails. A restart clears it.
+func (s *Server) Fault(err error) {
+	if s.fault.CompareAndSwap(nil, &err) {
+		s.cfg.Log.Error("FATAL: mapped data cannot be read; was a file truncated in place? replace it by rename and restart", "error", err)
+	}
+}
+
+// Ready returns nil when every service can answer, else what cannot and why.
+func (s *Server) Ready() map[string]string {
+	var reasons map[string]string
+	add := func(name, why string) {
+		if reasons == nil {
+			reasons = make(map[string]string)
+		}
+		reasons[name] = why
+	}
+	if err := s.fault.Load(); err != nil {
+		add("kernel", "mapped data cannot be read")
+	}
+	for _, service := range s.services {
+		if err := service.Ready(); err != nil {
+			add(service.Name(), err.Error())
+		}
+	}
+	return reasons
+}

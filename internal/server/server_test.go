@@ -1,0 +1,291 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// echo is a service with a route of each kind.
+type echo struct {
+	notReady error
+	block    chan struct{} // deferred and lent handlers wait for it when set
+	started  chan struct{}
+	closed   bool
+}
+
+func (e *echo) Name() string { return "echo" }
+func (e *echo) Ready() error { return e.notReady }
+func (e *echo) Close() error { e.closed = true; return nil }
+
+func (e *echo) wait() {
+	if e.block != nil {
+		e.started <- struct{}{}
+		<-e.block
+	}
+}
+
+func (e *echo) Routes() []Route {
+	fast := func(w *Response, r *Request) {
+		w.Body = append(w.Body, r.Method...)
+		w.Body = append(w.Body, ' ')
+		w.Body = append(w.Body, r.Param(0)...)
+		for q := r.Query; ; {
+			key, value, rest, more, ok := r.NextQuery(q)
+			if !ok {
+				w.Problem(http.StatusUnprocessableEntity, "malformed query")
+				return
+			}
+			if !more {
+				break
+			}
+			w.Body = fmt.Appendf(w.Body, " %s=%s", key, value)
+			q = rest
+		}
+		w.Body = append(w.Body, ' ')
+		w.Body = append(w.Body, r.Body...)
+	}
+	return []Route{
+		{Pattern: "GET /fast/{word}", Fast: fast},
+		{Pattern: "POST /fast/{word}", Fast: fast},
+		{Pattern: "GET /deferred/{word}", Fast: func(w *Response, r *Request) {
+			if w.Defer() {
+				return
+			}
+			e.wait()
+			fast(w, r)
+		}},
+		{Pattern: "GET /big/{size}", Fast: func(w *Response, r *Request) {
+			n := 0
+			fmt.Sscan(string(r.Param(0)), &n)
+			w.Body = append(w.Body, bytes.Repeat([]byte{'x'}, n)...)
+		}},
+		{Pattern: "GET /panic", Fast: func(w *Response, r *Request) {
+			w.Body = append(w.Body, "half an answer"...)
+			panic("on purpose")
+		}},
+		{Pattern: "GET /lent/panic", HTTP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
+		{Pattern: "GET /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
+		{Pattern: "POST /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
+		{Pattern: "GET /stream/{n}", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := 0
+			fmt.Sscan(r.PathValue("n"), &n)
+			line := bytes.Repeat([]byte{'s'}, 1000)
+			for range n {
+				if _, err := w.Write(line); err != nil {
+					return
+				}
+			}
+		})},
+	}
+}
+
+func (e *echo) lent(w http.ResponseWriter, r *http.Request) {
+	e.wait()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		WriteProblem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	fmt.Fprintf(w, "%s lent %s %s %s", r.Method, r.PathValue("word"), r.URL.RawQuery, body)
+}
+
+// start runs a server until the test ends; it fails the test when the stop is not orderly.
+func start(t testing.TB, cfg Config, services ...Service) *Server {
+	t.Helper()
+	cfg.Listen = "127.0.0.1:0"
+	if cfg.Loops == 0 {
+		cfg.Loops = 1
+	}
+	s, err := New(cfg, services...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if n := s.connections.Load(); n != 0 {
+			t.Errorf("%d connections are still counted after the stop", n)
+		}
+		if n := s.input.Load(); n != 0 {
+			t.Errorf("%d bytes of input are still counted after the stop", n)
+		}
+	})
+	return s
+}
+
+// client is one connection that a test drives by hand.
+type client struct {
+	t testing.TB
+	*net.TCPConn
+	r *bufio.Reader
+}
+
+func dial(t testing.TB, s *Server) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	return &client{t, c.(*net.TCPConn), bufio.NewReader(c)}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// response reads one answer to a request of that method.
+func (c *client) response(method string) (*http.Response, string) {
+	c.t.Helper()
+	resp, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	if err != nil {
+		c.t.Fatalf("read the answer: %v", err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatalf("read the body: %v", err)
+	}
+	return resp, string(body)
+}
+
+// expect reads one answer and checks its status and body.
+func (c *client) expect(method string, status int, body string) *http.Response {
+	c.t.Helper()
+	resp, got := c.response(method)
+	if resp.StatusCode != status || got != body {
+		c.t.Fatalf("got %d %q, want %d %q", resp.StatusCode, got, status, body)
+	}
+	return resp
+}
+
+// expectClosed checks that the server has nothing more to say.
+func (c *client) expectClosed() {
+	c.t.Helper()
+	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
+		c.t.Fatalf("got %q, %v; want a clean end", rest, err)
+	}
+}
+
+func get(path string) string   { return "GET " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
+func head_(path string) string { return "HEAD " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
+func post(path, body string) string {
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+}
+
+// lanes runs a test on the event loops and on net/http: what a route answers must not depend on it.
+func lanes(t *testing.T, f func(t *testing.T, cfg Config)) {
+	t.Run("loops", func(t *testing.T) { f(t, Config{}) })
+	t.Run("net/http", func(t *testing.T) { f(t, Config{NetHTTP: true}) })
+}
+
+func TestEveryKindOfRouteAnswersInOrderOnOneConnection(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		// All at once: fast, lent, deferred, with bodies, a HEAD, and an error in the middle.
+		c.send(get("/fast/a?x=1&y=%20z+") + get("/lent/b?q") + get("/deferred/c") + post("/fast/d", "body d") +
+			post("/lent/e", "body e") + head_("/fast/f") + head_("/lent/g") + get("/nowhere") + get("/fast/%C3%A9%2F"))
+		c.expect("GET", 200, "GET a x=1 y= z  ")
+		c.expect("GET", 200, "GET lent b q ")
+		c.expect("GET", 200, "GET c ")
+		c.expect("POST", 200, "POST d body d")
+		c.expect("POST", 200, "POST lent e  body e")
+		c.expect("HEAD", 200, "")
+		c.expect("HEAD", 200, "")
+		resp, body := c.response("GET")
+		if resp.StatusCode != 404 || resp.Header.Get("Content-Type") != problemType {
+			t.Fatalf("got %d %s %q, want a 404 problem", resp.StatusCode, resp.Header.Get("Content-Type"), body)
+		}
+		c.expect("GET", 200, "GET é/ ")
+	})
+}
+
+func TestARequestMayComeByteByByte(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		for _, b := range []byte("\r\n" + post("/fast/slow", "body") + get("/lent/slow")) {
+			if b == '\r' && cfg.NetHTTP {
+				// net/http refuses an empty line before a request.
+			}
+			if _, err := c.Write([]byte{b}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if cfg.NetHTTP {
+			return
+		}
+		c.expect("POST", 200, "POST slow body")
+		c.expect("GET", 200, "GET lent slow  ")
+	})
+}
+
+func TestMethodsAndPathsWithoutRoute(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		c.send("DELETE /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n")
+		resp, body := c.response("DELETE")
+		if resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD, POST" || !strings.Contains(body, "not DELETE") {
+			t.Fatalf("got %d, Allow %q, %s", resp.StatusCode, resp.Header.Get("Allow"), body)
+		}
+		c.send("OPTIONS /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n")
+		resp, _ = c.response("OPTIONS")
+		if resp.StatusCode != 204 || resp.Header.Get("Allow") != "GET, HEAD, POST, OPTIONS" {
+			t.Fatalf("got %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
+		}
+		for _, path := range []string{"/", "/fast", "/fast/", "/fast/a/b", "//fast/a"} {
+			c.send(get(path))
+			if resp, _ := c.response("GET"); resp.StatusCode != 404 {
+				t.Errorf("%s: got %d, want 404", path, resp.StatusCode)
+			}
+		}
+	})
+}
+
+func TestHandlerPanicIsThatRequestsError(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		c.send(get("/fast/before") + get("/panic") + get("/lent/panic") + get("/fast/after"))
+		c.expect("GET", 200, "GET before ")
+		for range 2 {
+			resp, body := c.response("GET")
+			if resp.StatusCode != 500 || strings.Contains(body, "on purpose") || strings.Contains(body, "half") {
+				t.Fatalf("got %d %q, want a 500 problem without internals", resp.StatusCode, body)
+			}
+		}
+		c.expect("GET", 200, "GET after ")
+		if n := s.panics.Value(); n != 2 {
+			t.Errorf("%d panics counted, want 2", n)
+		}
+	})
+}
+
+func TestHealthNamesWhatIsNotReady(t *testing.T) {
+	e := &echo{}
+	s := start(t, Config{}, e)
+	c := dial(t, s)
+	c.send(get("/health"))
+	c.expect("GET", 200, `{"status":"ok"}`)
+	s.Fault(io.ErrUnexpectedEOF)
+	c.send(get("/health"))
+	c.expect("GET", 503, `{"status":"unavailable","services":{"kernel":"mapped data cannot be read"}}`)
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"weir/internal/metrics"
+)
+
+// Service is one capability of the box. The kernel consumes it: a service lists its routes and
+// says whether it can answer; how requests reach it is none of its business.
+type Service interface {
+	// Name is a short lower-case noun, used in logs, metrics and /health.
+	Name() string
+	// Routes are added to the public port, or to the admin port where Route.Admin is set.
+	Routes() []Route
+	// Ready returns nil when the service can answer, else the reason. It is called often and
+	// must not block.
+	Ready() error
+	// Close is called once, after the last request has been answered. It makes durable what
+	// is not yet.
+	Close() error
+}
+
+// Reloader is a Service that can take up new data without a restart. Reload returns when the
+// new data serves or was refused; a refusal leaves the old data serving.
+type Reloader interface {
+	Reload(ctx context.Context) error
+}
+
+// Env is what a service is opened with. Nothing in it is owned by the service.
+type Env struct {
+	// DataDir is the server's data directory, locked for this process; a service keeps its
+	// files in a folder of its own below it.
+	DataDir string
+	Metrics *metrics.Registry
+	Log     *slog.Logger
+	// OnFault reports a memory fault in mapped data that was met outside a handler.
+	OnFault func(error)
+}
+
+// Opener opens a service. It returns an error that wraps ErrOff when the service was not given
+// what it needs and stays off.
+type Opener func(ctx context.Context, env Env) (Service, error)
+
+// ErrOff is wrapped by an Opener's error when its service stays off.
+var ErrOff = errors.New("off")
+
+// Off returns an error that wraps ErrOff and says what would turn the service on.
+func Off(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrOff, fmt.Sprintf(format, args...))
+}
+
+// Handler answers one request on the fast lane. It appends the answer to w.Body and returns; it
+// must not block, allocate on its usual path, or keep w, r or any slice of them.
+//
+// A handler runs on the event loop and holds up every connection of that loop. Work that may
+// take more than InlineTime, or answers beyond InlineBytes, must be declared before any of it
+// is done: see Response.Defer.
+type Handler func(w *Response, r *Request)
+
+// Route binds a pattern to what answers it: exactly one of Fast and HTTP is set.
+type Route struct {
+	// Pattern is a method, a space and a path: "GET /feed/{user}". A segment in braces
+	// matches any one non-empty segment; a last segment "{rest...}" matches what is left.
+	// GET also answers HEAD.
+	Pattern string
+	// Fast is answered inline by the event loop.
+	Fast Handler
+	// HTTP is lent to net/http: it may block, stream and allocate.
+	HTTP http.Handler
+	// Admin puts the route on the admin port; only HTTP routes may be there.
+	Admin bool
+}
+
+// What a fast handler may do inline; beyond either it must Defer.
+const (
+	InlineMicroseconds = 20
+	InlineBytes        = 32 << 10
+)

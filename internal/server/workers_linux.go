@@ -1,0 +1,113 @@
+package server
+
+import (
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+// job is a deferred request: its connection, and when it came.
+type job struct {
+	conn  *conn
+	since time.Time
+}
+
+// enqueue hands the request at the start of data to a worker; false means that the queue is full
+// and nothing was done.
+func (l *loop) enqueue(c *conn, data []byte, size int) bool {
+	if len(l.lane.jobs) == cap(l.lane.jobs) {
+		l.s.refused.Add(l.stripe, 1)
+		return false
+	}
+	if !l.detach(c, data, size, phaseDeferred) {
+		return true
+	}
+	select {
+	case l.lane.jobs <- job{c, time.Now()}:
+		return true
+	default: // another loop took the last place
+		c.phase = phaseReading
+		l.s.refused.Add(l.stripe, 1)
+		return false
+	}
+}
+
+// detach makes c wait for somebody else to answer the request of the given size at the start of
+// data: the input becomes c's own memory, and no deadline runs. It returns false when there was
+// no memory for that, and c has been refused.
+func (l *loop) detach(c *conn, data []byte, size int, phase phase) bool {
+	l.keep(c, data)
+	if c.in == nil {
+		return false
+	}
+	l.observe()
+	c.timed.stop()
+	c.phase, c.size = phase, size
+	return true
+}
+
+// reattach takes c back from a worker or from net/http. It returns false when the client has gone
+// meanwhile, and c is closed.
+func (l *loop) reattach(c *conn) bool {
+	c.phase = phaseReading
+	c.timed.stop()
+	if c.gone {
+		l.close(c)
+		return false
+	}
+	l.out = l.out[:0]
+	l.keep(c, c.in[c.size:])
+	return true
+}
+
+// answered sends the answer a worker has left in c.out and goes on with c.
+func (l *loop) answered(c *conn) {
+	if !l.reattach(c) {
+		return
+	}
+	c.closing = c.closing || l.stopping
+	n, err := send(c.fd, c.out)
+	switch {
+	case err != nil:
+		l.close(c)
+	case n < len(c.out):
+		c.out = c.out[n:]
+		l.drain(c)
+	default:
+		c.out = nil
+		l.resume(c)
+	}
+}
+
+// work is a worker: it runs deferred requests until there are no more.
+func (f *fastLane) work(stripe int) {
+	s := f.s
+	debug.SetPanicOnFault(true)
+	var (
+		r     = Request{Stripe: stripe}
+		w     Response
+		h     head
+		heads heads
+	)
+	for j := range f.jobs {
+		c := j.conn
+		request := c.in[:c.size]
+		size := headEnd(request, 0)
+		if err := parseHead(request[:size], &h); err != nil {
+			panic("BUG: a request that was parsed does not parse: " + err.detail)
+		}
+		r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, request[size:]
+		r.params = [maxParams][]byte{}
+		r.decoded = r.decoded[:0]
+		w.reset(true)
+		route, _ := s.routes.find(h.method, h.path, &r.params)
+		r.decodeParams()
+		s.run(route, &w, &r)
+		now := time.Now()
+		heads.tick(now)
+		c.closing = h.flags&connClose != 0
+		c.out = heads.append(c.out[:0], &w, h.method == http.MethodHead, c.closing)
+		s.count(route, stripe, w.Status, now.Sub(j.since))
+		c.loop.post(message{kind: msgAnswered, conn: c})
+	}
+}
