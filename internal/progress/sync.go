@@ -1,0 +1,106 @@
+package progress
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"weir/internal/metrics"
+)
+
+// clock returns the time since Open in nanoseconds, never 0, which stands for none.
+func (s *Store) clock() int64 { return max(int64(time.Since(s.opened)), 1) }
+
+// markDirty notes that there is something to sync. The first write after a sync sets the time, for the age of
+// the oldest one is what may be lost.
+func (s *Store) markDirty() { s.dirty.CompareAndSwap(0, s.clock()) }
+
+// Sync writes all swaps that returned before it was called to the disk, and waits for that. It does nothing when there are none.
+// A failure poisons the store.
+func (s *Store) Sync() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("sync cursors %s: %w", s.path, os.ErrClosed)
+	}
+	return s.sync()
+}
+
+func (s *Store) sync() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	oldest := s.dirty.Load()
+	if oldest == 0 {
+		return nil
+	}
+	// syncing takes over before dirty lets go, so that lag never misses it. Swaps from here on may or may not be
+	// written by this sync; they mark the store dirty again.
+	s.syncing.Store(oldest)
+	s.dirty.Store(0)
+	began := s.clock()
+	err := s.flush()
+	s.lastSync.Store(s.clock() - began)
+	s.syncs.Add(0, 1)
+	if err != nil {
+		return s.poison(err) // syncing stays: what was not written is getting older
+	}
+	s.syncing.Store(0)
+	return nil
+}
+
+func (s *Store) flush() error {
+	if s.region != nil {
+		if err := s.region.Flush(); err != nil {
+			return err
+		}
+	}
+	return s.faults.SyncData(s.f)
+}
+
+// lag returns the age of the oldest swap that is not on the disk, which is what a power failure would cost now.
+func (s *Store) lag() time.Duration {
+	oldest := s.syncing.Load()
+	if oldest == 0 {
+		oldest = s.dirty.Load()
+	}
+	if oldest == 0 {
+		return 0
+	}
+	return time.Duration(s.clock() - oldest)
+}
+
+// background syncs every interval until Close, or until a sync fails.
+func (s *Store) background() {
+	defer close(s.stopped)
+	tick := time.NewTicker(s.interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-tick.C:
+			if s.Sync() != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Store) register(r *metrics.Registry, name string) {
+	if r == nil {
+		r = metrics.New(1)
+	}
+	s.syncs = r.Counter("weir_progress_syncs_total", "Syncs of cursors to the disk, failed ones included.", "store", name)
+	r.Gauge("weir_progress_sync_lag_seconds", "Age of the oldest advance that is not on the disk: what a power failure would cost.",
+		func() float64 { return s.lag().Seconds() }, "store", name)
+	r.Gauge("weir_progress_last_sync_duration_seconds", "How long the last sync of cursors took.",
+		func() float64 { return time.Duration(s.lastSync.Load()).Seconds() }, "store", name)
+	r.Gauge("weir_progress_poisoned", "1 after a failed sync: advances are refused until a restart.", func() float64 {
+		if s.Err() != nil {
+			return 1
+		}
+		return 0
+	}, "store", name)
+	r.Gauge("weir_progress_cells", "Cursors there is room for.", func() float64 { return float64(s.Len()) }, "store", name)
+}
