@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"weir/internal/feed"
+
+	"github.com/spf13/cobra"
+)
+
+func newGenerate() *cobra.Command {
+	var o feed.GenerateOptions
+	var out string
+	cmd := &cobra.Command{
+		Use:   "generate -o FILE",
+		Short: "Make up feeds, to try weir and to measure it",
+		Long: `Make up feeds, to try weir and to measure it: lists of different items for the users
+0 to --users less one. The same flags give the same file. An existing file is replaced once
+the new one is complete.`,
+		Example: "  weir generate --users 5000000 --items 200 --max-item 10000000 -o feeds.weir",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out == "" {
+				return usageError{cmd.CommandPath(), errors.New("say with -o FILE where the feeds are to go")}
+			}
+			// An interrupted run takes its unfinished file with it.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			bar := newBar("generating", "users", int64(o.Users))
+			o.Progress = func(users uint64) { bar.Set64(int64(users)) }
+			start := time.Now()
+			stats, err := feed.Generate(ctx, out, o)
+			bar.Exit()
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %.2f bits an item, in %.1f s\n",
+				out, stats.Users, stats.Longest, byteSize(stats.Bytes), stats.ItemBits, time.Since(start).Seconds())
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "`file` to write")
+	f.Uint64Var(&o.Users, "users", 100_000, "how many users, 0 to 4294967295; their ids are 0 to that less one")
+	f.IntVar(&o.Items, "items", 200, "items of every list, 0 to 65535")
+	f.Uint32Var(&o.MaxItem, "max-item", 1_000_000, "largest item id, at most 4294967295; the smallest is 1")
+	f.Uint64Var(&o.Seed, "seed", 1, "number that everything random depends on")
+	return cmd
+}
