@@ -1,0 +1,233 @@
+package progress
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// TestCrashWhileGrowingLosesNothing opens every file that a power failure during Grow could leave. Between two syncs the
+// disk may hold what was there at the first, at the second, or a torn header page.
+func TestCrashWhileGrowingLosesNothing(t *testing.T) {
+	const before, after = 10, 20_000
+	path := temp(t)
+	var synced []byte // the file at the last sync
+	var images [][]byte
+	o := Options{SyncInterval: time.Hour}
+	o.Faults.FailSync = func() error {
+		now, err := os.ReadFile(path)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		images = append(images, synced, now)
+		for page := 0; len(synced) >= dataOffset && page < dataOffset; page += pageSize {
+			if bytes.Equal(now[page:page+pageSize], synced[page:page+pageSize]) {
+				continue
+			}
+			for cut := 1; cut < 40; cut++ {
+				torn := bytes.Clone(now)
+				copy(torn[page+cut:page+pageSize], synced[page+cut:page+pageSize])
+				images = append(images, torn)
+			}
+		}
+		synced = now
+		return nil
+	}
+	s := mustOpen(t, path, before, o)
+	for i := range uint64(before) {
+		if ok, err := s.CompareAndSwap(i, 0, i+1); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	images = nil
+	if err := s.Grow(after); err != nil {
+		t.Fatal(err)
+	}
+	if len(images) < 2*3+2*20 {
+		t.Fatalf("only %d images: are there still three syncs and two header writes?", len(images))
+	}
+	o.Faults.FailSync = nil
+	lengths := make(map[uint64]int)
+	for n, image := range images {
+		s, err := Open(file(t, image), 0, o)
+		if err != nil {
+			t.Fatalf("image %d: %v", n, err)
+		}
+		for i := range uint64(before) {
+			wantCell(t, s, i, i+1)
+		}
+		lengths[s.Len()]++
+		for i := uint64(before); i < s.Len(); i++ {
+			wantCell(t, s, i, 0)
+		}
+		if err := s.Grow(after); err != nil {
+			t.Fatalf("image %d: %v", n, err)
+		}
+		mustClose(t, s)
+	}
+	if len(lengths) != 2 || lengths[before] == 0 || lengths[after] == 0 {
+		t.Errorf("images have these numbers of cells: %v, want some with %d and some with %d", lengths, before, after)
+	}
+}
+
+// The test binary is its own victim: with victimEnv set it advances cells of that file and says so until it is killed.
+const (
+	victimEnv        = "WEIR_TEST_ADVANCE"
+	unmappedEnv      = "WEIR_TEST_UNMAPPED"
+	victimCells      = 16
+	victimGoroutines = 4
+)
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(victimEnv); path != "" {
+		err := victim(path, Options{unmapped: os.Getenv(unmappedEnv) != ""})
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// victim returns only with an error. Lines are "CELL VALUE" after an advance and "len CELLS" after a growth, each in one write.
+func victim(path string, o Options) error {
+	o.SyncInterval = 10 * time.Millisecond // be killed in the middle of syncs too
+	s, err := Open(path, victimCells, o)
+	if err != nil {
+		return err
+	}
+	failed := make(chan error)
+	for range victimGoroutines {
+		go func() {
+			for {
+				i := rand.Uint64N(victimCells)
+				v, err := advance(s, i)
+				if err == nil {
+					_, err = fmt.Fprintln(os.Stdout, i, v)
+				}
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	go func() {
+		for {
+			err := s.Grow(s.Len() + 1 + rand.Uint64N(1000))
+			if err == nil {
+				_, err = fmt.Fprintln(os.Stdout, "len", s.Len())
+			}
+			if err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	return <-failed
+}
+
+func TestKillLosesNoAcknowledgedAdvance(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		const rounds = 20
+		path := temp(t)
+		acknowledged := make([]map[uint64]bool, victimCells) // the values of each cell
+		highest := make([]uint64, victimCells)
+		for i := range acknowledged {
+			acknowledged[i] = make(map[uint64]bool)
+		}
+		var longest uint64
+		for round := 1; round <= rounds; round++ {
+			for _, line := range killAfter(t, path, o, 1+rand.IntN(3000)) {
+				var i, v uint64
+				if _, err := fmt.Sscanf(line, "len %d", &v); err == nil {
+					longest = max(longest, v)
+					continue
+				}
+				if _, err := fmt.Sscanf(line, "%d %d", &i, &v); err != nil {
+					t.Fatalf("line %q: %v", line, err)
+				}
+				if acknowledged[i][v] {
+					t.Fatalf("round %d: value %d of cell %d was given twice", round, v, i)
+				}
+				acknowledged[i][v] = true
+				highest[i] = max(highest[i], v)
+			}
+
+			s := mustOpen(t, path, 0, o)
+			if s.Len() < longest {
+				t.Fatalf("round %d: %d cells, but %d were acknowledged", round, s.Len(), longest)
+			}
+			var ahead uint64
+			for i, want := range highest {
+				got := s.Load(uint64(i))
+				if got < want {
+					t.Fatalf("round %d: cell %d went back from %d to %d", round, i, want, got)
+				}
+				ahead += got - uint64(len(acknowledged[i]))
+			}
+			// Ahead by what was in flight, no more: values were advanced but never said.
+			if most := uint64(round * victimGoroutines); ahead > most {
+				t.Fatalf("round %d: cells are %d advances ahead, at most %d were in flight", round, ahead, most)
+			}
+			mustClose(t, s)
+		}
+		var total int
+		for _, of := range acknowledged {
+			total += len(of)
+		}
+		if total < rounds {
+			t.Errorf("%d advances in %d rounds", total, rounds)
+		}
+		t.Logf("%d acknowledged advances and growth to %d cells survived %d kills", total, longest, rounds)
+	})
+}
+
+// killAfter runs a victim, kills it once it has said n lines, wherever it is then, and returns all complete lines it said.
+func killAfter(t *testing.T, path string, o Options, n int) []string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), victimEnv+"="+path)
+	if o.unmapped {
+		cmd.Env = append(cmd.Env, unmappedEnv+"=1")
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	r := bufio.NewReader(out)
+	for {
+		line, err := r.ReadString('\n')
+		if err == io.EOF {
+			break // a line cut off was not acknowledged
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+		if len(lines) == n {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cmd.Wait() // says it was killed, as it should
+	if len(lines) < n {
+		t.Fatalf("the victim ended by itself after %d lines: %s", len(lines), stderr.String())
+	}
+	return lines
+}

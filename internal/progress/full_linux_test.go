@@ -1,0 +1,101 @@
+package progress
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// mount makes a small file system in memory and returns its directory.
+func mount(t *testing.T, flags uintptr, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("weir-test", dir, "tmpfs", flags, options); err != nil {
+		t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+func TestFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		dir := mount(t, 0, "size=1m")
+		path := filepath.Join(dir, "test.cells")
+		s := mustOpen(t, path, 4096, o)
+		for i := range s.Len() {
+			mustAdvance(t, s, i)
+		}
+		err := s.Grow(1 << 20)
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+			t.Fatalf("Grow on a full disk: %v, want ENOSPC that says what to do", err)
+		}
+		for i := range s.Len() {
+			mustAdvance(t, s, i)
+		}
+		if err := s.Grow(20_000); err != nil {
+			t.Errorf("Grow to what fits: %v", err)
+		}
+		mustClose(t, s)
+
+		if _, err := Open(path, 1<<20, o); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Open on a full disk: %v, want ENOSPC", err)
+		}
+		if _, err := Open(filepath.Join(dir, "new.cells"), 1<<20, o); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Open of a new file on a full disk: %v, want ENOSPC", err)
+		}
+		s = mustOpen(t, path, 20_000, o)
+		for i := range uint64(4096) {
+			wantCell(t, s, i, 2)
+		}
+		mustClose(t, s)
+	})
+}
+
+// A file copied with holes, on a disk that cannot fill them, must not become a fault in an advance.
+func TestHolesOnAFullDiskAreAnErrorOfOpen(t *testing.T) {
+	path := filepath.Join(mount(t, 0, "size=256k"), "test.cells")
+	mustClose(t, mustOpen(t, path, 1, Options{}))
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := header{version: version, sequence: 100, cells: 100_000}
+	if _, err := f.WriteAt(h.encode(), h.offset()); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(fileSize(h.cells)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, 0, Options{}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error %v, want ENOSPC", err)
+	}
+}
+
+func TestReadOnlyDirectoryIsAClearError(t *testing.T) {
+	dir := mount(t, unix.MS_RDONLY, "size=1m")
+	_, err := Open(filepath.Join(dir, "test.cells"), 10, Options{})
+	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "mount "+dir+" writable") {
+		t.Errorf("new file: %v, want EROFS that says what to do", err)
+	}
+
+	dir = mount(t, 0, "size=1m")
+	path := filepath.Join(dir, "test.cells")
+	mustClose(t, mustOpen(t, path, 10, Options{}))
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(path, 10, Options{})
+	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "make the file and its directory writable") {
+		t.Errorf("existing file: %v, want EROFS that says what to do", err)
+	}
+}

@@ -1,0 +1,247 @@
+package progress
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/disk"
+	"weir/internal/metrics"
+)
+
+// metric returns the value of a metric of the store named "test".
+func metric(t *testing.T, r *metrics.Registry, name string) float64 {
+	t.Helper()
+	for _, s := range r.Snapshot() {
+		if s.Name == name && len(s.Labels) == 1 && s.Labels[0] == (metrics.Label{Key: "store", Value: "test"}) {
+			return s.Value
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func TestBackgroundSyncsOnlyWhatIsDirty(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var syncs atomic.Int64
+		r := metrics.New(1)
+		s := mustOpen(t, temp(t), 10, Options{
+			SyncInterval: time.Second,
+			Metrics:      r,
+			Faults:       disk.Faults{FailSync: func() error { syncs.Add(1); return nil }},
+		})
+		opening := syncs.Load()
+		time.Sleep(100 * time.Millisecond) // off the beat of the syncs
+		for turn := range int64(3) {
+			time.Sleep(10 * time.Second) // nothing to do
+			if got := syncs.Load() - opening; got != turn {
+				t.Fatalf("%d syncs after %d writes", got, turn)
+			}
+			mustAdvance(t, s, 1)
+			time.Sleep(300 * time.Millisecond)
+			mustAdvance(t, s, 2) // later; the age is that of the first
+			time.Sleep(200 * time.Millisecond)
+			if got := metric(t, r, "weir_progress_sync_lag_seconds"); got != 0.5 {
+				t.Errorf("lag %v s, want 0.5", got)
+			}
+			time.Sleep(500 * time.Millisecond)
+			synctest.Wait()
+			if got := metric(t, r, "weir_progress_sync_lag_seconds"); got != 0 {
+				t.Errorf("lag %v s after the sync", got)
+			}
+		}
+		if got := metric(t, r, "weir_progress_syncs_total"); got != 3 {
+			t.Errorf("%v syncs counted, want 3", got)
+		}
+		mustClose(t, s)
+	})
+}
+
+// A process that was killed leaves writes behind that are not on the disk; nobody else will sync them.
+func TestWhatAKilledProcessLeftIsSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := temp(t)
+		mustClose(t, mustOpen(t, path, 10, Options{}))
+		r := metrics.New(1)
+		s := mustOpen(t, path, 10, Options{Metrics: r})
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		if got := metric(t, r, "weir_progress_syncs_total"); got != 1 {
+			t.Errorf("%v syncs of an existing file, want 1", got)
+		}
+		mustClose(t, s)
+	})
+}
+
+func TestSwapDuringASyncIsOfTheNextOne(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		var s *Store
+		var seen []uint64
+		o.SyncInterval = time.Hour
+		o.Faults.FailSync = func() error {
+			if s != nil {
+				seen = append(seen, s.Load(0))
+				if len(seen) == 1 {
+					mustAdvance(t, s, 0)
+				}
+			}
+			return nil
+		}
+		s = mustOpen(t, temp(t), 1, o)
+		mustAdvance(t, s, 0)
+		for range 3 {
+			if err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(seen) != 2 || seen[0] != 1 || seen[1] != 2 {
+			t.Errorf("syncs saw %v, want [1 2]", seen)
+		}
+	})
+}
+
+func TestCloseSyncs(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		var syncs atomic.Int64
+		o.SyncInterval = time.Hour
+		o.Faults.FailSync = func() error { syncs.Add(1); return nil }
+		s := mustOpen(t, temp(t), 1, o)
+		mustAdvance(t, s, 0)
+		before := syncs.Load()
+		mustClose(t, s)
+		if got := syncs.Load() - before; got != 1 {
+			t.Errorf("Close synced %d times, want once", got)
+		}
+	})
+}
+
+// poisonings are the ways a failing disk can show itself.
+var poisonings = map[string]func(s *Store){
+	"Sync":         func(s *Store) { s.Sync() },
+	"Grow":         func(s *Store) { s.Grow(100_000) },
+	"header write": func(s *Store) { s.Grow(11) }, // fits into what is allocated
+}
+
+func TestFailedSyncPoisonsForGood(t *testing.T) {
+	broken := errors.New("input/output error")
+	for name, trigger := range poisonings {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, func(t *testing.T, o Options) {
+				var fail error
+				var syncs int
+				r := metrics.New(1)
+				o.SyncInterval, o.Metrics = time.Hour, r
+				o.Faults.FailSync = func() error { syncs++; return fail }
+				path := temp(t)
+				s := mustOpen(t, path, 10, o)
+				mustAdvance(t, s, 3)
+				if s.Err() != nil || metric(t, r, "weir_progress_poisoned") != 0 {
+					t.Fatalf("poisoned at once: %v", s.Err())
+				}
+
+				fail = broken
+				trigger(s)
+				fail = nil // the disk says it is well again, which is not to be believed
+				tried := syncs
+
+				swapped, swapErr := s.CompareAndSwap(3, 1, 2)
+				if swapped {
+					t.Error("a poisoned store took a swap")
+				}
+				for call, err := range map[string]error{"Err": s.Err(), "CompareAndSwap": swapErr, "Sync": s.Sync(), "Grow": s.Grow(200_000), "Close": s.Close()} {
+					if !errors.Is(err, ErrPoisoned) || !errors.Is(err, broken) {
+						t.Errorf("%s: %v, want ErrPoisoned that wraps the cause", call, err)
+					}
+					if err != nil && (!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "restart")) {
+						t.Errorf("%s: error %q does not name the file and what to do", call, err)
+					}
+				}
+				if syncs != tried {
+					t.Errorf("%d syncs were tried after the failed one", syncs-tried)
+				}
+				if got := metric(t, r, "weir_progress_poisoned"); got != 1 {
+					t.Errorf("weir_progress_poisoned is %v", got)
+				}
+
+				s = mustOpen(t, path, 10, Options{unmapped: o.unmapped})
+				wantCell(t, s, 3, 1)
+				mustAdvance(t, s, 3)
+				mustClose(t, s)
+			})
+		})
+	}
+}
+
+func TestPoisonedStoreStillLoads(t *testing.T) {
+	s := mustOpen(t, temp(t), 10, Options{})
+	mustAdvance(t, s, 3)
+	s.poison(errors.New("broken"))
+	wantCell(t, s, 3, 1)
+}
+
+func TestFailedBackgroundSyncPoisonsAndLagGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fail atomic.Bool
+		var failures atomic.Int64
+		r := metrics.New(1)
+		s := mustOpen(t, temp(t), 10, Options{Metrics: r, Faults: disk.Faults{FailSync: func() error {
+			if fail.Load() {
+				failures.Add(1)
+				return errors.New("input/output error")
+			}
+			return nil
+		}}})
+		fail.Store(true)
+		time.Sleep(100 * time.Millisecond) // off the beat of the syncs
+		mustAdvance(t, s, 0)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if !errors.Is(s.Err(), ErrPoisoned) || failures.Load() != 1 {
+			t.Errorf("Err() = %v after %d failed syncs, want one that poisons", s.Err(), failures.Load())
+		}
+		if got := metric(t, r, "weir_progress_sync_lag_seconds"); got != 10 {
+			t.Errorf("lag %v s, want the 10 since the write that is not on the disk", got)
+		}
+		if err := s.Close(); !errors.Is(err, ErrPoisoned) {
+			t.Errorf("Close: %v", err)
+		}
+	})
+}
+
+func TestOpenFailsWhenItsFirstSyncDoes(t *testing.T) {
+	broken := errors.New("input/output error")
+	if _, err := Open(temp(t), 10, Options{Faults: disk.Faults{FailSync: func() error { return broken }}}); !errors.Is(err, broken) {
+		t.Errorf("error %v, want the cause", err)
+	}
+}
+
+func TestFailedWriteOfAPlainCellPoisons(t *testing.T) {
+	s := mustOpen(t, temp(t), 10, Options{unmapped: true})
+	mustAdvance(t, s, 3)
+	if err := s.f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := s.CompareAndSwap(3, 1, 2); ok || !errors.Is(err, ErrPoisoned) {
+		t.Errorf("swap that could not be written: %v, %v", ok, err)
+	}
+	wantCell(t, s, 3, 1)
+}
+
+func TestMetricsCarryTheNameOfTheStore(t *testing.T) {
+	r := metrics.New(1)
+	s := mustOpen(t, temp(t), 10, Options{Metrics: r})
+	mustOpen(t, temp(t), 20, Options{Metrics: r, Name: "other"})
+	if got := metric(t, r, "weir_progress_cells"); got != 10 {
+		t.Errorf("weir_progress_cells is %v, want 10", got)
+	}
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got := metric(t, r, "weir_progress_last_sync_duration_seconds"); got <= 0 {
+		t.Errorf("weir_progress_last_sync_duration_seconds is %v", got)
+	}
+}
