@@ -1,0 +1,131 @@
+# Everything the project is built, tested and measured with. All flags of the Go tool chain are here.
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo dev)
+COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+
+# weir is pure Go and one static binary. Only the race detector wants cgo.
+GO       := CGO_ENABLED=0 go
+GO_BUILD := $(GO) build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+GO_TEST  := $(GO) test -timeout 10m
+GO_RACE  := CGO_ENABLED=1 go test -race -timeout 14m
+
+# The systems weir must build for, besides the one it is developed on.
+PLATFORMS := linux/arm64 darwin/arm64 darwin/amd64 windows/amd64
+
+# Packages with tests that the race detector would falsify: allocations counted, for one.
+NO_RACE := $(shell grep -rlE '^//go:build .*!race' --include='*_test.go' cmd internal 2>/dev/null | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+
+DEMO_FEEDS := build/demo/feeds.weir
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/weir
+	@mkdir -p bin
+	$(GO_BUILD) -o bin/weir ./cmd/weir
+
+.PHONY: run
+run: build $(DEMO_FEEDS) ## serve demo feeds on :8080, admin on 127.0.0.1:8081
+	bin/weir serve --feeds $(DEMO_FEEDS) --data build/demo/data
+
+$(DEMO_FEEDS): | build
+	@mkdir -p $(@D)
+	bin/weir generate --users 100000 --items 200 -o $@
+
+##### tests
+
+.PHONY: test-deps
+test-deps:
+	@scripts/need.sh gcc=gcc
+	@scripts/venv.sh build/venv
+
+.PHONY: test
+test: test-deps build cross ## run all tests, race detector included; installs what they need
+	cd bench && $(GO_TEST) -v ./... 2>&1 | awk -f ../scripts/testlog.awk
+ifneq ($(NO_RACE),)
+	$(GO_TEST) -v $(NO_RACE) 2>&1 | awk -f scripts/testlog.awk
+endif
+	$(GO_RACE) -v ./... 2>&1 | awk -f scripts/testlog.awk
+
+.PHONY: cross
+cross: ## build and vet for the other systems
+	@for p in $(PLATFORMS); do \
+		echo "GOOS=$${p%/*} GOARCH=$${p#*/} go build, go vet"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/weir; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; \
+	done
+
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@grep -rnoE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' cmd internal | \
+	while IFS=: read -r file _ func; do \
+		name=$${func#func }; \
+		echo "== $$name in $$(dirname $$file)"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+	done
+
+.PHONY: lint
+lint: ## vet, staticcheck and gofmt, in both modules
+	$(GO) vet ./...
+	cd bench && $(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	staticcheck=$$($(GO) tool -n staticcheck); cd bench && CGO_ENABLED=0 "$$staticcheck" ./...
+	@unformatted=$$(gofmt -l cmd internal bench); \
+	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
+
+##### benches
+
+# make bench is a quick look; make bench FULL=1 measures what the bars are about and wants half an
+# hour, 12 GiB of memory and nobody else on the machine.
+ifdef FULL
+BENCH_FLAGS := --users 5000000 --items 200 --max-item 10000000 --rounds 5 --duration 10s --k6 build/bin/k6
+BENCH_NEEDS := build/bin/k6
+else
+BENCH_FLAGS := --users 200000 --items 200 --max-item 10000000 --rounds 3 --duration 3s
+BENCH_NEEDS :=
+endif
+BENCH_INPUTS := build/bench/inputs
+ifneq ($(wildcard $(BENCH_INPUTS)),)
+BENCH_FLAGS += --import $(BENCH_INPUTS)
+endif
+
+.PHONY: bench
+bench: bench-build $(BENCH_NEEDS) ## measure weir against its peers; FULL=1 for 5 million users, BENCH="flags" for more
+	@mkdir -p build/bench
+	@# A failing test is in the table; the bench goes on.
+	-$(GO_TEST) -count=1 -v -run 'Alloc' $(NO_RACE) >build/bench/allocations.txt 2>&1
+	build/bin/run $(BENCH_FLAGS) --allocs build/bench/allocations.txt $(BENCH) | tee build/bench/results.md
+
+.PHONY: bench-build
+bench-build: build
+	@scripts/need.sh gcc=gcc wrk=wrk nginx=nginx-light
+	@mkdir -p build/bin
+	gcc -O2 -Wall -Wextra -o build/bin/floor bench/floor/floor.c
+	cd bench && $(GO) build -trimpath -o ../build/bin/ ./...
+
+.PHONY: bench-inputs
+bench-inputs: ## write the inputs of the import figures, 8 GB, to build/bench/inputs
+	@scripts/venv.sh build/venv
+	build/venv/bin/python3 bench/inputs/inputs.py --users 5000000 --items 200 --max-item 10000000 -o $(BENCH_INPUTS)
+
+build/bin/k6:
+	GOBIN=$(CURDIR)/build/bin $(GO) install go.k6.io/k6@v1.8.1
+
+SOAKTIME ?= 30m
+
+.PHONY: soak
+soak: bench-build ## load weir for SOAKTIME (30m); fails if a request does or memory grows
+	@mkdir -p build/bench
+	build/bin/run --soak $(SOAKTIME)
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf bin build

@@ -1,0 +1,225 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The two cores of a run: the server has one to itself, whoever asks has the other.
+const (
+	serverCore = 0
+	clientCore = 1
+)
+
+// clockTick is the unit of the CPU times in /proc/PID/stat: USER_HZ, 100 on every Linux.
+const clockTick = 10 * time.Millisecond
+
+// process is a server that was started and is running or stopped (SIGSTOP).
+type process struct {
+	name   string
+	addr   string
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once the process is gone
+	err    error         // how it went, valid once exited is closed
+	// firstAnswer is the time from exec to the first 200.
+	firstAnswer time.Duration
+}
+
+// startPinned starts cmd on the given cores. They are set on this thread before the fork, so that a
+// server sees the number of its cores as it starts, and is right from the first instruction. The
+// kernel kills the child should this process die without a chance to.
+func startPinned(cmd *exec.Cmd, cores ...int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var before, pinned unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		return fmt.Errorf("read the CPU affinity: %w", err)
+	}
+	for _, core := range cores {
+		pinned.Set(core)
+	}
+	if err := unix.SchedSetaffinity(0, &pinned); err != nil {
+		return fmt.Errorf("pin to cores %v (a run needs 0 and 1): %w", cores, err)
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd.Start()
+}
+
+// launch starts argv on the server core and waits until GET path on addr is answered with a 200.
+// What the server prints goes to logPath.
+func launch(ctx context.Context, name string, argv []string, addr, path, logPath string, patience time.Duration) (*process, error) {
+	logFile, err := os.Create(logPath)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	p := &process{name: name, addr: addr, cmd: cmd, exited: make(chan struct{})}
+	start := time.Now()
+	if err := startPinned(cmd, serverCore); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	for !answers(addr, path) {
+		select {
+		case <-p.exited:
+			return nil, fmt.Errorf("%s ended before it answered: %v; it said:\n%s", name, p.err, tail(logPath))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(500 * time.Microsecond):
+		}
+		if time.Since(start) > patience {
+			p.stop()
+			return nil, fmt.Errorf("%s did not answer %s within %v; it said:\n%s", name, path, patience, tail(logPath))
+		}
+	}
+	p.firstAnswer = time.Since(start)
+	return p, nil
+}
+
+// answers asks once and reports whether the answer was a 200.
+func answers(addr, path string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+		return false
+	}
+	status, err := bufio.NewReader(c).ReadString('\n')
+	return err == nil && strings.HasPrefix(status, "HTTP/1.1 200")
+}
+
+func tail(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
+}
+
+// stop ends the process, asleep or not: SIGTERM, and SIGKILL after ten seconds.
+func (p *process) stop() error {
+	p.cmd.Process.Signal(syscall.SIGTERM)
+	p.cmd.Process.Signal(syscall.SIGCONT)
+	select {
+	case <-p.exited:
+		return nil
+	case <-time.After(10 * time.Second):
+		p.cmd.Process.Kill()
+		<-p.exited
+		return fmt.Errorf("%s had to be killed: SIGTERM did not end it within 10 s", p.name)
+	}
+}
+
+// sleep takes the process off the machine until wake: its collector and timers cost nobody.
+func (p *process) sleep() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) wake() error  { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// cpu returns the processor time, user and system, that all threads of the process have used.
+func (p *process) cpu() (time.Duration, error) {
+	b, err := os.ReadFile(p.proc("stat"))
+	if err != nil {
+		return 0, fmt.Errorf("%s is gone: %w", p.name, err)
+	}
+	return parseCPU(string(b))
+}
+
+func (p *process) proc(file string) string {
+	return filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), file)
+}
+
+// parseCPU reads utime and stime, fields 14 and 15, out of /proc/PID/stat. Field 2, the command in
+// parentheses, may hold anything.
+func parseCPU(stat string) (time.Duration, error) {
+	_, rest, ok := cutLast(stat, ") ")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 13 {
+		return 0, fmt.Errorf("not a process status: %q", stat)
+	}
+	user, err1 := strconv.ParseUint(fields[11], 10, 63)
+	system, err2 := strconv.ParseUint(fields[12], 10, 63)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, err
+	}
+	return time.Duration(user+system) * clockTick, nil
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// settle waits until the process has nothing left to do from its start (loading, warming,
+// collecting): three quarters of a second in which it used at most one clock tick.
+func (p *process) settle(ctx context.Context) error {
+	deadline := time.Now().Add(2 * time.Minute)
+	last, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	for quiet := 0; quiet < 3; {
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
+		now, err := p.cpu()
+		if err != nil {
+			return err
+		}
+		if now-last <= clockTick {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		last = now
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is still busy two minutes after its start", p.name)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// freeAddr returns a loopback address that nobody listens on now.
+func freeAddr() (string, error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer ln.Close()
+	return ln.Addr().String(), nil
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestCPUTimeIsUserAndSystemWhateverTheCommandIsCalled(t *testing.T) {
+	got, err := parseCPU("7 (a) b ) R 1 2 3 4 5 6 7 8 9 10 120 30 0 0 20 0 5 0 100 200\n")
+	if err != nil || got != 1500*time.Millisecond {
+		t.Errorf("got %v, %v, want 1.5s", got, err)
+	}
+	if _, err := parseCPU("7 (a) R 1 2"); err == nil {
+		t.Error("a short status is no error")
+	}
+}
+
+func TestOwnMemoryIsAnonymousAndSharedPages(t *testing.T) {
+	got, err := parseOwn("VmRSS:\t  900 kB\nRssAnon:\t  12 kB\nRssFile:\t  800 kB\nRssShmem:\t  3 kB\n")
+	if err != nil || got != 15<<10 {
+		t.Errorf("got %d, %v, want 15 KiB", got, err)
+	}
+	if _, err := parseOwn("VmRSS:\t  900 kB\n"); err == nil {
+		t.Error("a status without RssAnon is no error")
+	}
+}
+
+func TestResidentCountsPagesInTheCache(t *testing.T) {
+	page := os.Getpagesize()
+	path := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(path, make([]byte, 2*page+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cached, size, err := resident(path)
+	if err != nil || cached != int64(3*page) || size != int64(2*page+1) {
+		t.Errorf("%d of %d bytes, %v; want 3 pages of 2 and a byte: they were just written", cached, size, err)
+	}
+	total, err := residentUnder(filepath.Dir(path))
+	if err != nil || total != int64(3*page) {
+		t.Errorf("the directory has %d bytes, %v", total, err)
+	}
+	hole := filepath.Join(t.TempDir(), "hole")
+	if err := os.WriteFile(hole, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(hole, int64(8*page)); err != nil {
+		t.Fatal(err)
+	}
+	if cached, _, err := resident(hole); err != nil || cached != 0 {
+		t.Errorf("a file that was never read has %d bytes in memory, %v", cached, err)
+	}
+}
+
+func TestASummaryWithFailedRequestsIsAnError(t *testing.T) {
+	s, err := parseSummary("noise\nsummary: {\"requests\":10,\"micros\":5,\"p99\":7,\"also\":{\"requests\":2}}\n")
+	if err != nil || s.Requests != 10 || s.P99 != 7 || s.Also.Requests != 2 {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	for out, want := range map[string]string{
+		"nothing":                                   "no summary",
+		`summary: {"requests":0}`:                   "nothing was answered",
+		`summary: {"requests":9,"not2xx":1}`:        "other than 2xx",
+		`summary: {"requests":9,"socket_errors":1}`: "connections failed",
+		`summary: {"requests":9,"missing":1}`:       "never answered",
+		`summary: {"requests":`:                     "not a summary",
+	} {
+		if _, err := parseSummary(out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gave the error %v, want one with %q", out, err, want)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 2, 9}, 3}, {[]float64{7}, 7}} {
+		before := slices.Clone(c.values)
+		if got, ok := median(c.values); !ok || got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
+		}
+		if !slices.Equal(before, c.values) {
+			t.Errorf("median changed %v to %v", before, c.values)
+		}
+	}
+	if _, ok := median(nil); ok {
+		t.Error("nothing has a median")
+	}
+}
+
+func TestRatiosAreTakenWithinARound(t *testing.T) {
+	cpu := func(server string, round int, us float64) *sample {
+		return &sample{Server: server, Round: round, Plain: &load{CPU: us}}
+	}
+	r := &report{Parameters: parameters{Rounds: 3}, Samples: []*sample{
+		cpu("weir", 1, 6), cpu("floor", 1, 5),
+		cpu("floor", 2, 10), cpu("weir", 2, 11), // a noisy round moves both
+		cpu("weir", 3, 6), // the other one is missing
+	}}
+	if got := r.ratios("weir", "floor", plainCPU); !slices.Equal(got, []float64{1.2, 1.1}) {
+		t.Errorf("ratios are %v, want 1.2 and 1.1", got)
+	}
+}
+
+func TestABarIsDecidedByTheMedian(t *testing.T) {
+	ptr := func(v float64) *float64 { return &v }
+	for _, c := range []struct {
+		name   string
+		bar    bar
+		result string
+	}{
+		{"at most, aim", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.1, 9, 1}}, aimMet},
+		{"at most, bar", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.2}}, barMet},
+		{"at most, missed", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.21}}, missed},
+		{"at least, aim", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{12}}, aimMet},
+		{"at least, bar", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{7}}, barMet},
+		{"at least, missed", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{6.9}}, missed},
+		{"aim only", bar{AtMost: true, Aim: ptr(10), Values: []float64{11}}, reported},
+		{"nothing", bar{AtMost: true, Bar: ptr(0), Aim: ptr(0)}, notMeasured},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.bar.decide(); c.bar.Result != c.result {
+				t.Errorf("%s, want %s", c.bar.Result, c.result)
+			}
+		})
+	}
+}
+
+func TestAllocationTestsThatDoNotPassAreFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	log := "=== RUN   TestA\n--- PASS: TestA (0.00s)\n--- SKIP: TestB (0.00s)\n--- FAIL: TestC (0.00s)\n    --- FAIL: TestC/sub (0.00s)\n"
+	if err := os.WriteFile(path, []byte(log), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readAllocations(path)
+	if err != nil || !slices.Equal(got.Passed, []string{"TestA"}) || !slices.Equal(got.Failed, []string{"TestB", "TestC"}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestAServerThatEndsBeforeItAnswersIsAnErrorWithItsWords(t *testing.T) {
+	addr, err := freeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	_, err = launch(t.Context(), "broken", []string{"sh", "-c", "echo no feeds here >&2; exit 3"}, addr, "/", log, time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "no feeds here") || !strings.Contains(err.Error(), "exit status 3") {
+		t.Errorf("error %v, want what it said and its status", err)
+	}
+}
+
+func TestAPinnedProcessHasItsCoreAndThisOneKeepsIts(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	mine := allowed(t, "/proc/thread-self/status")
+	cmd := exec.Command("grep", "Cpus_allowed_list", "/proc/self/status")
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := startPinned(cmd, serverCore); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, _ := strings.Cut(out.String(), ":"); strings.TrimSpace(got) != "0" {
+		t.Errorf("the process may run on %q, want 0", got)
+	}
+	if after := allowed(t, "/proc/thread-self/status"); after != mine {
+		t.Errorf("this thread may run on %s, before it was %s", after, mine)
+	}
+}
+
+func allowed(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), "Cpus_allowed_list:")
+	list, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(list)
+}
+
+func TestASleepingProcessCanBeStopped(t *testing.T) {
+	cmd := exec.CommandContext(context.Background(), "sleep", "600")
+	p := &process{name: "sleeper", cmd: cmd, exited: make(chan struct{})}
+	if err := startPinned(cmd, serverCore); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.exited)
+	}()
+	if err := p.sleep(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended by %v, want SIGTERM", status.Signal())
+	}
+}
