@@ -328,3 +328,21 @@ func (s *Snapshot) Close() error {
 	}
 	return errors.Join(err, s.file.Close())
 }
+
+// Section is a part of the file.
+type Section struct {
+	Name   string
+	Offset uint64 // bytes
+	Length uint64 // bytes, without the padding behind
+}
+
+// Sections are the parts of the file that are there, in the order of the table in its header.
+func (s *Snapshot) Sections() []Section {
+	var parts []Section
+	for k := sectionKind(1); k <= sectionCount; k++ {
+		if at := s.h.sections[k]; at.length > 0 {
+			parts = append(parts, Section{k.String(), at.offset, at.length})
+		}
+	}
+	return parts
+}

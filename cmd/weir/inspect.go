@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"weir/internal/disk"
+	"weir/internal/feed/snapshot"
+
+	"github.com/spf13/cobra"
+)
+
+func newInspect() *cobra.Command {
+	var user string
+	var asJSON, verify bool
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Print what is in a snapshot of feeds, or check it",
+		Long: `Print the header and the statistics of a snapshot, or one user's list, or check the
+whole of it. The header and the index are checked in any case.`,
+		Example: "  weir inspect feeds.weir\n  weir inspect --user 17 --json feeds.weir\n  weir inspect --verify feeds.weir",
+		Args:    exactly(1, "one snapshot"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			byUser := cmd.Flags().Changed("user")
+			if verify && (byUser || asJSON) {
+				return usageError{cmd.CommandPath(), errors.New("--verify goes with neither --user nor --json")}
+			}
+			s, err := snapshot.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, s.Close()) }()
+			out := cmd.OutOrStdout()
+			if verify {
+				return verifySnapshot(cmd, out, s, args[0])
+			}
+			// The file is mapped: a reader sees a fault, not an error, when somebody cuts it off.
+			fault := disk.CatchFault(func() {
+				if byUser {
+					err = printList(out, s, user, asJSON)
+				} else {
+					err = printSnapshot(out, s, args[0], asJSON)
+				}
+			})
+			return errors.Join(err, fault)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&user, "user", "", "print the list of the user of this `id`, an item a line")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&verify, "verify", false, "check every checksum; exit 1 and name what is broken")
+	return cmd
+}
+
+func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, path string) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	bar := newBar("checking", "", s.Stats().Bytes)
+	start := time.Now()
+	err := s.Verify(ctx, func(done, _ int64) { bar.Set64(done) })
+	bar.Exit()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(s.Stats().Bytes), time.Since(start).Seconds())
+	return err
+}
+
+// snapshotReport is what inspect --json prints of a snapshot.
+type snapshotReport struct {
+	Format   int     `json:"format"`
+	Bytes    int64   `json:"bytes"`
+	Users    uint64  `json:"users"`
+	UserKind string  `json:"user_kind"`
+	Index    string  `json:"index"`
+	Slots    uint64  `json:"slots"`
+	Items    uint64  `json:"items"`
+	ItemKind string  `json:"item_kind"`
+	MaxItem  *uint64 `json:"max_item,omitempty"`
+	Names    *uint64 `json:"names,omitempty"`
+	ItemBits float64 `json:"item_bits"`
+	Shortest int     `json:"shortest"`
+	Longest  int     `json:"longest"`
+	Fallback []any   `json:"fallback"`
+	Sections []struct {
+		Name   string `json:"name"`
+		Offset uint64 `json:"offset"`
+		Bytes  uint64 `json:"bytes"`
+	} `json:"sections"`
+}
+
+func newSnapshotReport(s *snapshot.Snapshot) snapshotReport {
+	st := s.Stats()
+	r := snapshotReport{
+		Format: snapshot.Version, Bytes: st.Bytes,
+		Users: st.Users, UserKind: s.Users().String(), Index: "hashed", Slots: s.Slots(),
+		Items: st.Items, ItemKind: s.Items().String(), ItemBits: st.ItemBits,
+		Shortest: st.Shortest, Longest: st.Longest,
+		Fallback: itemsOf(s, s.Fallback()),
+	}
+	if s.Dense() {
+		r.Index = "dense"
+	}
+	if s.Items() == snapshot.String {
+		r.Names = &st.Names
+	} else {
+		r.MaxItem = &st.MaxItem
+	}
+	for _, p := range s.Sections() {
+		r.Sections = append(r.Sections, struct {
+			Name   string `json:"name"`
+			Offset uint64 `json:"offset"`
+			Bytes  uint64 `json:"bytes"`
+		}{p.Name, p.Offset, p.Length})
+	}
+	return r
+}
+
+func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool) error {
+	r := newSnapshotReport(s)
+	if asJSON {
+		return printJSON(out, r)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\tsnapshot of format %d, %s\n", path, r.Format, byteSize(r.Bytes))
+	fmt.Fprintf(w, "users\t%d, ids are %ss, index %s, %d slots\n", r.Users, r.UserKind, r.Index, r.Slots)
+	fmt.Fprintf(w, "items\t%d, ids are %ss", r.Items, r.ItemKind)
+	if r.Names != nil {
+		fmt.Fprintf(w, ", %d names", *r.Names)
+	} else {
+		fmt.Fprintf(w, " up to %d", *r.MaxItem)
+	}
+	fmt.Fprintf(w, ", %.2f bits an item\n", r.ItemBits)
+	fmt.Fprintf(w, "lists\t%d to %d items\n", r.Shortest, r.Longest)
+	fmt.Fprintf(w, "fallback\t%d items", len(r.Fallback))
+	for i, item := range r.Fallback[:min(5, len(r.Fallback))] {
+		fmt.Fprintf(w, "%s%v", [...]string{": ", ", "}[min(i, 1)], item)
+	}
+	if len(r.Fallback) > 5 {
+		fmt.Fprint(w, ", ...")
+	}
+	fmt.Fprint(w, "\n\nsection\toffset\tbytes\n")
+	for _, p := range r.Sections {
+		fmt.Fprintf(w, "%s\t%d\t%d\n", p.Name, p.Offset, p.Bytes)
+	}
+	return w.Flush()
+}
+
+func printList(out io.Writer, s *snapshot.Snapshot, user string, asJSON bool) error {
+	rank, ok := s.FindString([]byte(user))
+	var id any = user
+	if s.Users() == snapshot.Number {
+		number, err := strconv.ParseUint(user, 10, 64)
+		if err != nil {
+			return fmt.Errorf("--user %q: the users of this snapshot are numbers, 0 to 18446744073709551615", user)
+		}
+		rank, ok = s.FindNumber(number)
+		id = number
+	}
+	var list snapshot.List
+	if ok {
+		var err error
+		if list, err = s.List(rank); err != nil {
+			return err
+		}
+	}
+	if list.Tag() == 0 {
+		return fmt.Errorf("user %s is not in the snapshot", user)
+	}
+	items := itemsOf(s, list.Append(nil, 0, list.Len()))
+	if asJSON {
+		return printJSON(out, struct {
+			User  any    `json:"user"`
+			Tag   string `json:"tag"`
+			Items []any  `json:"items"`
+		}{id, fmt.Sprintf("%012x", list.Tag()), items})
+	}
+	for _, item := range items {
+		if _, err := fmt.Fprintln(out, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// itemsOf is items as people know them: numbers or names.
+func itemsOf(s *snapshot.Snapshot, items []uint64) []any {
+	known := make([]any, len(items))
+	for i, item := range items {
+		if s.Items() == snapshot.String {
+			known[i] = s.Name(item)
+		} else {
+			known[i] = item
+		}
+	}
+	return known
+}
+
+func printJSON(out io.Writer, v any) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

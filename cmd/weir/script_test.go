@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the scripts run this very binary as the command weir.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"weir": func() { os.Exit(run(os.Args[1:])) },
+	})
+}
+
+// TestScripts runs the scenarios of testdata/script.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"damage": damage},
+	})
+}
+
+// damage FILE OFFSET inverts the byte at an offset; negative ones count from the end.
+func damage(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: damage FILE OFFSET")
+	}
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	at, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	if at < 0 {
+		at += len(data)
+	}
+	data[at] ^= 0xff
+	ts.Check(os.WriteFile(path, data, 0o644))
+}
