@@ -38,8 +38,6 @@ type Env struct {
 	DataDir string
 	Metrics *metrics.Registry
 	Log     *slog.Logger
-	// OnFault reports a memory fault in mapped data that was met outside a handler.
-	OnFault func(error)
 }
 
 // Opener opens a service. It returns an error that wraps ErrOff when the service was not given

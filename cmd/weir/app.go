@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"weir/internal/disk"
+	"weir/internal/metrics"
+	"weir/internal/server"
+)
+
+// app is a server with its data directory and services, wired. End-to-end tests use it on port 0.
+type app struct {
+	*server.Server
+	lock     *disk.DirLock
+	log      *slog.Logger
+	services []server.Service
+}
+
+// dataFormat is the version of the data directory's layout.
+const dataFormat = "1"
+
+// openApp locks the data directory, opens the services and listens. Run serves and closes all of
+// it.
+func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener) (_ *app, err error) {
+	lock, err := openData(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	a := &app{lock: lock, log: cfg.Log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.close())
+		}
+	}()
+	cfg.Metrics = metrics.New(cfg.Stripes())
+	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log}
+	for _, open := range openers {
+		service, err := open(ctx, env)
+		if errors.Is(err, server.ErrOff) {
+			cfg.Log.Info("a service stays " + err.Error())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.services = append(a.services, service)
+	}
+	if a.Server, err = server.New(cfg, a.services...); err != nil {
+		return nil, err
+	}
+	a.Handle(server.Route{Pattern: "GET /version", HTTP: http.HandlerFunc(serveVersion)})
+	return a, nil
+}
+
+// openData makes and locks a data directory and checks its version.
+func openData(dir string) (*disk.DirLock, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
+	}
+	lock, err := disk.LockDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	path := filepath.Join(dir, "format")
+	format, err := os.ReadFile(path)
+	switch found := strings.TrimSpace(string(format)); {
+	case errors.Is(err, os.ErrNotExist):
+		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"))
+	case err == nil && found != dataFormat:
+		err = fmt.Errorf("%s says version %.20q, this weir reads version %s: use the weir that wrote it, or another --data directory", path, found, dataFormat)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())
+	}
+	return lock, nil
+}
+
+// Run serves until ctx is done and then stops in order. It may be called once.
+func (a *app) Run(ctx context.Context) error {
+	err := a.Server.Run(ctx) // closes the services
+	a.services = nil
+	return errors.Join(err, a.close())
+}
+
+// Reload has every service that can do so take up new data.
+func (a *app) Reload(ctx context.Context) {
+	for _, s := range a.services {
+		if r, ok := s.(server.Reloader); ok {
+			r.Reload(ctx) //nolint:errcheck // the service logs why; the old data serves on
+		}
+	}
+}
+
+// close closes what was opened without having been run.
+func (a *app) close() error {
+	var errs []error
+	for i := len(a.services) - 1; i >= 0; i-- {
+		errs = append(errs, a.services[i].Close())
+	}
+	if a.lock != nil {
+		errs = append(errs, a.lock.Close())
+		a.lock = nil
+	}
+	return errors.Join(errs...)
+}
+
+// serveVersion answers GET /version.
+func serveVersion(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"version":%q,"commit":%q,"go":%q}`, version, commit, runtime.Version())
+}

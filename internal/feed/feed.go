@@ -1,0 +1,369 @@
+// Package feed serves recommendation feeds: everybody's list, made offline, handed out a few
+// items at a time, with each user's position saved.
+//
+// The lists are a snapshot, an immutable mapped file; a generation is a snapshot that serves or
+// served, with what is derived from it. The positions are cells of package progress, one a user,
+// for good: the user's slot. A cell holds
+//
+//	48-bit tag | 16-bit position
+//
+// and the tag is a hash of the user and of the list that the position belongs to. That is all
+// there is to a change of lists: a cell with another tag than the user's present list counts as
+// position 0, so nothing is migrated, nothing stops, and positions of unchanged lists stay
+// whatever is swapped, restarted or brought back.
+//
+// What it promises: no item of a list is given twice, whatever the concurrency and whatever is
+// swapped or killed meanwhile, and a position that was acknowledged survives the end of the
+// process. Stepping outside of it, as their callers ask for it: from and peek, which repeat, and
+// setting or resetting a position. Fallback items are random and may repeat from one answer to
+// the next, never within one, and are never of the user's own list.
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/bits"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/disk"
+	"weir/internal/feed/snapshot"
+	"weir/internal/metrics"
+	"weir/internal/progress"
+	"weir/internal/server"
+)
+
+// Config is where a feed comes from and how it behaves. Zero durations are the defaults of Flags.
+type Config struct {
+	// Path is the snapshot; Fallback a file of items for users who have none left, "" for the
+	// snapshot's own.
+	Path, Fallback string
+	// Watch is how often Path is looked at for a snapshot renamed over it; negative is never.
+	Watch time.Duration
+	// Sync is the interval at which positions are made safe against a loss of power.
+	Sync time.Duration
+	// LockMemory keeps the snapshot in memory whatever else needs some.
+	LockMemory bool
+}
+
+// Feed is the service.
+type Feed struct {
+	cfg   Config
+	log   *slog.Logger
+	slots *slots
+
+	current  atomic.Pointer[generation]
+	reload   sync.Mutex // one reload at a time
+	numbered uint64     // generations so far
+
+	broken  atomic.Pointer[error] // why the present generation cannot be trusted
+	scratch sync.Pool             // of *scratch
+	short   shortLog
+	stats   stats
+
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// stats counts what happens.
+type stats struct {
+	items, fallback, short, empty, reloaded, refused *metrics.Counter
+	stripes                                          int
+}
+
+// Open opens the feed. Its snapshot serves when Open returns, and is read into memory and checked
+// in the background.
+func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
+	if cfg.Watch == 0 {
+		cfg.Watch = time.Second
+	}
+	slots, err := openSlots(filepath.Join(env.DataDir, "feed"), progress.Options{
+		SyncInterval: cfg.Sync, Metrics: env.Metrics, Logger: env.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := &Feed{cfg: cfg, log: env.Log, slots: slots, short: newShortLog(env.Log)}
+	f.scratch.New = func() any { return new(scratch) }
+	f.register(env.Metrics)
+	g, err := f.load(ctx, false)
+	if err != nil {
+		return nil, errors.Join(err, slots.close())
+	}
+	f.current.Store(g)
+
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f.stop = stop
+	f.work.Go(func() { f.warm(background, g) })
+	f.work.Go(func() { f.short.run(background) })
+	if cfg.Watch > 0 {
+		f.work.Go(func() { f.watch(background) })
+	}
+	s := g.lists.Stats()
+	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes, "fallback", len(g.fallback.items))
+	return f, nil
+}
+
+// Name implements server.Service.
+func (f *Feed) Name() string { return "feed" }
+
+// Ready implements server.Service.
+func (f *Feed) Ready() error {
+	if err := f.slots.err(); err != nil {
+		return errors.New("positions cannot be saved: a sync failed; see the log, and restart when the disk is sound")
+	}
+	if f.broken.Load() != nil {
+		return errors.New("the snapshot is damaged; see the log, and replace it by rename")
+	}
+	return nil
+}
+
+// Close implements server.Service.
+func (f *Feed) Close() error {
+	f.stop()
+	f.work.Wait()
+	return errors.Join(f.slots.close(), f.current.Load().lists.Close())
+}
+
+// load opens the configured snapshot as a generation that does not serve yet. A snapshot that is
+// to replace one that serves is verified as a whole first.
+func (f *Feed) load(ctx context.Context, verify bool) (*generation, error) {
+	lists, file, err := openLists(f.cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{lists: lists, file: file, stripes: make([]pins, f.stats.stripes)}
+	if err := f.prepare(ctx, g, verify); err != nil {
+		return nil, errors.Join(err, lists.Close())
+	}
+	f.numbered++
+	g.number = f.numbered
+	return g, nil
+}
+
+func (f *Feed) prepare(ctx context.Context, g *generation, verify bool) (err error) {
+	if verify {
+		if err := g.lists.Verify(ctx, nil); err != nil {
+			return err
+		}
+	}
+	if f.cfg.LockMemory {
+		if err := g.lists.Lock(); err != nil {
+			return err
+		}
+	}
+	// The snapshot may be cut off under the map at any time.
+	fault := disk.CatchFault(func() {
+		if g.fallback, err = openFallback(f.cfg.Fallback, g.lists); err != nil {
+			return
+		}
+		g.table, err = f.slots.assign(g.lists)
+	})
+	g.exhausted.seen = make([]atomic.Uint64, (g.lists.Slots()+63)/64)
+	return errors.Join(fault, err)
+}
+
+// warm reads a generation into memory, checks it, and counts whose position is at the end.
+func (f *Feed) warm(ctx context.Context, g *generation) {
+	start := time.Now()
+	err := g.lists.Warm(ctx)
+	if err == nil {
+		err = disk.CatchFault(func() { f.countExhausted(ctx, g) })
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		f.broken.Store(&err)
+		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
+	default:
+		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// user is a user of a generation: their list, and the cell that holds their position.
+type user struct {
+	rank  uint64
+	list  snapshot.List
+	store *progress.Store // nil for the unknown
+	cell  uint64
+}
+
+func (u *user) known() bool { return u.list.Tag() != 0 }
+
+// moved is where an advance has taken a user.
+type moved struct {
+	from, to int // the items given
+	position int // the position now saved
+}
+
+// errSwapped means that the generation at hand serves no more and the request must be tried with
+// the present one. No caller of the package sees it.
+var errSwapped = errors.New("another generation serves")
+
+// advance moves a user on by up to n items and returns which ones are theirs.
+//
+// A cell with another tag than g's may hold a position of an older list, which is position 0, or
+// one of a newer: then a later generation serves, has given items, and must not be undone. Hence
+// the look at the current generation. Without it a million answers over 400 swaps gave 30,000
+// items twice.
+func (f *Feed) advance(g *generation, u *user, n int) (moved, error) {
+	tag, length := u.list.Tag(), u.list.Len()
+	for {
+		old := u.store.Load(u.cell)
+		pos := 0
+		if old>>16 == tag {
+			pos = min(int(old&0xffff), length)
+		} else if f.current.Load() != g {
+			return moved{}, errSwapped
+		}
+		to := min(pos+n, length)
+		if to == pos {
+			return moved{pos, pos, pos}, nil
+		}
+		ok, err := u.store.CompareAndSwap(u.cell, old, tag<<16|uint64(to))
+		if err != nil {
+			return moved{}, err
+		}
+		if ok {
+			if to == length {
+				g.exhausted.mark(u.rank)
+			}
+			return moved{pos, to, to}, nil
+		}
+	}
+}
+
+// replay gives up to n items from position from on, and leaves the position where it is or, when
+// that is further, behind them.
+func (f *Feed) replay(g *generation, u *user, from, n int) (moved, error) {
+	to := min(from+n, u.list.Len())
+	position, err := f.set(g, u, func(pos int) int { return max(pos, to) })
+	return moved{from, to, position}, err
+}
+
+// set changes a user's position by a function of the present one, and returns what it became.
+func (f *Feed) set(g *generation, u *user, change func(pos int) int) (int, error) {
+	tag, length := u.list.Tag(), u.list.Len()
+	for {
+		old := u.store.Load(u.cell)
+		pos := 0
+		if old>>16 == tag {
+			pos = min(int(old&0xffff), length)
+		} else if f.current.Load() != g {
+			return 0, errSwapped
+		}
+		to := change(pos)
+		if to == pos {
+			return pos, nil
+		}
+		ok, err := u.store.CompareAndSwap(u.cell, old, tag<<16|uint64(to))
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			if to == length {
+				g.exhausted.mark(u.rank)
+			} else {
+				g.exhausted.clear(u.rank)
+			}
+			return to, nil
+		}
+	}
+}
+
+// position returns a user's position without changing it.
+func (f *Feed) position(g *generation, u *user) (int, error) {
+	old := u.store.Load(u.cell)
+	if old>>16 == u.list.Tag() {
+		return min(int(old&0xffff), u.list.Len()), nil
+	}
+	if f.current.Load() != g {
+		return 0, errSwapped
+	}
+	return 0, nil
+}
+
+// exhausted counts the users of a generation whose position is at the end of their list. A bit a
+// user keeps the count exact although advances and the first count run at the same time.
+type exhausted struct {
+	seen  []atomic.Uint64
+	count atomic.Int64
+}
+
+func (e *exhausted) mark(rank uint64) {
+	bit := uint64(1) << (rank % 64)
+	if e.seen[rank/64].Or(bit)&bit == 0 {
+		e.count.Add(1)
+	}
+}
+
+func (e *exhausted) clear(rank uint64) {
+	bit := uint64(1) << (rank % 64)
+	if e.seen[rank/64].And(^bit)&bit != 0 {
+		e.count.Add(-1)
+	}
+}
+
+// countExhausted finds the users who had come to the end before this generation served.
+func (f *Feed) countExhausted(ctx context.Context, g *generation) {
+	for rank := range g.lists.Slots() {
+		if rank%(1<<16) == 0 && ctx.Err() != nil {
+			return
+		}
+		list, err := g.lists.List(rank)
+		if err != nil || list.Tag() == 0 {
+			continue
+		}
+		number, name, _ := g.lists.UserKey(rank)
+		store, cell := f.slots.cell(g, rank, number, name)
+		if c := store.Load(cell); list.Len() == 0 || c>>16 == list.Tag() && int(c&0xffff) >= list.Len() {
+			g.exhausted.mark(rank)
+		}
+	}
+}
+
+func (f *Feed) register(m *metrics.Registry) {
+	f.stats = stats{
+		items:    m.Counter("weir_feed_items_total", "Items given from users' own lists."),
+		fallback: m.Counter("weir_feed_fallback_items_total", "Fallback items given."),
+		short:    m.Counter("weir_feed_short_answers_total", "Answers with fewer items than asked for."),
+		empty:    m.Counter("weir_feed_empty_answers_total", "Requests for which there was no item at all."),
+		reloaded: m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "loaded"),
+		refused:  m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "refused"),
+		stripes:  1 << bits.Len(uint(m.Stripes()-1)),
+	}
+	current := func(value func(g *generation) float64) func() float64 {
+		return func() float64 {
+			if g := f.current.Load(); g != nil {
+				return value(g)
+			}
+			return 0
+		}
+	}
+	m.Gauge("weir_feed_generation", "Number of the generation that serves, from 1 at start.",
+		current(func(g *generation) float64 { return float64(g.number) }))
+	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
+		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
+	m.Gauge("weir_feed_exhausted_users", "Users whose position is at the end of their list.",
+		current(func(g *generation) float64 { return float64(g.exhausted.count.Load()) }))
+	m.Gauge("weir_feed_exhausted_ratio", "Share of users whose position is at the end of their list.",
+		current(func(g *generation) float64 {
+			return float64(g.exhausted.count.Load()) / max(1, float64(g.lists.Stats().Users))
+		}))
+	m.Gauge("weir_feed_warmed_ratio", "Share of the lists that has been read into memory and checked.",
+		current(func(g *generation) float64 { return float64(g.lists.Warmed()) / max(1, float64(g.lists.ListBytes())) }))
+	m.Gauge("weir_feed_changed_in_place", "1 when the snapshot that serves was written to, which nobody may do.",
+		current(func(g *generation) float64 {
+			if g.altered.Load() {
+				return 1
+			}
+			return 0
+		}))
+}
+
+// String names a generation in logs.
+func (g *generation) String() string { return fmt.Sprintf("generation %d", g.number) }

@@ -1,0 +1,78 @@
+package feed
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/feed/snapshot"
+)
+
+// generation is a snapshot that serves, with what is derived from it.
+type generation struct {
+	number    uint64
+	lists     *snapshot.Snapshot
+	file      os.FileInfo // of the snapshot when it was opened
+	table     []uint32    // see slots; nil when every user's slot is their id
+	fallback  *fallback
+	exhausted exhausted
+	altered   atomic.Bool // the file was changed in place
+
+	stripes []pins
+}
+
+// pins counts the requests of one stripe that read a generation, on a cache line of its own.
+type pins struct {
+	atomic.Int64
+	_ [120]byte
+}
+
+// pin returns the generation that serves and keeps it mapped until unpin. The second look makes
+// sure that whoever retires a generation has seen the pin, or the pin its successor.
+func (f *Feed) pin(stripe int) *generation {
+	for {
+		g := f.current.Load()
+		p := &g.stripes[stripe&(len(g.stripes)-1)]
+		p.Add(1)
+		if f.current.Load() == g {
+			return g
+		}
+		p.Add(-1)
+	}
+}
+
+func (g *generation) unpin(stripe int) { g.stripes[stripe&(len(g.stripes)-1)].Add(-1) }
+
+// retire unmaps a generation that serves no more, once its last reader has left. A reader leaves
+// within a request, so looking now and then is enough.
+func (g *generation) retire() error {
+	for i := range g.stripes {
+		for wait := time.Millisecond; g.stripes[i].Load() != 0; wait = min(2*wait, 100*time.Millisecond) {
+			time.Sleep(wait)
+		}
+	}
+	return g.lists.Close()
+}
+
+// openLists opens a snapshot and tells which file it is, even when another is renamed over the
+// path at the same time.
+func openLists(path string) (*snapshot.Snapshot, os.FileInfo, error) {
+	for {
+		before, err := os.Stat(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		lists, err := snapshot.Open(path)
+		if err != nil {
+			return nil, before, err
+		}
+		after, err := os.Stat(path)
+		if err == nil && os.SameFile(before, after) {
+			return lists, after, nil
+		}
+		if err := lists.Close(); err != nil {
+			return nil, nil, fmt.Errorf("close %s: %w", path, err)
+		}
+	}
+}

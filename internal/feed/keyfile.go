@@ -1,0 +1,231 @@
+package feed
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+)
+
+// keyFile is an append-only log of user keys; the n-th key has slot n. It is written in blocks,
+//
+//	u32 length of the entries | u32 number of entries | u64 xxh3 of the entries | entries
+//
+// after 16 bytes of magic and version. An entry is 0 and a u64, or the length of a name, 1..255,
+// and the name. A block that a crash has torn was never synced, so no cell of its keys was ever
+// used: it is cut off at open. All numbers are little endian.
+type keyFile struct {
+	f     *os.File
+	path  string
+	count uint64 // keys, those not written yet included
+	size  int64  // bytes that hold whole blocks
+
+	block   []byte // entries not written yet
+	entries uint32
+	failed  error // a write or sync that failed: nothing more is added
+}
+
+const (
+	keyMagic     = "weirkeys"
+	keyVersion   = 1
+	keyHeader    = 16
+	blockHeader  = 16
+	maxKeyBlock  = 1 << 20
+	maxNameBytes = 255
+)
+
+var errKeyFile = errors.New("the file of user keys is damaged")
+
+func openKeyFile(path string) (_ *keyFile, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	k := &keyFile{f: f, path: path, size: keyHeader}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	var head [keyHeader]byte
+	n, err := f.ReadAt(head[:], 0)
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, err
+	case n < keyHeader && (n == 0 || string(head[:min(n, 8)]) == keyMagic[:min(n, 8)]):
+		// New, or cut off before the header was synced.
+		copy(head[:], keyMagic)
+		binary.LittleEndian.PutUint32(head[8:], keyVersion)
+		if _, err := f.WriteAt(head[:], 0); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+		return k, disk.SyncDir(filepath.Dir(path))
+	case string(head[:8]) != keyMagic:
+		return nil, fmt.Errorf("%s: %w: it does not begin as one", path, errKeyFile)
+	}
+	if v := binary.LittleEndian.Uint32(head[8:]); v != keyVersion {
+		return nil, fmt.Errorf("%s has version %d, this weir reads version %d: use the weir that wrote it, or another --data directory", path, v, keyVersion)
+	}
+	if err := k.scan(nil); err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil {
+		return nil, err
+	} else if info.Size() > k.size {
+		if err := f.Truncate(k.size); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// each calls fn with every key in the order of their slots. A key is a name, or a number when
+// name is nil; the name is valid during the call.
+func (k *keyFile) each(fn func(slot, number uint64, name []byte) error) error {
+	return k.scan(fn)
+}
+
+// scan walks the blocks and, at the first call, finds out how far they are whole. A broken block
+// with whole ones behind it is no torn tail but damage, and an error.
+func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
+	opening := fn == nil
+	end := k.size
+	if opening {
+		info, err := k.f.Stat()
+		if err != nil {
+			return err
+		}
+		end = info.Size()
+	}
+	r := bufio.NewReaderSize(io.NewSectionReader(k.f, keyHeader, end-keyHeader), 1<<20)
+	var (
+		head   [blockHeader]byte
+		block  []byte
+		slot   uint64
+		offset = int64(keyHeader)
+	)
+	for offset < end {
+		torn := false
+		length, count, sum := uint32(0), uint32(0), uint64(0)
+		if _, err := io.ReadFull(r, head[:]); err == io.EOF || err == io.ErrUnexpectedEOF {
+			torn = true
+		} else if err != nil {
+			return err
+		} else {
+			length = binary.LittleEndian.Uint32(head[:])
+			count = binary.LittleEndian.Uint32(head[4:])
+			sum = binary.LittleEndian.Uint64(head[8:])
+			torn = length == 0 || length > maxKeyBlock+maxNameBytes+1 || int64(length) > end-offset-blockHeader
+		}
+		if !torn {
+			block = append(block[:0], make([]byte, length)...)
+			if _, err := io.ReadFull(r, block); err != nil {
+				return err
+			}
+			torn = xxh3.Hash(block) != sum
+		}
+		if torn {
+			// A block is written at once and synced before the next begins, so a torn one
+			// is the last: what is lost with it was never used.
+			if !opening || end-offset > blockHeader+maxKeyBlock+maxNameBytes+1 {
+				return fmt.Errorf("%s: %w at byte %d: restore it from a backup, or begin with another --data directory", k.path, errKeyFile, offset)
+			}
+			return nil
+		}
+		seen := uint32(0)
+		for b := block; len(b) > 0; seen++ {
+			var number uint64
+			var name []byte
+			switch n := int(b[0]); {
+			case n == 0 && len(b) >= 9:
+				number, b = binary.LittleEndian.Uint64(b[1:]), b[9:]
+			case n > 0 && len(b) > n:
+				name, b = b[1:1+n], b[1+n:]
+			default:
+				return fmt.Errorf("%s: %w at byte %d", k.path, errKeyFile, offset)
+			}
+			if fn != nil {
+				if err := fn(slot, number, name); err != nil {
+					return err
+				}
+			}
+			slot++
+		}
+		if seen != count {
+			return fmt.Errorf("%s: %w at byte %d: %d keys, expected %d", k.path, errKeyFile, offset, seen, count)
+		}
+		offset += blockHeader + int64(length)
+		if opening {
+			k.size, k.count = offset, slot
+		}
+	}
+	return nil
+}
+
+// add appends a key and returns its slot, which may be used after the next sync.
+func (k *keyFile) add(number uint64, name []byte) (uint64, error) {
+	if name == nil {
+		k.block = append(k.block, 0)
+		k.block = binary.LittleEndian.AppendUint64(k.block, number)
+	} else {
+		if len(name) == 0 || len(name) > maxNameBytes {
+			return 0, fmt.Errorf("a user's id has %d bytes, expected 1 to %d", len(name), maxNameBytes)
+		}
+		k.block = append(k.block, byte(len(name)))
+		k.block = append(k.block, name...)
+	}
+	k.entries++
+	k.count++
+	if len(k.block) >= maxKeyBlock {
+		return k.count - 1, k.write()
+	}
+	return k.count - 1, nil
+}
+
+// sync makes all added keys last. When there is no room they are dropped again, and adding may be
+// tried later; after a failed sync nothing more can be added, as what reached the disk is unknown
+// until the file is opened again.
+func (k *keyFile) sync() error {
+	if len(k.block) == 0 {
+		return k.failed
+	}
+	return k.write()
+}
+
+func (k *keyFile) write() error {
+	if k.failed != nil {
+		return k.failed
+	}
+	head := make([]byte, blockHeader, blockHeader+len(k.block))
+	binary.LittleEndian.PutUint32(head, uint32(len(k.block)))
+	binary.LittleEndian.PutUint32(head[4:], k.entries)
+	binary.LittleEndian.PutUint64(head[8:], xxh3.Hash(k.block))
+	block := append(head, k.block...)
+	entries := k.entries
+	k.block, k.entries = k.block[:0], 0
+	if _, err := k.f.WriteAt(block, k.size); err != nil {
+		k.count -= uint64(entries)
+		return fmt.Errorf("%s cannot take new users: %w", k.path, errors.Join(err, k.f.Truncate(k.size)))
+	}
+	if err := k.f.Sync(); err != nil {
+		k.failed = fmt.Errorf("%s cannot take new users: %w", k.path, err)
+		return k.failed
+	}
+	k.size += int64(len(block))
+	return nil
+}
+
+func (k *keyFile) close() error { return k.f.Close() }
