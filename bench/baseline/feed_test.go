@@ -18,9 +18,11 @@ func TestAListIsServedInOrderAndThenFilledFromTheGoldenItems(t *testing.T) {
 
 	list := slices.Clone(feeds.lists[1])
 	for _, part := range [][]uint32{list[:10], list[10:20]} {
-		if got, err := r.next(1, 10); err != nil || !slices.Equal(got, part) {
+		got, err := r.next(1, 10)
+		if err != nil || !slices.Equal(got, part) {
 			t.Fatalf("got %v, %v, want %v", got, err, part)
 		}
+		clear(got)
 	}
 	got, err := r.next(1, 10)
 	if err != nil || len(got) != 10 || !slices.Equal(got[:5], list[20:]) {
@@ -35,7 +37,7 @@ func TestAListIsServedInOrderAndThenFilledFromTheGoldenItems(t *testing.T) {
 		t.Errorf("errors %v", *errs)
 	}
 	if !slices.Equal(feeds.lists[1], list) {
-		t.Error("filling an answer changed the list")
+		t.Error("what became of an answer changed the list")
 	}
 
 	// An unknown user, and fewer golden items than asked for: two errors and a short answer.

@@ -74,7 +74,7 @@ static int count_requests(struct conn *c, const char *p, size_t n) {
 
 /*
  * prepare writes the answer's copies. A read of READ_BYTES asks for at most READ_BYTES / SHORTEST
- * answers; with large bodies fewer copies are kept and a full read is answered by several sends.
+ * answers; of large bodies there are fewer copies than that and keep makes up the rest.
  */
 static int prepare(size_t body) {
 	char head[256];
@@ -113,7 +113,7 @@ static void watch(int epfd, int op, int fd, unsigned events) {
 		die("epoll_ctl");
 }
 
-/* keep stores n answers less the sent bytes of them, and waits for room in the socket. */
+/* keep stores n answers less the bytes of them that were sent, and waits for room in the socket. */
 static void keep(int epfd, int fd, int n, size_t sent) {
 	struct conn *c = &conns[fd];
 	c->rest_len = n * answer_len - sent;
@@ -150,22 +150,18 @@ static void on_readable(int epfd, int fd, int copies) {
 		return;
 	}
 	int owed = count_requests(&conns[fd], input, n);
-	while (owed > 0) {
-		int now = owed < copies ? owed : copies;
-		ssize_t sent = send(fd, answers, now * answer_len, MSG_NOSIGNAL);
-		if (sent < 0) {
-			if (errno != EAGAIN && errno != EINTR) {
-				drop(fd);
-				return;
-			}
-			sent = 0;
-		}
-		if ((size_t)sent < now * answer_len) {
-			keep(epfd, fd, owed, sent);
+	if (owed == 0)
+		return;
+	ssize_t sent = send(fd, answers, (owed < copies ? owed : copies) * answer_len, MSG_NOSIGNAL);
+	if (sent < 0) {
+		if (errno != EAGAIN && errno != EINTR) {
+			drop(fd);
 			return;
 		}
-		owed -= now;
+		sent = 0;
 	}
+	if ((size_t)sent < owed * answer_len)
+		keep(epfd, fd, owed, sent);
 }
 
 static void accept_all(int epfd, int lfd) {

@@ -3,14 +3,13 @@
 package main
 
 import (
-	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -192,10 +191,18 @@ func allowed(t *testing.T, path string) string {
 	return strings.TrimSpace(list)
 }
 
-func TestASleepingProcessCanBeStopped(t *testing.T) {
-	cmd := exec.CommandContext(context.Background(), "sleep", "600")
+// A process with a handler for SIGTERM has to be woken to run it.
+func TestASleepingProcessEndsOrderly(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "exit 7" TERM; echo ready; while :; do sleep 0.02; done`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := &process{name: "sleeper", cmd: cmd, exited: make(chan struct{})}
 	if err := startPinned(cmd, serverCore); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready"))); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -208,7 +215,7 @@ func TestASleepingProcessCanBeStopped(t *testing.T) {
 	if err := p.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ended by %v, want SIGTERM", status.Signal())
+	if code := cmd.ProcessState.ExitCode(); code != 7 {
+		t.Errorf("it ended with %v, want its own exit status 7", cmd.ProcessState)
 	}
 }
