@@ -74,12 +74,15 @@ func SyncDir(dir string) error {
 //
 // File systems that write to a new place every time (btrfs, zfs, bcachefs) cannot promise that and are refused with
 // an error that wraps errors.ErrUnsupported.
-func Allocate(f *os.File, off, n int64) error {
+func Allocate(f *os.File, off, n int64) error { return allocateBy(allocate, f, off, n) }
+
+// allocateBy is Allocate by either way of taking space.
+func allocateBy(take func(f *os.File, off, n int64) error, f *os.File, off, n int64) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
-	if err := allocate(f, off, n); err != nil {
+	if err := take(f, off, n); err != nil {
 		if size, serr := f.Stat(); serr == nil && size.Size() > info.Size() {
 			// Give back what a failed attempt took, or the next one has even less. Nothing more can be
 			// done if this fails too; the first error is the one to report.

@@ -112,7 +112,7 @@ func TestRegionBeyondItsEndIsAFault(t *testing.T) {
 
 func TestRegionRefusesWhatDoesNotFit(t *testing.T) {
 	f := regionFile(t)
-	for _, size := range []int64{-1, 0, 1<<63 - 1} {
+	for _, size := range []int64{-1, 0, 1 << 62, 1<<63 - 1} {
 		if _, err := Reserve(size); err == nil {
 			t.Errorf("Reserve(%d) succeeded", size)
 		}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"io"
+	"math"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func TestCounterIsExactWhateverTheStripes(t *testing.T) {
 	r := New(3)
 	c := r.Counter("test_events_total", "Events.")
 	var wg sync.WaitGroup
-	for _, stripe := range []int{0, 1, 2, 2, 3, 1 << 40, -1, -1 << 63} {
+	for _, stripe := range []int{0, 1, 2, 2, 3, math.MaxInt, -1, math.MinInt} {
 		wg.Go(func() {
 			for range 10_000 {
 				c.Add(stripe, 2)
@@ -53,6 +54,19 @@ func TestCounterIsExactWhateverTheStripes(t *testing.T) {
 	wg.Wait()
 	if got := c.Value(); got != 8*20_000 {
 		t.Errorf("Value() = %d, want %d", got, 8*20_000)
+	}
+}
+
+func TestStripesAreTakenModulo(t *testing.T) {
+	for _, c := range []struct{ stripe, n, want int }{{0, 3, 0}, {2, 3, 2}, {3, 3, 0}, {301, 3, 1}, {5, 1, 0}} {
+		if got := within(c.stripe, c.n); got != c.want {
+			t.Errorf("within(%d, %d) = %d, want %d", c.stripe, c.n, got, c.want)
+		}
+	}
+	for _, stripe := range []int{-1, -2, -3, math.MinInt} {
+		if got := within(stripe, 3); got < 0 || got > 2 {
+			t.Errorf("within(%d, 3) = %d", stripe, got)
+		}
 	}
 }
 

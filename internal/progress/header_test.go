@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/zeebo/xxh3"
 )
 
 // written returns the bytes of a file of ten cells that hold 1 to 10.
@@ -56,7 +58,7 @@ func TestOneDamagedHeaderPageIsRepaired(t *testing.T) {
 			data[page*pageSize+at] ^= 0x10
 			path := file(t, data)
 			var log bytes.Buffer
-			s := mustOpen(t, path, 10, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s := mustOpen(t, path, 0, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			wantTen(t, s)
 			mustClose(t, s)
 			if !strings.Contains(log.String(), "damaged header page") {
@@ -68,7 +70,7 @@ func TestOneDamagedHeaderPageIsRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			clear(data[(1-page)*pageSize:][:pageSize])
-			s = mustOpen(t, file(t, data), 10, Options{})
+			s = mustOpen(t, file(t, data), 0, Options{})
 			wantTen(t, s)
 			mustClose(t, s)
 		}
@@ -180,18 +182,29 @@ func TestHeaderPageIsLaidOutAsDocumented(t *testing.T) {
 	}
 }
 
-// FuzzOpen gives Open any header pages before ten cells: it opens the file or refuses it, and leaves what it refuses alone.
+// FuzzOpen gives Open any header pages before ten cells, with their checksums set right or left as they are: it opens
+// the file or refuses it, and leaves what it refuses alone.
 func FuzzOpen(f *testing.F) {
-	a := header{version: version, sequence: 4, cells: 10}.encode()
-	b := header{version: version, sequence: 5, cells: 9}.encode()
-	f.Add(a[:40], b[:40])
-	f.Add(a[:39], b[:40])
-	f.Add([]byte{}, header{version: 2, sequence: 1, cells: 1}.encode()[:40])
-	f.Add(header{version: version, sequence: ^uint64(0), cells: 1 << 60}.encode()[:40], b[:40])
-	f.Fuzz(func(t *testing.T, a, b []byte) {
+	seed := func(h header) []byte { return h.encode()[:checkedLen+8] }
+	a := seed(header{version: version, sequence: 4, cells: 10})
+	b := seed(header{version: version, sequence: 5, cells: 9})
+	f.Add(a, b, false, false)
+	f.Add(a[:39], b, false, true)
+	f.Add([]byte{}, seed(header{version: 2, sequence: 1, cells: 1}), true, true)
+	f.Add(seed(header{version: version, sequence: ^uint64(0), cells: 1 << 60}), b, false, false)
+	f.Fuzz(func(t *testing.T, a, b []byte, sealA, sealB bool) {
 		data := make([]byte, dataOffset+80)
-		copy(data[:pageSize], a)
-		copy(data[pageSize:dataOffset], b)
+		for i, page := range []struct {
+			bytes []byte
+			seal  bool
+		}{{a, sealA}, {b, sealB}} {
+			at := data[i*pageSize:][:pageSize]
+			copy(at, page.bytes)
+			if page.seal {
+				binary.NativeEndian.PutUint64(at, magic)
+				binary.NativeEndian.PutUint64(at[checkedLen:], xxh3.Hash(at[:checkedLen]))
+			}
+		}
 		for i := range 10 {
 			data[dataOffset+8*i] = byte(i + 1)
 		}

@@ -134,7 +134,12 @@ func TestFailedSyncPoisonsForGood(t *testing.T) {
 				var syncs int
 				r := metrics.New(1)
 				o.SyncInterval, o.Metrics = time.Hour, r
-				o.Faults.FailSync = func() error { syncs++; return fail }
+				o.Faults.FailSync = func() error {
+					syncs++
+					err := fail
+					fail = nil // the disk says it is well again, which is not to be believed
+					return err
+				}
 				path := temp(t)
 				s := mustOpen(t, path, 10, o)
 				mustAdvance(t, s, 3)
@@ -144,7 +149,6 @@ func TestFailedSyncPoisonsForGood(t *testing.T) {
 
 				fail = broken
 				trigger(s)
-				fail = nil // the disk says it is well again, which is not to be believed
 				tried := syncs
 
 				swapped, swapErr := s.CompareAndSwap(3, 1, 2)
