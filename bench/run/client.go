@@ -92,6 +92,8 @@ type load struct {
 	CPU       float64 `json:"cpu_us_per_request"` // user and system
 	P50       int64   `json:"p50_us"`
 	P99       int64   `json:"p99_us"`
+	// Others is the share of the server's core that neither the server nor idleness had.
+	Others float64 `json:"others"`
 }
 
 // wrk loads p for d with one of the scripts in bench/wrk and that script's arguments.
@@ -103,10 +105,15 @@ func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, script, pa
 	for _, a := range args {
 		argv = append(argv, fmt.Sprint(a))
 	}
+	busyBefore, err := coreBusy(serverCore)
+	if err != nil {
+		return nil, err
+	}
 	before, err := p.cpu()
 	if err != nil {
 		return nil, err
 	}
+	start := time.Now()
 	s, err := client(ctx, nil, argv...)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", p.name, err)
@@ -115,7 +122,13 @@ func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, script, pa
 	if err != nil {
 		return nil, err
 	}
+	busyAfter, err := coreBusy(serverCore)
+	if err != nil {
+		return nil, err
+	}
+	others := (busyAfter - busyBefore) - (after - before)
 	return &load{
+		Others:    max(0, others.Seconds()/time.Since(start).Seconds()),
 		PerSecond: float64(s.Requests) / (float64(s.Micros) / 1e6),
 		CPU:       float64((after - before).Microseconds()) / float64(s.Requests),
 		P50:       s.P50,

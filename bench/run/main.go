@@ -70,6 +70,7 @@ func main() {
 	flag.StringVar(&b.allocs, "allocs", "", "output of go test -v for the allocation tests")
 	flag.StringVar(&b.inputs, "import", "", "measure importing lists and exploded of this directory")
 	flag.StringVar(&b.k6, "k6", "", "k6, for a second opinion on the open loop")
+	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
 	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
 	flag.Parse()
 	if *only != "" {
@@ -78,24 +79,34 @@ func main() {
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	if err := b.run(ctx, *jsonPath); err != nil {
+	err := b.prepare()
+	switch {
+	case err != nil:
+	case *soak > 0:
+		err = b.soak(ctx, *soak)
+	default:
+		err = b.run(ctx, *jsonPath)
+	}
+	if err != nil {
 		cancel()
 		log.Fatal(err)
 	}
 }
 
-func (b *bench) run(ctx context.Context, jsonPath string) error {
-	servers, err := b.servers()
-	if err != nil {
-		return err
-	}
+// prepare checks the flags, makes the directories and leaves the server's core.
+func (b *bench) prepare() error {
 	if b.rounds < 1 || b.users < 1 || b.duration < time.Second {
 		return errors.New("--rounds and --users must be 1 or more, --duration 1s or more")
 	}
 	if err := os.MkdirAll(filepath.Join(b.dir, "logs"), 0o755); err != nil {
 		return err
 	}
-	if err := stayOn(clientCore); err != nil {
+	return stayOn(clientCore)
+}
+
+func (b *bench) run(ctx context.Context, jsonPath string) error {
+	servers, err := b.servers()
+	if err != nil {
 		return err
 	}
 	r := &report{Machine: describe(), Parameters: b.parameters()}

@@ -168,6 +168,38 @@ func parseCPU(stat string) (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, nil
 }
 
+// coreBusy returns for how long a core has not been idle since the machine started.
+func coreBusy(core int) (time.Duration, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	return parseBusy(string(b), core)
+}
+
+// parseBusy adds up a core's times in /proc/stat: user, nice, system, (idle, iowait,) irq, softirq
+// and steal. The guests' times that follow are part of user.
+func parseBusy(stat string, core int) (time.Duration, error) {
+	for line := range strings.Lines(stat) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || fields[0] != fmt.Sprint("cpu", core) {
+			continue
+		}
+		var ticks int64
+		for i, f := range fields[1:9] {
+			n, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("not a core's times: %q", line)
+			}
+			if i != 3 && i != 4 {
+				ticks += n
+			}
+		}
+		return time.Duration(ticks) * clockTick, nil
+	}
+	return 0, fmt.Errorf("no core %d in /proc/stat", core)
+}
+
 func cutLast(s, sep string) (before, after string, ok bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {

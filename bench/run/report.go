@@ -193,32 +193,31 @@ func memoryOf(s *sample) (float64, bool)      { return float64(s.Memory), true }
 
 // notes are the figures without a bar that help to read those with one.
 func (r *report) notes() []string {
+	p := r.Parameters
 	var notes []string
 	note := func(format string, unit float64, values []float64) {
 		if v, ok := median(values); ok {
 			notes = append(notes, fmt.Sprintf(format, v/unit))
 		}
 	}
-	note("The open loop sent %.0f requests a second.", 1, r.of(nameWeir, func(s *sample) (float64, bool) {
-		if s.Open == nil {
-			return 0, false
-		}
-		return s.Open.Rate, true
+	note("While weir was measured, others had %.0f %% of its core.", 0.01, r.of(nameWeir, func(s *sample) (float64, bool) {
+		return s.Plain.Others, true
 	}))
-	note("Its p99 beside 1,000 lent requests a second was %.3f ms,", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenPaced })))
-	note("and with nothing beside it %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenAlone })))
-	note("The client noticed 99 %% of due requests within %.3f ms.", 1000, r.of(nameWeir, func(s *sample) (float64, bool) {
-		if s.Open == nil {
-			return 0, false
+	open := func(get func(*summary) float64) func(*sample) (float64, bool) {
+		return func(s *sample) (float64, bool) {
+			if s.Open == nil || s.Open.Also == nil {
+				return 0, false
+			}
+			return get(s.Open), true
 		}
-		return float64(s.Open.Lag), true
-	}))
-	note("Meanwhile %.0f lent requests were answered in a round,", 1, r.of(nameWeir, func(s *sample) (float64, bool) {
-		if s.Open == nil || s.Open.Also == nil {
-			return 0, false
-		}
-		return float64(s.Open.Also.Requests), true
-	}))
+	}
+	note("The open loop sent %.0f requests a second.", 1, r.of(nameWeir, open(func(s *summary) float64 { return s.Rate })))
+	note("It noticed 99 %% of the requests that fell due within %.3f ms: much more than that in a p99 is the server's.",
+		1000, r.of(nameWeir, open(func(s *summary) float64 { return float64(s.Lag) })))
+	note("Beside it %.0f lent requests a second were answered back to back.",
+		p.Seconds, r.of(nameWeir, open(func(s *summary) float64 { return float64(s.Also.Requests) })))
+	note("The open loop's p99 beside 1,000 lent requests a second: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenPaced })))
+	note("The open loop's p99 with nothing beside it: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenAlone })))
 	note("k6 at "+strconv.Itoa(k6Rate)+" requests a second, its own slowness included: p99 %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.K6 })))
 	if r.Starts != nil {
 		if r.Starts.NotCold != "" {

@@ -24,6 +24,17 @@ func TestCPUTimeIsUserAndSystemWhateverTheCommandIsCalled(t *testing.T) {
 	}
 }
 
+func TestABusyCoreIsOneThatIsNotIdle(t *testing.T) {
+	const stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 20 3 5000 700 4 5 6 50 0\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 5\n"
+	got, err := parseBusy(stat, 0)
+	if err != nil || got != 1380*time.Millisecond {
+		t.Errorf("got %v, %v, want 1.38s", got, err)
+	}
+	if _, err := parseBusy(stat, 2); err == nil {
+		t.Error("a core that is not there is no error")
+	}
+}
+
 func TestOwnMemoryIsAnonymousAndSharedPages(t *testing.T) {
 	got, err := parseOwn("VmRSS:\t  900 kB\nRssAnon:\t  12 kB\nRssFile:\t  800 kB\nRssShmem:\t  3 kB\n")
 	if err != nil || got != 15<<10 {
@@ -217,5 +228,27 @@ func TestASleepingProcessEndsOrderly(t *testing.T) {
 	}
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("it ended with %v, want its own exit status 7", cmd.ProcessState)
+	}
+}
+
+func TestASoakFailsWhenMemoryOrDescriptorsKeepGrowing(t *testing.T) {
+	const start = 100 << 20
+	steady := func() *growth {
+		g := &growth{}
+		for i := range int64(soakFilling) {
+			if err := g.add(start+i<<20, 20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return g
+	}
+	if err := steady().add(start+40<<20, 40); err != nil {
+		t.Errorf("little growth is the error %v", err)
+	}
+	if err := steady().add(2*start, 20); err == nil || !strings.Contains(err.Error(), "memory grew") {
+		t.Errorf("twice the memory is the error %v", err)
+	}
+	if err := steady().add(start, 80); err == nil || !strings.Contains(err.Error(), "descriptors grew") {
+		t.Errorf("four times the descriptors are the error %v", err)
 	}
 }
