@@ -13,7 +13,8 @@ type Fault struct {
 }
 
 func (e *Fault) Error() string {
-	return fmt.Sprintf("memory fault at %#x: a mapped file was truncated or its disk failed; replace mapped files by rename, never in place", e.Addr)
+	return fmt.Sprintf("memory fault at %#x: a mapped file was truncated or its disk failed; "+
+		"replace mapped files by rename, never in place", e.Addr)
 }
 
 // CatchFault runs fn and returns a *Fault when fn touched mapped memory that is not there, where the process would

@@ -72,7 +72,8 @@ func (m *Mapping) Lock() error {
 		return nil
 	}
 	if err := lockMemory(m.data); err != nil {
-		return fmt.Errorf("lock the %d bytes of %s in memory: %w: raise the limit of locked memory (ulimit -l, LimitMEMLOCK=) or do not ask for it", len(m.data), m.name, err)
+		return fmt.Errorf("lock the %d bytes of %s in memory: %w: raise the limit of locked memory "+
+			"(ulimit -l, LimitMEMLOCK=) or do not ask for it", len(m.data), m.name, err)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ func populate(data []byte, off, n int) error {
 	case errors.Is(err, unix.EINVAL): // Linux before 5.14
 		return touch(data[off : off+n])
 	case errors.Is(err, unix.EFAULT):
-		return fmt.Errorf("bytes %d to %d cannot be read, the file was truncated or its disk failed; replace mapped files by rename, never in place: %w", off, off+n, err)
+		return fmt.Errorf("bytes %d to %d cannot be read, the file was truncated or its disk failed; "+
+			"replace mapped files by rename, never in place: %w", off, off+n, err)
 	}
 	return err
 }

@@ -33,7 +33,8 @@ func Reserve(size int64) (*Region, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reserve %d bytes of address space: %w: lower the greatest size or raise the limit (ulimit -v)", rounded, err)
+		return nil, fmt.Errorf("reserve %d bytes of address space: %w: lower the greatest size or raise the limit (ulimit -v)",
+			rounded, err)
 	}
 	return &Region{words: words}, nil
 }

@@ -22,7 +22,8 @@ func reserve(size int) ([]atomic.Uint64, error) {
 // extend replaces pages of the reservation by pages of the file.
 func (r *Region) extend(f *os.File, size int64) error {
 	at := unsafe.Pointer(&r.words[r.mapped/8])
-	_, err := unix.MmapPtr(int(f.Fd()), r.mapped, at, uintptr(size-r.mapped), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+	_, err := unix.MmapPtr(int(f.Fd()), r.mapped, at, uintptr(size-r.mapped),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
 	return err
 }
 

@@ -12,71 +12,98 @@ import (
 	"time"
 )
 
-// TestCrashWhileGrowingLosesNothing opens every file that a power failure during Grow could leave. Between two syncs the
-// disk may hold what was there at the first, at the second, or a torn header page.
-func TestCrashWhileGrowingLosesNothing(t *testing.T) {
-	const before, after = 10, 20_000
-	path := temp(t)
-	var synced []byte // the file at the last sync
-	var images [][]byte
-	o := Options{SyncInterval: time.Hour}
-	o.Faults.FailSync = func() error {
-		now, err := os.ReadFile(path)
-		if err != nil {
-			t.Error(err)
-			return nil
+// crashes collects the files that a power failure could leave: between two syncs the disk may hold what was there at
+// the first or at the second, new bytes without the new size, or a torn header page.
+type crashes struct {
+	path   string
+	synced []byte // the file at the last sync
+	images [][]byte
+	syncs  int
+}
+
+// sync is called before every sync of the file.
+func (c *crashes) sync() error {
+	now, err := os.ReadFile(c.path)
+	if err != nil {
+		return err
+	}
+	c.syncs++
+	c.images = append(c.images, c.synced, now, now[:min(len(now), len(c.synced))])
+	for page := 0; page < dataOffset; page += pageSize {
+		if bytes.Equal(now[page:page+pageSize], c.synced[page:page+pageSize]) {
+			continue
 		}
-		images = append(images, synced, now)
-		for page := 0; len(synced) >= dataOffset && page < dataOffset; page += pageSize {
-			if bytes.Equal(now[page:page+pageSize], synced[page:page+pageSize]) {
-				continue
+		for cut := 1; cut < checkedLen+8; cut++ {
+			torn := bytes.Clone(now)
+			copy(torn[page+cut:page+pageSize], c.synced[page+cut:page+pageSize])
+			c.images = append(c.images, torn)
+		}
+	}
+	c.synced = now
+	return nil
+}
+
+func TestPowerFailureWhileGrowingLosesNothing(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after uint64
+	}{
+		{"a new file", 0, 10},
+		{"within what is allocated", 10, 11},
+		{"beyond what is allocated", 10, 20_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := temp(t)
+			mustClose(t, mustOpen(t, path, c.before, Options{}))
+			if c.before == 0 { // as it is before Open has taken any space
+				if err := os.Truncate(path, dataOffset); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				s := mustOpen(t, path, c.before, Options{})
+				for i := range c.before {
+					if ok, err := s.CompareAndSwap(i, 0, i+1); !ok || err != nil {
+						t.Fatal(ok, err)
+					}
+				}
+				mustClose(t, s)
 			}
-			for cut := 1; cut < 40; cut++ {
-				torn := bytes.Clone(now)
-				copy(torn[page+cut:page+pageSize], synced[page+cut:page+pageSize])
-				images = append(images, torn)
+			disk := crashes{path: path}
+			var err error
+			if disk.synced, err = os.ReadFile(path); err != nil {
+				t.Fatal(err)
 			}
-		}
-		synced = now
-		return nil
-	}
-	s := mustOpen(t, path, before, o)
-	for i := range uint64(before) {
-		if ok, err := s.CompareAndSwap(i, 0, i+1); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	images = nil
-	if err := s.Grow(after); err != nil {
-		t.Fatal(err)
-	}
-	if len(images) < 2*3+2*20 {
-		t.Fatalf("only %d images: are there still three syncs and two header writes?", len(images))
-	}
-	o.Faults.FailSync = nil
-	lengths := make(map[uint64]int)
-	for n, image := range images {
-		s, err := Open(file(t, image), 0, o)
-		if err != nil {
-			t.Fatalf("image %d: %v", n, err)
-		}
-		for i := range uint64(before) {
-			wantCell(t, s, i, i+1)
-		}
-		lengths[s.Len()]++
-		for i := uint64(before); i < s.Len(); i++ {
-			wantCell(t, s, i, 0)
-		}
-		if err := s.Grow(after); err != nil {
-			t.Fatalf("image %d: %v", n, err)
-		}
-		mustClose(t, s)
-	}
-	if len(lengths) != 2 || lengths[before] == 0 || lengths[after] == 0 {
-		t.Errorf("images have these numbers of cells: %v, want some with %d and some with %d", lengths, before, after)
+			o := Options{SyncInterval: time.Hour}
+			o.Faults.FailSync = disk.sync
+			s := mustOpen(t, path, c.after, o)
+			mustClose(t, s)
+			if disk.syncs < 3 {
+				t.Fatalf("%d syncs, want three or more: for space and two header pages", disk.syncs)
+			}
+
+			lengths := make(map[uint64]int)
+			for n, image := range disk.images {
+				s, err := Open(file(t, image), 0, Options{})
+				if err != nil {
+					t.Fatalf("image %d: %v", n, err)
+				}
+				for i := range s.Len() {
+					if i < c.before {
+						wantCell(t, s, i, i+1)
+					} else {
+						wantCell(t, s, i, 0)
+					}
+				}
+				lengths[s.Len()]++
+				if err := s.Grow(c.after); err != nil {
+					t.Fatalf("image %d: %v", n, err)
+				}
+				mustClose(t, s)
+			}
+			if len(lengths) != 2 || lengths[c.before] == 0 || lengths[c.after] == 0 {
+				t.Errorf("images have these numbers of cells: %v, want some with %d and some with %d", lengths, c.before, c.after)
+			}
+		})
 	}
 }
 

@@ -36,9 +36,10 @@ func (s *Store) grow(cells uint64) error {
 		if err := s.faults.Allocate(s.f, s.size, size-s.size); err != nil {
 			return err
 		}
-		if err := s.faults.SyncData(s.f); err != nil {
-			return s.poison(err)
-		}
+	}
+	// Also when the space was taken before, by Open perhaps: a header must not reach the disk ahead of the size it needs.
+	if err := s.faults.SyncData(s.f); err != nil {
+		return s.poison(err)
 	}
 	if err := s.writeHeader(cells); err != nil {
 		return s.poison(err)

@@ -70,22 +70,24 @@ func readHeader(f *os.File) (newest header, damaged bool, err error) {
 	b, bok := decodeHeader(pages[pageSize:])
 	switch {
 	case !aok && !bok:
-		return header{}, false, fmt.Errorf("%w: both header pages of %s are damaged, or it is another kind of file: %s", ErrCorrupt, f.Name(), repair)
+		return header{}, false, fmt.Errorf("%w: both header pages of %s are damaged, or it is another kind of file: %s",
+			ErrCorrupt, f.Name(), repair)
 	case !bok || (aok && a.sequence > b.sequence):
 		newest = a
 	default:
 		newest = b
 	}
 	if newest.version != version {
-		return header{}, false, fmt.Errorf("%w: %s has version %d, this program reads version %d: use the program that wrote it, or move it away to begin with all cursors at zero",
-			ErrVersion, f.Name(), newest.version, version)
+		return header{}, false, fmt.Errorf("%w: %s has version %d, this program reads version %d: "+
+			"use the program that wrote it, or move it away to begin with all cursors at zero", ErrVersion, f.Name(), newest.version, version)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return header{}, false, err
 	}
 	if newest.cells > maxCells || info.Size() < dataOffset+8*int64(newest.cells) {
-		return header{}, false, fmt.Errorf("%w: %s was cut to %d bytes, too short for its %d cells: %s", ErrCorrupt, f.Name(), info.Size(), newest.cells, repair)
+		return header{}, false, fmt.Errorf("%w: %s was cut to %d bytes, too short for its %d cells: %s",
+			ErrCorrupt, f.Name(), info.Size(), newest.cells, repair)
 	}
 	return newest, !aok || !bok, nil
 }
