@@ -11,7 +11,7 @@ import (
 // TestMain lets the scripts run this very binary as the command weir.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"weir": func() { os.Exit(run(os.Args[1:])) },
+		"weir": func() { os.Exit(runAndTell(os.Args[1:])) },
 	})
 }
 

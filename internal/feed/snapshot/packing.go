@@ -77,10 +77,14 @@ func newPacking(maxItem uint64) packing {
 
 // bytes is how many bytes n packed items take.
 func (p *packing) bytes(n int) int {
-	if p.per == 1 {
+	switch p.per { // reading a list asks for this, and a division would be a quarter of it
+	case 1:
 		return (n*int(p.width) + 7) >> 3
+	case 2:
+		return (n>>1*int(p.width) + n&1*int(p.tail[1]) + 7) >> 3
+	default:
+		return (n/p.per*int(p.width) + int(p.tail[n%p.per]) + 7) >> 3
 	}
-	return (n/p.per*int(p.width) + int(p.tail[n%p.per]) + 7) >> 3
 }
 
 // appendPacked appends the packed items to dst. Every item must be below the base.

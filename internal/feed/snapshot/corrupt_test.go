@@ -1,0 +1,346 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/internal/disk"
+
+	"github.com/zeebo/xxh3"
+)
+
+// examples are small snapshots of every kind, by name.
+func examples(t testing.TB) map[string][]byte {
+	t.Helper()
+	r := rand.New(rand.NewPCG(8, 1))
+	files := make(map[string][]byte)
+	add := func(name string, o Options, users []user) {
+		path, _ := write(t, o, users)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = data
+	}
+	users := randomUsers(r, 40, 9, 3, 10_000_000)
+	add("dense", Options{UserCount: 40, MaxUser: users[39].id, MaxItem: 10_000_000}, users)
+	users = randomUsers(r, 40, 9, 1<<50, 1<<60)
+	add("hashed", Options{UserCount: 40, MaxUser: users[39].id, MaxItem: 1 << 60}, users)
+	users = randomUsers(r, 40, 9, 3, 2)
+	for i := range users {
+		users[i].name = fmt.Sprintf("%06d", users[i].id)
+	}
+	add("named", Options{Users: String, Items: String, MaxItem: 2, Names: names(3, func(i uint64) string { return strings.Repeat("n", int(i)) })}, users)
+	add("without users", Options{}, nil)
+	return files
+}
+
+// rehash makes the checksums of a damaged file right again, those of all sections that are in the
+// file and that of the header, so that the damage reaches what is behind the checksums.
+func rehash(data []byte) {
+	if len(data) < headerBytes {
+		return
+	}
+	le := binary.LittleEndian
+	for k := sectionKind(1); k <= sectionCount; k++ {
+		e := data[atTable+int(k-1)*tableEntry:]
+		offset, length := le.Uint64(e[8:]), le.Uint64(e[16:])
+		if offset > uint64(len(data)) || length > uint64(len(data))-offset {
+			continue
+		}
+		le.PutUint64(e[24:], xxh3.Hash(data[offset:offset+length]))
+	}
+	le.PutUint64(data[atFileBytes:], uint64(len(data)))
+	le.PutUint64(data[atSum:], xxh3.Hash(data[:atSum]))
+}
+
+// walkAll opens a file and reads everything there is in it. Damage is an error; it must not be a panic.
+func walkAll(t *testing.T, data []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "feeds.weir")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path)
+	if err != nil {
+		if !errors.Is(err, ErrNotSnapshot) && !errors.Is(err, ErrVersion) && !errors.Is(err, ErrCorrupt) {
+			t.Fatalf("Open fails with an error of no kind: %v", err)
+		}
+		return
+	}
+	defer s.Close()
+	var items []uint64
+	for rank := range min(s.Slots()+1, 100) {
+		list, err := s.List(rank)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("List fails with an error of no kind: %v", err)
+			}
+			continue
+		}
+		n := list.Len()
+		if items = list.Append(items[:0], 0, n); len(items) != n {
+			t.Fatalf("%d items of a list of %d", len(items), n)
+		}
+		for _, item := range items[:min(n, 10)] {
+			s.NameJSON(item)
+			s.Name(item)
+		}
+		list.Append(items[:0], n/2, n/2+10)
+		s.Resident(rank)
+		id, name, ok := s.UserKey(rank)
+		if !ok {
+			continue
+		}
+		// A user who is found is the one who was asked for, however damaged the index.
+		if at, ok := s.FindNumber(id); ok && !s.Dense() {
+			if found, _, _ := s.UserKey(at); found != id {
+				t.Fatalf("user %d was asked for, %d found", id, found)
+			}
+		}
+		if at, ok := s.FindString(name); ok {
+			if _, found, _ := s.UserKey(at); !bytes.Equal(found, name) {
+				t.Fatalf("user %q was asked for, %q found", name, found)
+			}
+		}
+		s.FindNumber(id + 1)
+		s.FindString(append(slices.Clone(name), 'x'))
+	}
+	for _, item := range s.Fallback() {
+		s.NameJSON(item)
+	}
+	s.Sections()
+	_ = s.Verify(context.Background(), nil)
+	_ = s.Warm(context.Background())
+}
+
+func FuzzReadDamagedFiles(f *testing.F) {
+	for _, data := range examples(f) {
+		f.Add(data, true)
+		f.Add(data[:len(data)-1], true)
+		f.Add(data[:headerBytes], true)
+		f.Add(data[:100], false)
+	}
+	f.Add([]byte("weirfeed"), false)
+	f.Add([]byte{}, false)
+	f.Fuzz(func(t *testing.T, data []byte, repaired bool) {
+		if len(data) > 1<<20 {
+			return
+		}
+		data = slices.Clone(data)
+		if repaired {
+			rehash(data)
+		}
+		walkAll(t, data)
+	})
+}
+
+func TestEveryByteIsCoveredByAChecksum(t *testing.T) {
+	for name, data := range examples(t) {
+		path := filepath.Join(t.TempDir(), "feeds.weir")
+		// Padding is not: from the end of a section to its next, and behind the last.
+		covered := make([]bool, len(data))
+		for i := range headerBytes {
+			covered[i] = true
+		}
+		h, err := decodeHeader(data, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range h.sections {
+			for i := s.offset; i < s.offset+s.length; i++ {
+				covered[i] = true
+			}
+		}
+		step := 13
+		if name == "named" { // which has every section
+			step = 1
+		}
+		for i := 0; i < len(data); i += step {
+			if !covered[i] {
+				continue
+			}
+			bad := slices.Clone(data)
+			bad[i] ^= 1 << (i % 8)
+			if err := os.WriteFile(path, bad, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(path)
+			if err == nil {
+				err = s.Verify(context.Background(), nil)
+				s.Close()
+			}
+			if err == nil {
+				t.Fatalf("%s: byte %d of %d was changed and nobody noticed", name, i, len(data))
+			}
+			if i >= headerBytes && !errors.Is(err, ErrCorrupt) {
+				t.Fatalf("%s: byte %d: %v is no ErrCorrupt", name, i, err)
+			}
+		}
+	}
+}
+
+func TestDamageBehindRightChecksumsDoesNotPanic(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 1))
+	for _, data := range examples(t) {
+		for range 1000 {
+			bad := slices.Clone(data)
+			for range 1 + r.IntN(4) {
+				at := r.IntN(len(bad))
+				if r.IntN(2) == 0 { // most of the header is empty, aim at what is not
+					at = []int{atKinds, atSlots, atUserCount, atMaxItem, atNameCount, atLongest, atTable + 8, atTable + r.IntN(7*tableEntry)}[r.IntN(8)] + r.IntN(4)
+				}
+				bad[at] = byte([]int{0, 1, 0x7f, 0x80, 0xff, r.IntN(256)}[r.IntN(6)])
+			}
+			rehash(bad)
+			walkAll(t, bad)
+		}
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	good := examples(t)["dense"]
+	change := func(fn func(b []byte)) []byte {
+		b := slices.Clone(good)
+		fn(b)
+		return b
+	}
+	for name, c := range map[string]struct {
+		data []byte
+		kind error
+		says string
+	}{
+		"empty":       {nil, ErrNotSnapshot, "make one with weir import"},
+		"another":     {[]byte("user,item\n1,2\n"), ErrNotSnapshot, "make one with weir import"},
+		"newer":       {change(func(b []byte) { b[atVersion] = 9 }), ErrVersion, "version 9, this weir reads version 1"},
+		"header only": {good[:headerBytes], ErrCorrupt, "the file has 4096 bytes, expected"},
+		"cut header":  {good[:1000], ErrCorrupt, "ends after 1000 bytes"},
+		"cut":         {good[:len(good)-100], ErrCorrupt, "copy or import it again"},
+		"longer":      {append(slices.Clone(good), 0), ErrCorrupt, "copy or import it again"},
+		"bad header":  {change(func(b []byte) { b[atSlots]++ }), ErrCorrupt, "header: its checksum is"},
+	} {
+		path := filepath.Join(t.TempDir(), "feeds.weir")
+		if err := os.WriteFile(path, c.data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(path)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: the error is %v, want %v with %q", name, err, c.kind, c.says)
+		}
+	}
+}
+
+// bigSnapshot is one of three blocks of lists.
+func bigSnapshot(t *testing.T) string {
+	users := make([]user, 200)
+	items := randomItems(rand.New(rand.NewPCG(10, 1)), 65_000, 1<<32-1)
+	for i := range users {
+		users[i] = user{id: uint64(i), items: items}
+	}
+	path, _ := write(t, Options{UserCount: 200, MaxUser: 199, MaxItem: 1<<32 - 1, Fallbacks: []uint64{1}}, users)
+	return path
+}
+
+func TestWarmStopsBelowTheDamagedBlock(t *testing.T) {
+	path := bigSnapshot(t)
+	s := open(t, path)
+	if s.Warmed() != 0 || s.Resident(0) {
+		t.Fatal("lists are said to be in memory before they were read")
+	}
+	if err := s.Warm(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Warmed() != s.ListBytes() || !s.Resident(0) || !s.Resident(199) {
+		t.Fatalf("%d of %d bytes are warm", s.Warmed(), s.ListBytes())
+	}
+
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[headerBytes+blockBytes+12345]++
+	if err := disk.WriteFileAtomic(path, data); err != nil {
+		t.Fatal(err)
+	}
+	bad := open(t, path)
+	for what, err := range map[string]error{"Warm": bad.Warm(context.Background()), "Verify": bad.Verify(context.Background(), nil)} {
+		want := fmt.Sprintf("block 1 of the lists, bytes %d to %d", headerBytes+blockBytes, headerBytes+2*blockBytes-1)
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: the error is %v, want one of %s", what, err, want)
+		}
+	}
+	if bad.Warmed() != blockBytes {
+		t.Errorf("the watermark is at %d, want %d", bad.Warmed(), blockBytes)
+	}
+	const record = headBytes + 4*65_000
+	if !bad.Resident(0) || !bad.Resident(blockBytes/record-1) || bad.Resident(blockBytes/record) || bad.Resident(199) || bad.Resident(1<<40) {
+		t.Error("Resident is not what is wholly below the watermark")
+	}
+	if s.ChangedOnDisk() != nil {
+		t.Errorf("the old file is said to be changed although it was renamed over: %v", s.ChangedOnDisk())
+	}
+}
+
+func TestWarmAndVerifyStopWhenAsked(t *testing.T) {
+	s := open(t, bigSnapshot(t))
+	ctx, stop := context.WithCancel(context.Background())
+	var last, size int64
+	err := s.Verify(ctx, func(done, total int64) {
+		if done < last {
+			t.Errorf("progress went back from %d to %d", last, done)
+		}
+		if last, size = done, total; done > total/2 {
+			stop()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || last >= size || size != s.Stats().Bytes {
+		t.Errorf("Verify ended at %d of %d with %v", last, size, err)
+	}
+	if err := s.Warm(ctx); !errors.Is(err, context.Canceled) || s.Warmed() != 0 {
+		t.Errorf("Warm went to %d and ended with %v", s.Warmed(), err)
+	}
+	if err := s.Verify(context.Background(), func(done, total int64) { last = done }); err != nil || last != size {
+		t.Errorf("Verify ended at %d of %d with %v", last, size, err)
+	}
+}
+
+func TestChangedOnDisk(t *testing.T) {
+	path := bigSnapshot(t)
+	s := open(t, path)
+	if err := s.ChangedOnDisk(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write([]byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangedOnDisk(); err == nil || !strings.Contains(err.Error(), "changed in place") {
+		t.Errorf("a byte more: %v", err)
+	}
+}
+
+// openBytes opens a file of data.
+func openBytes(t testing.TB, data []byte) *Snapshot {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "feeds.weir")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, path)
+}
