@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"weir/internal/feed"
+	"weir/internal/ingest"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+)
+
+func newImport() *cobra.Command {
+	o := feed.ImportOptions{Fallback: 50}
+	var (
+		out       string
+		header    = "auto"
+		duplicate = "merge"
+		userIDs   = "auto"
+		itemIDs   = "auto"
+		memory    = "1GiB"
+	)
+	cmd := &cobra.Command{
+		Use:   "import SOURCE... -o FILE",
+		Short: "Make feeds of the lists that a pipeline has written",
+		Long: `Make feeds of the lists that a pipeline has written.
+
+A SOURCE is a file, a directory of part files, or - for standard input: Parquet, Arrow IPC, CSV,
+TSV or JSONL, plain or as .gz or .zst, whatever its name. A row is a user with a list of items, or
+a user with one item and perhaps a rank or a score. Columns are guessed by their names unless
+flags name them, and what was guessed is said. An existing file is replaced once the new one is
+complete; on failure it stays as it is.`,
+		Example: `  weir import recommendations.parquet/ -o feeds.weir
+  weir import --user-column customer --score-column s *.csv.gz -o feeds.weir
+  aws s3 cp s3://bucket/batch.json.out - | weir import - -o feeds.weir`,
+		RunE: func(cmd *cobra.Command, sources []string) error {
+			usage := func(format string, args ...any) error {
+				return usageError{cmd.CommandPath(), fmt.Errorf(format, args...)}
+			}
+			var err error
+			switch {
+			case len(sources) == 0:
+				return usage("say what to import: files, directories, or - for standard input")
+			case out == "":
+				return usage("say with -o FILE where the feeds are to go")
+			case o.MaxBad < 0:
+				return usage("--max-bad %d: expected 0 or more rows", o.MaxBad)
+			case o.Fallback < 0 || o.Fallback > 65535:
+				return usage("--fallback %d: expected 0 to 65535 items", o.Fallback)
+			}
+			if o.UserIDs, err = idKind("--user-ids", userIDs); err != nil {
+				return usage("%w", err)
+			}
+			if o.ItemIDs, err = idKind("--item-ids", itemIDs); err != nil {
+				return usage("%w", err)
+			}
+			if o.Apart, err = choice("--on-duplicate-user", duplicate, "merge", "refuse"); err != nil {
+				return usage("%w", err)
+			}
+			if header != "auto" {
+				no, err := choice("--header", header, "yes", "no")
+				if err != nil {
+					return usage("--header %s: expected auto, yes or no", header)
+				}
+				yes := !no
+				o.Ingest.Header = &yes
+			}
+			if o.Memory, err = parseSize(memory); err != nil || o.Memory < leastMemory {
+				return usage("--memory %s: expected a size of at least 64MiB, like 512MiB or 4GiB", memory)
+			}
+			o.Ingest.Stdin = cmd.InOrStdin()
+			return runImport(cmd, sources, out, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "output", "o", "", "`file` to write")
+	f.StringVar(&o.UserColumn, "user-column", "", "`name` of the column of users, or its number in CSV without a header")
+	f.StringVar(&o.ItemColumn, "item-column", "", "`name` or number of the column with one item a row, or of the member in lists of structs")
+	f.StringVar(&o.ItemsColumn, "items-column", "", "`name` or number of the column with a list of items")
+	f.StringVar(&o.RankColumn, "rank-column", "", "`name` or number of the column to arrange a user's items by, ascending")
+	f.StringVar(&o.ScoreColumn, "score-column", "", "`name` or number of the column to arrange a user's items by, descending")
+	f.StringVar(&userIDs, "user-ids", userIDs, "what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)")
+	f.StringVar(&itemIDs, "item-ids", itemIDs, "what items are: auto, number or string")
+	f.StringVar(&header, "header", header, "whether CSV begins with the names of its columns: auto, yes or no")
+	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has several lists: merge them in the order of the sources, or refuse")
+	f.Int64Var(&o.MaxBad, "max-bad", 0, "how many bad rows to leave out before giving up")
+	f.IntVar(&o.Fallback, "fallback", o.Fallback, "how many of the most frequent items to keep for users who have none left, 0 to 65535")
+	f.StringVar(&memory, "memory", memory, "`size` of the sort buffers, at least 64MiB; the process takes up to half as much again")
+	f.StringVar(&o.Ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the input (default that of the output)")
+	f.BoolVar(&o.Ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
+	return cmd
+}
+
+const leastMemory = 64 << 20
+
+func runImport(cmd *cobra.Command, sources []string, out string, o feed.ImportOptions) error {
+	// Garbage is collected in time rather than let grow to the size of the buffers.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(o.Memory + o.Memory/2))
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	meter := &importMeter{}
+	say := func(s string) {
+		meter.clear()
+		fmt.Fprintln(cmd.ErrOrStderr(), s)
+	}
+	if o.Ingest.TempDir == "" {
+		o.Ingest.TempDir = filepath.Dir(out)
+	}
+	o.Ingest.Note = say
+	o.Bad = func(b ingest.BadRow) { say("left out: " + b.String()) }
+	o.Progress = meter.update
+
+	start := time.Now()
+	stats, err := feed.Import(ctx, sources, out, o)
+	meter.clear()
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return errors.New("interrupted: nothing was written")
+	}
+	if err != nil {
+		return err
+	}
+	return printSummary(cmd.OutOrStdout(), out, stats, time.Since(start))
+}
+
+func printSummary(w io.Writer, out string, s feed.ImportStats, took time.Duration) error {
+	items := ""
+	if s.Names > 0 {
+		items = fmt.Sprintf(", %d different", s.Names)
+	}
+	_, err := fmt.Fprintf(w, `%s: %d rows in %.1f s
+users       %d
+items       %d%s
+shortest    %d items
+longest     %d items
+bytes       %d (%s)
+duplicates  %d items left out
+bad rows    %d left out
+`, out, s.Rows, took.Seconds(), s.Users, s.Items, items, s.Shortest, s.Longest, s.Bytes, byteSize(s.Bytes), s.Duplicates, s.Bad)
+	return err
+}
+
+// importMeter shows one progress bar after the other.
+type importMeter struct {
+	phase string
+	bar   *progressbar.ProgressBar
+	last  time.Time
+	start time.Time
+}
+
+// update shows how far a phase is. It is called for every batch.
+func (m *importMeter) update(phase string, rows, done, total int64) {
+	now := time.Now()
+	if phase != m.phase {
+		m.clear()
+		if total == 0 {
+			total = -1 // of a pipe nobody knows
+		}
+		m.phase, m.start = phase, now
+		m.bar = newBar(phase, "", total)
+	}
+	if now.Sub(m.last) < 100*time.Millisecond {
+		return
+	}
+	m.last = now
+	unit := map[string]string{"reading": "rows", "writing": "items"}[phase]
+	m.bar.Describe(fmt.Sprintf("%s %s %s/s", phase, thousands(float64(rows)/now.Sub(m.start).Seconds()), unit))
+	m.bar.Set64(done)
+}
+
+func (m *importMeter) clear() {
+	if m.bar != nil {
+		m.bar.Clear()
+	}
+}
+
+// thousands writes a rate for people.
+func thousands(x float64) string {
+	switch {
+	case x >= 1e6:
+		return fmt.Sprintf("%.1fM", x/1e6)
+	case x >= 1e3:
+		return fmt.Sprintf("%.0fk", x/1e3)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+func idKind(flag, value string) (ingest.Kind, error) {
+	for _, k := range []ingest.Kind{ingest.Auto, ingest.Number, ingest.String} {
+		if value == k.String() {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("%s %s: expected auto, number or string", flag, value)
+}
+
+// choice reports whether a flag has the second of its two values.
+func choice(flag, value, first, second string) (bool, error) {
+	if value != first && value != second {
+		return false, fmt.Errorf("%s %s: expected %s or %s", flag, value, first, second)
+	}
+	return value == second, nil
+}
+
+// parseSize reads a number of bytes with an optional unit.
+func parseSize(s string) (int64, error) {
+	units := []struct {
+		suffix string
+		bytes  int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"", 1}}
+	for _, u := range units {
+		number, found := strings.CutSuffix(s, u.suffix)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 0 || n > (1<<62)/u.bytes {
+			return 0, fmt.Errorf("%q is no size", s)
+		}
+		return n * u.bytes, nil
+	}
+	return 0, fmt.Errorf("%q is no size", s)
+}

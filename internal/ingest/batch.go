@@ -1,0 +1,165 @@
+// Package ingest reads rows out of what data pipelines write: Parquet, Arrow IPC, CSV, TSV and JSONL,
+// each plain or compressed with gzip or zstd, from files, directories of part files and standard input.
+//
+// [Open] recognises sources by their content. [Input.Plan] finds the caller's fields among their
+// columns, by name or by guess, settles whether ids are numbers or strings, and says what it
+// guessed. [Plan.Read] decodes one source after the other into batches of columns, in the order of the input,
+// and gives an account of bad rows. [Sorter] brings more rows than fit into memory into the order of
+// their keys; [Table] turns strings into numbers for it.
+//
+// Nothing on the way of a row calls through an interface or allocates: decoders fill columns from
+// pages of Parquet or blocks of text, in parallel where the format allows it.
+//
+// Whatever is in a file, reading it ends in rows or an error that names the file, never in a panic.
+package ingest
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A Batch is a few thousand consecutive good rows of one source, column by column. It belongs to
+// the reader and is overwritten once the function it was handed to returns.
+type Batch struct {
+	// Source is the index into [Input.Sources].
+	Source int
+	// Rows is the number of rows.
+	Rows int
+	// Columns are the fields, in the order in which they were asked for. An optional field that
+	// no source has is the zero Column.
+	Columns []Column
+
+	bad   []BadRow // rows left out, in order
+	seen  int64    // rows of the source this batch stands for, bad ones included
+	spare []bool   // which rows to leave out; all false between uses
+}
+
+// A Column holds the values of one field. Of Numbers, Floats and Text one is in use, as
+// [Plan.Kinds] says.
+type Column struct {
+	Numbers []uint64
+	Floats  []float64
+	// Text is the strings one after the other; string i ends at Ends[i].
+	Text []byte
+	Ends []uint32
+	// Lists says where lists end: row i's values are those before Lists[i] that no earlier row has.
+	// It is nil when every row has one value.
+	Lists []uint32
+}
+
+// String returns string i, valid as long as the batch.
+func (c *Column) String(i int) []byte {
+	start := uint32(0)
+	if i > 0 {
+		start = c.Ends[i-1]
+	}
+	return c.Text[start:c.Ends[i]]
+}
+
+// List returns the range of row i's values.
+func (c *Column) List(i int) (from, to int) {
+	if i > 0 {
+		from = int(c.Lists[i-1])
+	}
+	return from, int(c.Lists[i])
+}
+
+func (c *Column) appendText(s []byte) {
+	c.Text = append(c.Text, s...)
+	c.Ends = append(c.Ends, uint32(len(c.Text)))
+}
+
+// A mark remembers the lengths of a column, to take a bad row's values back.
+type mark struct{ numbers, floats, text, ends, lists int }
+
+func (c *Column) mark() mark {
+	return mark{len(c.Numbers), len(c.Floats), len(c.Text), len(c.Ends), len(c.Lists)}
+}
+
+func (c *Column) rewind(m mark) {
+	c.Numbers, c.Floats = c.Numbers[:m.numbers], c.Floats[:m.floats]
+	c.Text, c.Ends, c.Lists = c.Text[:m.text], c.Ends[:m.ends], c.Lists[:m.lists]
+}
+
+func (b *Batch) reset(columns int) {
+	if b.Columns == nil {
+		b.Columns = make([]Column, columns)
+	}
+	b.Rows, b.seen = 0, 0
+	b.bad = b.bad[:0]
+	for i := range b.Columns {
+		b.Columns[i].rewind(mark{})
+	}
+}
+
+// reject marks a row of the batch as bad: drop takes it out. Only the first complaint about a row
+// is kept.
+func (b *Batch) reject(row int, bad BadRow) {
+	for len(b.spare) <= row {
+		b.spare = append(b.spare, false)
+	}
+	if !b.spare[row] {
+		b.spare[row] = true
+		b.bad = append(b.bad, bad)
+	}
+}
+
+// drop takes the rejected rows out of every column.
+func (b *Batch) drop() {
+	if len(b.bad) == 0 {
+		return
+	}
+	slices.SortFunc(b.bad, func(x, y BadRow) int { return cmp.Compare(x.Row, y.Row) })
+	for len(b.spare) < b.Rows {
+		b.spare = append(b.spare, false)
+	}
+	for i := range b.Columns {
+		b.Columns[i].drop(b.spare[:b.Rows])
+	}
+	b.Rows -= len(b.bad)
+	clear(b.spare)
+}
+
+// drop takes out the rows that bad marks.
+func (c *Column) drop(bad []bool) {
+	if len(c.Numbers)+len(c.Floats)+len(c.Ends)+len(c.Lists) == 0 {
+		return
+	}
+	was := *c
+	c.rewind(mark{})
+	kept := 0
+	for row, out := range bad {
+		from, to := row, row+1
+		if was.Lists != nil {
+			from, to = was.List(row)
+		}
+		if out {
+			continue
+		}
+		// Nothing is written beyond what has been read, so the same memory serves both.
+		if len(was.Numbers) > 0 {
+			c.Numbers = append(c.Numbers, was.Numbers[from:to]...)
+		}
+		if len(was.Floats) > 0 {
+			c.Floats = append(c.Floats, was.Floats[from:to]...)
+		}
+		if len(was.Ends) > 0 {
+			start := uint32(0)
+			if from > 0 {
+				start = was.Ends[from-1]
+			}
+			for i := from; i < to; i++ {
+				end := was.Ends[i]
+				c.appendText(was.Text[start:end])
+				start = end
+			}
+		}
+		if was.Lists != nil {
+			c.Lists = append(c.Lists, uint32(kept+to-from))
+			kept += to - from
+		}
+	}
+}
+
+// values returns the number of values in the column.
+func (c *Column) values() int { return len(c.Numbers) + len(c.Floats) + len(c.Ends) }

@@ -1,0 +1,78 @@
+package ingest
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// parseNumber reads an unsigned decimal number of digits alone.
+func parseNumber[T []byte | string](s T) (uint64, bool) {
+	if len(s) == 0 || len(s) > 20 {
+		return 0, false
+	}
+	n := uint64(0)
+	for i := range len(s) {
+		d := uint64(s[i] - '0')
+		if d > 9 {
+			return 0, false
+		}
+		if i == 19 && (n > math.MaxUint64/10 || n == math.MaxUint64/10 && d > 5) {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}
+
+// looksNumeric reports whether an id of a sample is a number. One with a leading zero is a name:
+// as a number it could not be told from the one without.
+func looksNumeric(s []byte) bool {
+	_, ok := parseNumber(s)
+	return ok && (len(s) == 1 || s[0] != '0')
+}
+
+// wantNumber says what an id has to be, and how to have it otherwise.
+func (f *Field) wantNumber() string {
+	return "a number from 0 to 18446744073709551615 (" + f.KindFlag + " string takes names)"
+}
+
+func (f *Field) wantString() string {
+	return "a name of 1 to " + strconv.Itoa(MaxString) + " bytes of UTF-8"
+}
+
+func (f *Field) wantList() string {
+	return "a list of at most " + strconv.Itoa(MaxList) + " ids"
+}
+
+// goodString reports whether s can be an id.
+func goodString(s []byte) bool {
+	return len(s) > 0 && len(s) <= MaxString && utf8.Valid(s)
+}
+
+// appendID appends the id in text to the column, or says what was expected instead.
+func (c *Column) appendID(f *Field, kind Kind, s []byte) (want string) {
+	if kind == String {
+		if !goodString(s) {
+			return f.wantString()
+		}
+		c.appendText(s)
+		return ""
+	}
+	n, ok := parseNumber(s)
+	if !ok {
+		return f.wantNumber()
+	}
+	c.Numbers = append(c.Numbers, n)
+	return ""
+}
+
+// appendFloat appends the number in text to the column, or says what was expected instead.
+func (c *Column) appendFloat(s []byte) (want string) {
+	x, err := strconv.ParseFloat(string(s), 64)
+	if err != nil || math.IsNaN(x) {
+		return "a number"
+	}
+	c.Floats = append(c.Floats, x)
+	return ""
+}

@@ -1,0 +1,348 @@
+package ingest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
+// Options say how sources are opened. The zero value will do.
+type Options struct {
+	// Stdin is read where a source is called "-".
+	Stdin io.Reader
+	// TempDir holds what has to be copied before it can be read. "" is the system's.
+	TempDir string
+	// AllowIncomplete accepts a directory in which a job has left its _temporary.
+	AllowIncomplete bool
+	// Header says whether the first row of CSV names its columns; nil finds out.
+	Header *bool
+	// Note is told what was guessed. It may be nil.
+	Note func(string)
+}
+
+// Input is a set of sources, opened and recognised.
+type Input struct {
+	// Sources are the names of the files, in the order in which they are read.
+	Sources []string
+	// Progress is updated while reading, and may be read by anybody at any time.
+	Progress Progress
+
+	options Options
+	tables  []table
+}
+
+// Progress says how far a Read has come. Bytes are those of the files as they are.
+type Progress struct{ Rows, Bytes, Total atomic.Int64 }
+
+// A table is an opened source.
+type table interface {
+	// columns are what the source offers; none at all means that it is empty.
+	columns() []column
+	// read decodes the source into batches, which are valid until emit returns.
+	read(ctx context.Context, to target, emit func(*Batch) error) error
+	close() error
+}
+
+// A target says what to decode into.
+type target struct {
+	file   string
+	source int
+	fields []Field
+	chosen []choice
+	kinds  []Kind
+	bytes  *atomic.Int64 // advanced by what has been read
+}
+
+// Open opens the files and directories of part files named by args, "-" being the standard input.
+// Directories are searched to any depth; names that begin with '_' or '.' are passed over.
+func Open(args []string, o Options) (*Input, error) {
+	if o.Note == nil {
+		o.Note = func(string) {}
+	}
+	in := &Input{options: o}
+	for _, arg := range args {
+		if err := in.add(arg); err != nil {
+			in.Close()
+			return nil, err
+		}
+	}
+	if in.empty() {
+		in.Close()
+		return nil, fmt.Errorf("%s: there are no rows to read", strings.Join(args, ", "))
+	}
+	return in, nil
+}
+
+func (in *Input) empty() bool {
+	return !slices.ContainsFunc(in.tables, func(t table) bool { return len(t.columns()) > 0 })
+}
+
+// Close closes every source and removes what was copied.
+func (in *Input) Close() error {
+	var errs []error
+	for _, t := range in.tables {
+		errs = append(errs, t.close())
+	}
+	in.tables = nil
+	return errors.Join(errs...)
+}
+
+func (in *Input) add(arg string) error {
+	if arg == "-" {
+		if in.options.Stdin == nil {
+			return errors.New("-: there is no standard input here")
+		}
+		if slices.Contains(in.Sources, "standard input") {
+			return errors.New("-: the standard input can be read only once")
+		}
+		return in.open("standard input", io.NopCloser(in.options.Stdin), 0)
+	}
+	info, err := os.Stat(arg)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return in.addDir(arg)
+	}
+	return in.addFile(arg)
+}
+
+func (in *Input) addFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return in.open(name, f, size)
+}
+
+// addDir adds the part files below a directory in the order of their names.
+func (in *Input) addDir(dir string) error {
+	var files []string
+	complete, unfinished := false, ""
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := e.Name()
+		switch {
+		case path == dir:
+		case name == "_SUCCESS":
+			complete = true
+		case name == "_temporary":
+			unfinished = path
+			return fs.SkipDir
+		case strings.HasPrefix(name, "_") || strings.HasPrefix(name, "."):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+		case !e.IsDir():
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(files) == 0:
+		return fmt.Errorf("%s: there are no part files in this directory", dir)
+	case complete:
+	case unfinished != "" && !in.options.AllowIncomplete:
+		return fmt.Errorf("%s: there is no _SUCCESS but a %s: the job that writes it has not finished "+
+			"(--allow-incomplete reads what is there)", dir, filepath.Base(unfinished))
+	default:
+		in.options.Note(fmt.Sprintf("%s: no _SUCCESS in this directory, reading its %d files all the same", dir, len(files)))
+	}
+	for _, f := range files {
+		if err := in.addFile(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open recognises one source and takes over the reader. size is 0 when it is unknown.
+func (in *Input) open(name string, r io.ReadCloser, size int64) error {
+	t, size, err := in.recognise(name, r, size)
+	if err != nil {
+		r.Close()
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	in.Sources = append(in.Sources, name)
+	in.tables = append(in.tables, t)
+	in.Progress.Total.Add(size)
+	return nil
+}
+
+func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _ int64, err error) {
+	defer func() { recoverInto(&err, recover()) }()
+	s, err := newStream(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	head, err := s.Peek(peekSize)
+	if err != nil && err != io.EOF {
+		return nil, 0, err
+	}
+	whole := err == io.EOF
+	f, err := detect(head)
+	if err != nil {
+		return nil, 0, err
+	}
+	file, _ := r.(*os.File)
+	if size == 0 {
+		file = nil // a pipe, whatever it is called
+	}
+	switch f {
+	case formatNone:
+		return emptyTable{}, 0, s.close()
+	case formatParquet, formatArrowFile:
+		// These are read from their end.
+		if file == nil || s.compressed {
+			if file, size, err = spool(s, in.options.TempDir); err != nil {
+				return nil, 0, err
+			}
+			if err := s.close(); err != nil {
+				return nil, 0, err
+			}
+		}
+		open := openArrowFile
+		if f == formatParquet {
+			open = openParquet
+		}
+		t, err = open(file, size)
+		return t, size, err
+	}
+	// Thousands of part files are not kept open, nor what was read of them.
+	again := func() (*stream, error) { return s, nil }
+	if file != nil {
+		defer s.close()
+		again = func() (*stream, error) {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			return newStream(f)
+		}
+	}
+	switch f {
+	case formatArrowStream:
+		t, err = openArrowStream(head, again)
+	case formatJSONL:
+		t, err = openJSONL(head, whole, again)
+	default:
+		t, err = openCSV(head, whole, again, in.options.Header)
+	}
+	return t, size, err
+}
+
+// recoverInto turns a panic of a third party's decoder into an error: a broken file is a broken file.
+// The caller defers a function that passes recover's value.
+func recoverInto(err *error, p any) {
+	if p != nil {
+		*err = fmt.Errorf("the file is broken: %v", p)
+	}
+}
+
+// spool copies r into a temporary file that is gone once it is closed.
+func spool(r io.Reader, dir string) (*os.File, int64, error) {
+	f, err := tempFile(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := io.Copy(f, r)
+	if err != nil {
+		closeTemp(f)
+		return nil, 0, err
+	}
+	return f, size, nil
+}
+
+// tempFile makes a file that no other program needs to see. Where the system allows it, it has no
+// name any more, so that nothing is left behind however the program ends.
+func tempFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, ".weir-*.tmp")
+	if err != nil {
+		return nil, err
+	}
+	os.Remove(f.Name()) // Windows refuses; closeTemp tries again
+	return f, nil
+}
+
+func closeTemp(f *os.File) error {
+	err := f.Close()
+	if strings.HasSuffix(f.Name(), ".tmp") {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// A stream is the decompressed content of a source that is read from front to back.
+type stream struct {
+	*bufio.Reader
+	compressed bool
+	counted    *countingReader
+	closers    []io.Closer
+}
+
+func newStream(r io.ReadCloser) (*stream, error) {
+	counted := &countingReader{r: r}
+	plain, compressed, err := decompress(bufio.NewReaderSize(counted, 1<<16))
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{bufio.NewReaderSize(plain, peekSize), compressed, counted, []io.Closer{plain, r}}
+	if head, _ := s.Peek(len(bom)); bytes.Equal(head, bom) {
+		s.Discard(len(bom))
+	}
+	return s, nil
+}
+
+func (s *stream) close() error {
+	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c.Close())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// A countingReader counts the bytes of the file, before they are decompressed.
+type countingReader struct {
+	r    io.Reader
+	n    int64
+	seen int64 // of n, what was reported
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	atomic.AddInt64(&c.n, int64(n))
+	return n, err
+}
+
+// report adds to total what has been read since the last report.
+func (c *countingReader) report(total *atomic.Int64) {
+	n := atomic.LoadInt64(&c.n)
+	total.Add(n - c.seen)
+	c.seen = n
+}
+
+// emptyTable is a source without a byte in it, as jobs write for empty partitions.
+type emptyTable struct{}
+
+func (emptyTable) columns() []column                                      { return nil }
+func (emptyTable) read(context.Context, target, func(*Batch) error) error { return nil }
+func (emptyTable) close() error                                           { return nil }

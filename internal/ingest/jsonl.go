@@ -1,0 +1,312 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// jsonlTable is text of one JSON object a line.
+type jsonlTable struct {
+	offers []column
+	open   func() (*stream, error)
+}
+
+func (t *jsonlTable) text()             {}
+func (t *jsonlTable) columns() []column { return t.offers }
+func (t *jsonlTable) close() error      { return nil }
+
+// openJSONL learns the members of the objects from the first of them. whole says that head is all
+// there is.
+func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, error) {
+	t := &jsonlTable{open: open}
+	lines, broken := 0, error(nil)
+	for len(head) > 0 && lines < sampleRows {
+		line, rest, found := bytes.Cut(head, []byte{'\n'})
+		if !found && !whole {
+			break
+		}
+		head = rest
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		lines++
+		s := scanner{b: line}
+		if !s.object(func(name []byte) bool { return t.learn(&s, string(name), true) }) && broken == nil {
+			broken = fmt.Errorf("line %d is no JSON object: %s", lines, shorten(line))
+		}
+	}
+	if len(t.offers) == 0 {
+		if broken == nil {
+			broken = errors.New("the first line is longer than 1 MiB")
+		}
+		return nil, broken
+	}
+	return t, nil
+}
+
+// learn takes note of one member of a sampled object, and of those of an object inside it.
+func (t *jsonlTable) learn(s *scanner, name string, top bool) bool {
+	switch s.next() {
+	case '{':
+		if !top {
+			_, ok := s.value(0)
+			return ok
+		}
+		return s.object(func(member []byte) bool { return t.learn(s, name+"."+string(member), false) })
+	case '[':
+		return s.array(func() bool {
+			if s.next() == '{' {
+				return s.object(func(member []byte) bool { return t.sample(s, name, string(member), list) })
+			}
+			return t.sample(s, name, "", list)
+		})
+	}
+	return t.sample(s, name, "", single)
+}
+
+// sample takes note of one value.
+func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
+	raw, ok := s.value(0)
+	if !ok || string(raw) == "null" {
+		return ok
+	}
+	var c *column
+	for i := range t.offers {
+		if o := &t.offers[i]; o.name == name && o.member == member && o.shape == shape {
+			c = o
+		}
+	}
+	if c == nil {
+		t.offers = append(t.offers, column{name: name, member: member, shape: shape, ids: Number, float: true, typ: "numbers"})
+		c = &t.offers[len(t.offers)-1]
+	}
+	switch raw[0] {
+	case '"':
+		c.float = false
+		if !looksNumeric(raw[1 : len(raw)-1]) {
+			c.ids, c.typ = String, "strings"
+		}
+	case '{', '[', 't', 'f':
+		c.ids, c.float, c.typ = Auto, false, "neither numbers nor strings"
+	default:
+		if !looksNumeric(raw) && c.ids == Number {
+			c.typ = "float"
+		}
+	}
+	return true
+}
+
+// A wanted is a field to be found in every line: the names that lead to it.
+type wanted struct {
+	field         int
+	outer, member string // outer.member, or outer alone
+	element       string // of the objects in a list
+	list          bool
+}
+
+func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
+	s, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var fields []wanted
+	for f, c := range to.chosen {
+		if c.column < 0 {
+			continue
+		}
+		o := t.offers[c.column]
+		w := wanted{field: f, element: o.member, list: c.list}
+		w.outer, w.member, _ = strings.Cut(o.name, ".")
+		if w.member != "" && w.outer == "" {
+			w.outer, w.member = o.name, ""
+		}
+		fields = append(fields, w)
+	}
+	cut := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+	return readText(ctx, s, 0, to, cut, func(blk block, b *Batch) {
+		p := jsonlParser{to: to, fields: fields, spans: make([][]byte, len(fields)), marks: make([]mark, len(to.fields)), b: b}
+		p.block(blk)
+	}, emit)
+}
+
+// jsonlParser reads the lines of one block.
+type jsonlParser struct {
+	to     target
+	fields []wanted
+	spans  [][]byte // what was found of fields in this line
+	fault  []byte   // the member "error", by which Amazon Personalize says why there is no output
+	marks  []mark
+	b      *Batch
+}
+
+func (p *jsonlParser) block(blk block) {
+	data, line := blk.data, blk.line
+	for ; len(data) > 0; line++ {
+		row, rest, _ := bytes.Cut(data, []byte{'\n'})
+		data = rest
+		if len(bytes.TrimSpace(row)) == 0 {
+			continue
+		}
+		p.b.seen++
+		for i := range p.b.Columns {
+			p.marks[i] = p.b.Columns[i].mark()
+		}
+		bad, ok := p.row(row)
+		if ok {
+			p.b.Rows++
+			continue
+		}
+		for i := range p.b.Columns {
+			p.b.Columns[i].rewind(p.marks[i])
+		}
+		bad.File, bad.Row = p.to.file, line
+		p.b.bad = append(p.b.bad, bad)
+	}
+}
+
+// row appends the fields of one line to the batch.
+func (p *jsonlParser) row(line []byte) (BadRow, bool) {
+	clear(p.spans)
+	p.fault = nil
+	s := scanner{b: line}
+	if !s.object(func(name []byte) bool { return p.member(&s, name) }) || s.next() != 0 || s.i != len(line) {
+		return BadRow{Want: "one JSON object", Found: shorten(line)}, false
+	}
+	if p.fault != nil && string(p.fault) != "null" {
+		return BadRow{Want: "recommendations", Found: "the error " + shorten(bytes.Trim(p.fault, `"`))}, false
+	}
+	for i := range p.fields {
+		w := &p.fields[i]
+		if bad, ok := p.append(w, p.spans[i]); !ok {
+			bad.Field = p.to.fields[w.field].Name
+			return bad, false
+		}
+	}
+	return BadRow{}, true
+}
+
+// member passes over one member of a line and remembers where it is if it is asked for.
+func (p *jsonlParser) member(s *scanner, name []byte) bool {
+	nested := false
+	for i := range p.fields {
+		w := &p.fields[i]
+		if string(name) != w.outer {
+			continue
+		}
+		if w.member == "" {
+			raw, ok := s.value(0)
+			p.spans[i] = raw
+			return ok
+		}
+		nested = true
+	}
+	if nested && s.next() == '{' {
+		return s.object(func(inner []byte) bool {
+			raw, ok := s.value(0)
+			for i := range p.fields {
+				if w := &p.fields[i]; string(name) == w.outer && string(inner) == w.member {
+					p.spans[i] = raw
+				}
+			}
+			return ok
+		})
+	}
+	raw, ok := s.value(0)
+	if string(name) == "error" {
+		p.fault = raw
+	}
+	return ok
+}
+
+// append decodes what was found of one field.
+func (p *jsonlParser) append(w *wanted, raw []byte) (BadRow, bool) {
+	field, col, kind := &p.to.fields[w.field], &p.b.Columns[w.field], p.to.kinds[w.field]
+	if !w.list {
+		want := p.scalar(field, col, kind, raw)
+		return BadRow{Want: want, Found: found(raw)}, want == ""
+	}
+	if col.Lists == nil {
+		col.Lists = make([]uint32, 0, 256)
+	}
+	if len(raw) == 0 || raw[0] != '[' {
+		return BadRow{Want: field.wantList(), Found: found(raw)}, false
+	}
+	s := scanner{b: raw}
+	n := 0
+	var bad BadRow
+	s.array(func() bool {
+		element, ok := s.value(0)
+		if !ok {
+			return false
+		}
+		if w.element != "" {
+			element = lookUp(element, w.element)
+		}
+		if n++; n > MaxList {
+			bad = BadRow{Want: field.wantList(), Found: "more than that"}
+			return false
+		}
+		if want := p.scalar(field, col, kind, element); want != "" {
+			bad = BadRow{Want: want, Found: found(element)}
+			return false
+		}
+		return true
+	})
+	col.Lists = append(col.Lists, uint32(col.values()))
+	return bad, bad.Want == ""
+}
+
+// lookUp returns a member of an object, nil when it has none of that name.
+func lookUp(object []byte, name string) (value []byte) {
+	s := scanner{b: object}
+	s.object(func(member []byte) bool {
+		raw, ok := s.value(0)
+		if string(member) == name {
+			value = raw
+		}
+		return ok
+	})
+	return value
+}
+
+func (p *jsonlParser) scalar(field *Field, col *Column, kind Kind, raw []byte) (want string) {
+	isText := len(raw) > 0 && raw[0] == '"'
+	isNumber := len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+	if isText {
+		s, err := unquote(raw)
+		if err != nil {
+			return field.wantString()
+		}
+		raw = s
+	}
+	switch {
+	case field.Type == Float:
+		if !isNumber {
+			return "a number"
+		}
+		return col.appendFloat(raw)
+	case isText || isNumber:
+		return col.appendID(field, kind, raw)
+	case kind == Number:
+		return field.wantNumber()
+	}
+	return field.wantString()
+}
+
+// found says what was there instead.
+func found(raw []byte) string {
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	if raw[0] == '"' {
+		return shorten(raw[1 : len(raw)-1])
+	}
+	if string(raw) == "null" {
+		return "null"
+	}
+	return shorten(raw)
+}
