@@ -51,7 +51,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newServe(), newGenerate(), newInspect(), newVersion())
+	root.AddCommand(newServe(), newGenerate(), newImport(), newInspect(), newVersion())
 	return root
 }
 
