@@ -22,6 +22,7 @@ type app struct {
 	lock     *disk.DirLock
 	log      *slog.Logger
 	services []server.Service
+	served   bool // Run has closed the services
 }
 
 // dataFormat is the version of the data directory's layout.
@@ -86,7 +87,7 @@ func openData(dir string) (*disk.DirLock, error) {
 // Run serves until ctx is done and then stops in order. It may be called once.
 func (a *app) Run(ctx context.Context) error {
 	err := a.Server.Run(ctx) // closes the services
-	a.services = nil
+	a.served = true
 	return errors.Join(err, a.close())
 }
 
@@ -102,7 +103,7 @@ func (a *app) Reload(ctx context.Context) {
 // close closes what was opened without having been run.
 func (a *app) close() error {
 	var errs []error
-	for i := len(a.services) - 1; i >= 0; i-- {
+	for i := len(a.services) - 1; i >= 0 && !a.served; i-- {
 		errs = append(errs, a.services[i].Close())
 	}
 	if a.lock != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"os"
@@ -31,15 +32,20 @@ type fallbackItem struct {
 	json  []byte
 }
 
-// maxFallback bounds the items of a fallback file.
-const maxFallback = 10_000
+// maxFallback bounds the items of a fallback file, maxOwnFallback those of a snapshot.
+const (
+	maxFallback    = 10_000
+	maxOwnFallback = math.MaxUint16
+)
 
 // openFallback reads a fallback file, one item a line, or takes the snapshot's own when path is
 // empty. Blank lines and lines that begin with # are passed over, repeated items count once.
 func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	if path == "" {
-		items := make([]fallbackItem, 0, len(lists.Fallback()))
-		for _, id := range lists.Fallback() {
+		ids := lists.Fallback()
+		ids = ids[:min(len(ids), maxOwnFallback)]
+		items := make([]fallbackItem, 0, len(ids))
+		for _, id := range ids {
 			item := fallbackItem{id: id, inUse: true}
 			if lists.Items() == snapshot.String {
 				item.json = append([]byte(nil), lists.NameJSON(id)...)
@@ -56,11 +62,16 @@ func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	}
 	if lists.Items() == snapshot.Number {
 		items := make([]fallbackItem, 0, len(lines))
+		seen := make(map[uint64]bool, len(lines))
 		for _, l := range lines {
 			id, ok := parseNumber([]byte(l.text))
 			if !ok || id == 0 {
 				return nil, fmt.Errorf("fallback items: %s, line %d: %.40q is no item of this snapshot, whose items are numbers from 1 on", path, l.number, l.text)
 			}
+			if seen[id] { // 7 and 007
+				continue
+			}
+			seen[id] = true
 			items = append(items, fallbackItem{id: id, inUse: true, json: appendNumber(nil, id)})
 		}
 		return newFallback(items), nil

@@ -57,16 +57,17 @@ type Feed struct {
 	slots *slots
 
 	current  atomic.Pointer[generation]
-	reload   sync.Mutex // one reload at a time
+	reload   sync.Mutex // one reload at a time; guards the next two
 	numbered uint64     // generations so far
+	closed   bool
 
-	broken  atomic.Pointer[error] // why the present generation cannot be trusted
-	scratch sync.Pool             // of *scratch
+	scratch sync.Pool // of *scratch
 	short   shortLog
 	stats   stats
 
-	stop context.CancelFunc
-	work sync.WaitGroup
+	background context.Context // of all that runs between requests; done at Close
+	stop       context.CancelFunc
+	work       sync.WaitGroup
 }
 
 // stats counts what happens.
@@ -94,14 +95,11 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	if err != nil {
 		return nil, errors.Join(err, slots.close())
 	}
-	f.current.Store(g)
-
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	f.stop = stop
-	f.work.Go(func() { f.warm(background, g) })
-	f.work.Go(func() { f.short.run(background) })
+	f.background, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	f.serve(g)
+	f.work.Go(func() { f.short.run(f.background) })
 	if cfg.Watch > 0 {
-		f.work.Go(func() { f.watch(background) })
+		f.work.Go(func() { f.watch(f.background) })
 	}
 	s := g.lists.Stats()
 	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes, "fallback", len(g.fallback.items))
@@ -116,7 +114,7 @@ func (f *Feed) Ready() error {
 	if err := f.slots.err(); err != nil {
 		return errors.New("positions cannot be saved: a sync failed; see the log, and restart when the disk is sound")
 	}
-	if f.broken.Load() != nil {
+	if f.current.Load().broken.Load() != nil {
 		return errors.New("the snapshot is damaged; see the log, and replace it by rename")
 	}
 	return nil
@@ -125,6 +123,9 @@ func (f *Feed) Ready() error {
 // Close implements server.Service.
 func (f *Feed) Close() error {
 	f.stop()
+	f.reload.Lock() // a reload that has begun gives up soon
+	f.closed = true
+	f.reload.Unlock()
 	f.work.Wait()
 	return errors.Join(f.slots.close(), f.current.Load().lists.Close())
 }
@@ -136,7 +137,7 @@ func (f *Feed) load(ctx context.Context, verify bool) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{lists: lists, file: file, stripes: make([]pins, f.stats.stripes)}
+	g := &generation{lists: lists, file: file, stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
 	if err := f.prepare(ctx, g, verify); err != nil {
 		return nil, errors.Join(err, lists.Close())
 	}
@@ -167,6 +168,23 @@ func (f *Feed) prepare(ctx context.Context, g *generation, verify bool) (err err
 	return errors.Join(fault, err)
 }
 
+// serve makes g the generation that serves, retires the one before, and warms g. That comes last:
+// only when nobody advances under the old generation any more can those at the end be counted.
+func (f *Feed) serve(g *generation) {
+	warming, stop := context.WithCancel(f.background)
+	g.stopWarming = stop
+	old := f.current.Swap(g)
+	f.work.Go(func() {
+		defer close(g.warmed)
+		if old != nil {
+			if err := old.retire(); err != nil {
+				f.log.Error("an old snapshot could not be closed", "generation", old.number, "error", err)
+			}
+		}
+		f.warm(warming, g)
+	})
+}
+
 // warm reads a generation into memory, checks it, and counts whose position is at the end.
 func (f *Feed) warm(ctx context.Context, g *generation) {
 	start := time.Now()
@@ -177,7 +195,7 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		f.broken.Store(&err)
+		g.broken.Store(&err)
 		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
 	default:
 		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start).Round(time.Millisecond))
@@ -230,7 +248,7 @@ func (f *Feed) advance(g *generation, u *user, n int) (moved, error) {
 		}
 		if ok {
 			if to == length {
-				g.exhausted.mark(u.rank)
+				g.exhausted.note(u)
 			}
 			return moved{pos, to, to}, nil
 		}
@@ -265,11 +283,7 @@ func (f *Feed) set(g *generation, u *user, change func(pos int) int) (int, error
 			return 0, err
 		}
 		if ok {
-			if to == length {
-				g.exhausted.mark(u.rank)
-			} else {
-				g.exhausted.clear(u.rank)
-			}
+			g.exhausted.note(u)
 			return to, nil
 		}
 	}
@@ -287,24 +301,35 @@ func (f *Feed) position(g *generation, u *user) (int, error) {
 	return 0, nil
 }
 
-// exhausted counts the users of a generation whose position is at the end of their list. A bit a
-// user keeps the count exact although advances and the first count run at the same time.
+// atEnd says whether nothing is left of the user's list.
+func (u *user) atEnd() bool {
+	cell, length := u.store.Load(u.cell), u.list.Len()
+	return length == 0 || cell>>16 == u.list.Tag() && int(cell&0xffff) >= length
+}
+
+// exhausted counts the users of a generation whose position is at the end of their list, by a bit
+// a user.
 type exhausted struct {
 	seen  []atomic.Uint64
 	count atomic.Int64
 }
 
-func (e *exhausted) mark(rank uint64) {
-	bit := uint64(1) << (rank % 64)
-	if e.seen[rank/64].Or(bit)&bit == 0 {
-		e.count.Add(1)
-	}
-}
-
-func (e *exhausted) clear(rank uint64) {
-	bit := uint64(1) << (rank % 64)
-	if e.seen[rank/64].And(^bit)&bit != 0 {
-		e.count.Add(-1)
+// note brings the count in line with a user's cell. Whoever has changed the bit looks at the cell
+// again, so the last one to change it leaves it right, although advances, resets and the first
+// count run at the same time.
+func (e *exhausted) note(u *user) {
+	word, bit := &e.seen[u.rank/64], uint64(1)<<(u.rank%64)
+	for {
+		end := u.atEnd()
+		switch {
+		case end && word.Or(bit)&bit == 0:
+			e.count.Add(1)
+		case !end && word.And(^bit)&bit != 0:
+			e.count.Add(-1)
+		}
+		if u.atEnd() == end {
+			return
+		}
 	}
 }
 
@@ -319,10 +344,9 @@ func (f *Feed) countExhausted(ctx context.Context, g *generation) {
 			continue
 		}
 		number, name, _ := g.lists.UserKey(rank)
-		store, cell := f.slots.cell(g, rank, number, name)
-		if c := store.Load(cell); list.Len() == 0 || c>>16 == list.Tag() && int(c&0xffff) >= list.Len() {
-			g.exhausted.mark(rank)
-		}
+		u := user{rank: rank, list: list}
+		u.store, u.cell = f.slots.cell(g, rank, number, name)
+		g.exhausted.note(&u)
 	}
 }
 

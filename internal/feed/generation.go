@@ -19,6 +19,10 @@ type generation struct {
 	exhausted exhausted
 	altered   atomic.Bool // the file was changed in place
 
+	broken      atomic.Pointer[error] // why it cannot be trusted
+	stopWarming func()
+	warmed      chan struct{} // closed when warming has ended, either way
+
 	stripes []pins
 }
 
@@ -47,6 +51,8 @@ func (g *generation) unpin(stripe int) { g.stripes[stripe&(len(g.stripes)-1)].Ad
 // retire unmaps a generation that serves no more, once its last reader has left. A reader leaves
 // within a request, so looking now and then is enough.
 func (g *generation) retire() error {
+	g.stopWarming()
+	<-g.warmed
 	for i := range g.stripes {
 		for wait := time.Millisecond; g.stripes[i].Load() != 0; wait = min(2*wait, 100*time.Millisecond) {
 			time.Sleep(wait)

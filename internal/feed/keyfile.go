@@ -19,8 +19,10 @@ import (
 //	u32 length of the entries | u32 number of entries | u64 xxh3 of the entries | entries
 //
 // after 16 bytes of magic and version. An entry is 0 and a u64, or the length of a name, 1..255,
-// and the name. A block that a crash has torn was never synced, so no cell of its keys was ever
-// used: it is cut off at open. All numbers are little endian.
+// and the name. All numbers are little endian.
+//
+// A block that a crash has torn was never synced, so its keys were never given cells: it is cut
+// off at open. When keys are missing that were, the file was damaged, and is refused.
 type keyFile struct {
 	f     *os.File
 	path  string
@@ -43,7 +45,8 @@ const (
 
 var errKeyFile = errors.New("the file of user keys is damaged")
 
-func openKeyFile(path string) (_ *keyFile, err error) {
+// openKeyFile opens or makes a key file of which the first used keys have cells.
+func openKeyFile(path string, used uint64) (_ *keyFile, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -59,7 +62,7 @@ func openKeyFile(path string) (_ *keyFile, err error) {
 	switch {
 	case err != nil && err != io.EOF:
 		return nil, err
-	case n < keyHeader && (n == 0 || string(head[:min(n, 8)]) == keyMagic[:min(n, 8)]):
+	case used == 0 && n < keyHeader && string(head[:min(n, 8)]) == keyMagic[:min(n, 8)]:
 		// New, or cut off before the header was synced.
 		copy(head[:], keyMagic)
 		binary.LittleEndian.PutUint32(head[8:], keyVersion)
@@ -70,7 +73,7 @@ func openKeyFile(path string) (_ *keyFile, err error) {
 			return nil, err
 		}
 		return k, disk.SyncDir(filepath.Dir(path))
-	case string(head[:8]) != keyMagic:
+	case n < keyHeader || string(head[:8]) != keyMagic:
 		return nil, fmt.Errorf("%s: %w: it does not begin as one", path, errKeyFile)
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v != keyVersion {
@@ -78,6 +81,10 @@ func openKeyFile(path string) (_ *keyFile, err error) {
 	}
 	if err := k.scan(nil); err != nil {
 		return nil, err
+	}
+	if k.count < used {
+		return nil, fmt.Errorf("%s: %w at byte %d: %d keys are whole, %d are in use: restore it from a backup, or begin with another --data directory",
+			path, errKeyFile, k.size, k.count, used)
 	}
 	if info, err := f.Stat(); err != nil {
 		return nil, err
@@ -98,8 +105,7 @@ func (k *keyFile) each(fn func(slot, number uint64, name []byte) error) error {
 	return k.scan(fn)
 }
 
-// scan walks the blocks and, at the first call, finds out how far they are whole. A broken block
-// with whole ones behind it is no torn tail but damage, and an error.
+// scan walks the blocks, at opening as far as they are whole.
 func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 	opening := fn == nil
 	end := k.size
@@ -138,10 +144,8 @@ func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 			torn = xxh3.Hash(block) != sum
 		}
 		if torn {
-			// A block is written at once and synced before the next begins, so a torn one
-			// is the last: what is lost with it was never used.
-			if !opening || end-offset > blockHeader+maxKeyBlock+maxNameBytes+1 {
-				return fmt.Errorf("%s: %w at byte %d: restore it from a backup, or begin with another --data directory", k.path, errKeyFile, offset)
+			if !opening {
+				return fmt.Errorf("%s: %w at byte %d: it was changed while it was in use", k.path, errKeyFile, offset)
 			}
 			return nil
 		}
@@ -195,9 +199,9 @@ func (k *keyFile) add(number uint64, name []byte) (uint64, error) {
 	return k.count - 1, nil
 }
 
-// sync makes all added keys last. When there is no room they are dropped again, and adding may be
-// tried later; after a failed sync nothing more can be added, as what reached the disk is unknown
-// until the file is opened again.
+// sync makes all added keys last. When there is no room, adding may be tried later, after cut;
+// after a failed sync nothing more can be added, as what reached the disk is unknown until the
+// file is opened again.
 func (k *keyFile) sync() error {
 	if len(k.block) == 0 {
 		return k.failed
@@ -214,11 +218,9 @@ func (k *keyFile) write() error {
 	binary.LittleEndian.PutUint32(head[4:], k.entries)
 	binary.LittleEndian.PutUint64(head[8:], xxh3.Hash(k.block))
 	block := append(head, k.block...)
-	entries := k.entries
 	k.block, k.entries = k.block[:0], 0
 	if _, err := k.f.WriteAt(block, k.size); err != nil {
-		k.count -= uint64(entries)
-		return fmt.Errorf("%s cannot take new users: %w", k.path, errors.Join(err, k.f.Truncate(k.size)))
+		return fmt.Errorf("%s cannot take new users: %w", k.path, err)
 	}
 	if err := k.f.Sync(); err != nil {
 		k.failed = fmt.Errorf("%s cannot take new users: %w", k.path, err)
@@ -226,6 +228,16 @@ func (k *keyFile) write() error {
 	}
 	k.size += int64(len(block))
 	return nil
+}
+
+// cut takes back what was added since the file had size bytes and count keys.
+func (k *keyFile) cut(size int64, count uint64) error {
+	if k.failed != nil {
+		return nil
+	}
+	k.size, k.count = size, count
+	k.block, k.entries = k.block[:0], 0
+	return k.f.Truncate(size)
 }
 
 func (k *keyFile) close() error { return k.f.Close() }

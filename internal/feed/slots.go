@@ -43,14 +43,15 @@ func openSlots(dir string, o progress.Options) (s *slots, err error) {
 	if s.ids, err = progress.Open(filepath.Join(dir, "ids.cells"), 0, o); err != nil {
 		return s, err
 	}
-	if s.file, err = openKeyFile(filepath.Join(dir, "keys.log")); err != nil {
-		return s, err
-	}
 	o.Name = "feed_keys"
-	if s.keys, err = progress.Open(filepath.Join(dir, "keys.cells"), s.file.count, o); err != nil {
+	if s.keys, err = progress.Open(filepath.Join(dir, "keys.cells"), 0, o); err != nil {
 		return s, err
 	}
-	return s, nil
+	if s.file, err = openKeyFile(filepath.Join(dir, "keys.log"), s.keys.Len()); err != nil {
+		return s, err
+	}
+	// A crash may have come between a key and its cell.
+	return s, s.keys.Grow(s.file.count)
 }
 
 func (s *slots) err() error {
@@ -73,8 +74,23 @@ func (s *slots) close() error {
 
 // assign makes sure that every user of a snapshot has a cell, and returns the table that leads
 // to it: by rank, 0 for the cell of ids that is the user's number, else one more than the cell
-// of keys. A nil table is all zeros. What it adds is synced before it returns.
-func (s *slots) assign(lists *snapshot.Snapshot) ([]uint32, error) {
+// of keys. A nil table is all zeros. What it adds is synced before it returns; when it fails,
+// nothing was added.
+func (s *slots) assign(lists *snapshot.Snapshot) (table []uint32, err error) {
+	size, count, done := s.file.size, s.file.count, false
+	defer func() { // after a memory fault too
+		if !done {
+			err = errors.Join(err, s.file.cut(size, count))
+		}
+	}()
+	if table, err = s.assignKeys(lists); err == nil {
+		err = s.keys.Grow(s.file.count)
+	}
+	done = err == nil
+	return table, err
+}
+
+func (s *slots) assignKeys(lists *snapshot.Snapshot) ([]uint32, error) {
 	if lists.Dense() {
 		if err := s.ids.Grow(lists.Slots()); err != nil {
 			return nil, err
@@ -126,10 +142,7 @@ func (s *slots) assign(lists *snapshot.Snapshot) ([]uint32, error) {
 		}
 		table[rank] = uint32(slot + 1)
 	}
-	if err := s.file.sync(); err != nil {
-		return nil, err
-	}
-	return table, s.keys.Grow(s.file.count)
+	return table, s.file.sync()
 }
 
 // cell returns the cell of a user of a generation, by rank and id.
