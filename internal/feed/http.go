@@ -21,13 +21,29 @@ const (
 // Routes implements server.Service.
 func (f *Feed) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /feed/{userId}", Fast: f.next},
-		{Pattern: "POST /feed/{userId}", Fast: f.next},
+		{Pattern: "GET /feed/{userId}", Fast: f.next, Prefetch: f.prefetch},
+		{Pattern: "POST /feed/{userId}", Fast: f.next, Prefetch: f.prefetch},
 		{Pattern: "GET /feed/{userId}/position", Fast: f.getPosition},
 		{Pattern: "PUT /feed/{userId}/position", Fast: f.putPosition},
 		{Pattern: "DELETE /feed/{userId}/position", Fast: f.deletePosition},
 		{Pattern: "POST /admin/feeds/reload", Admin: true, HTTP: http.HandlerFunc(f.postReload)},
 	}
+}
+
+// prefetch has the list and the cell of a request's user on their way before next wants them: two
+// cache misses and two of the address translation, 0.6 us together, pass while the answers to
+// other requests are sent. Only users that are found without reading memory are worth it.
+func (f *Feed) prefetch(r *server.Request) {
+	number, ok := parseNumber(r.Param(0))
+	if !ok {
+		return
+	}
+	g := f.pin(r.Stripe)
+	if g.table == nil && g.lists.Dense() {
+		g.lists.Prefetch(number)
+		f.slots.ids.Prefetch(number)
+	}
+	g.unpin(r.Stripe)
 }
 
 // query is what a request for items asks for.

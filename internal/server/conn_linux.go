@@ -63,7 +63,7 @@ func (l *loop) accepted(fd int) {
 	}
 	l.rest(c)
 	if l.stopping {
-		l.readable(c)
+		l.readNow(c)
 		if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
 			l.hangUp(c)
 		}
@@ -128,12 +128,7 @@ func (l *loop) rest(c *conn) {
 // readable reads once and answers what has wholly arrived.
 func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
-		n, err := receive(c.fd, l.read)
-		if n > 0 {
-			l.answer(c, l.read[:n])
-		} else if err != unix.EAGAIN {
-			l.close(c)
-		}
+		l.readAhead(c)
 		return
 	}
 	if len(c.in) == cap(c.in) {
@@ -360,7 +355,7 @@ func (l *loop) hangUp(c *conn) {
 
 // discard reads and forgets.
 func (l *loop) discard(c *conn) {
-	n, err := receive(c.fd, l.read)
+	n, err := receive(c.fd, l.ahead[l.first].buf)
 	if n == 0 && err != unix.EAGAIN {
 		l.close(c)
 	}

@@ -24,11 +24,15 @@ type loop struct {
 	open     int
 	stopping bool
 
-	read   []byte // what a read event fills; a connection keeps a buffer only for what is left over
+	// What was read and is answered a few events later, when what it needs has been prefetched.
+	ahead      [readAhead]arrival
+	first, num int
+
 	out    []byte // answers to the event at hand
 	spare  [][]byte
 	head   head
 	req    Request
+	hint   Request // for prefetching
 	resp   Response
 	heads  heads
 	timing timing
@@ -69,6 +73,7 @@ const (
 
 const (
 	readSize  = 64 << 10
+	readAhead = 4       // arrivals between a read and its answer
 	smallSize = 4 << 10 // of the buffers kept for reuse
 	maxSpare  = 256
 	maxEvents = 256
@@ -87,7 +92,6 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 	}
 	l := &loop{
 		s: s, lane: f, stripe: stripe, epoll: epoll, wakeFD: wake,
-		read:    make([]byte, readSize),
 		out:     make([]byte, 0, 2*readSize),
 		epoch:   time.Now(),
 		idle:    deadlines{timeout: s.cfg.IdleTimeout},
@@ -96,7 +100,10 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		linger:  deadlines{timeout: s.cfg.LingerTimeout},
 		done:    make(chan struct{}),
 	}
-	l.req.Stripe = stripe
+	l.req.Stripe, l.hint.Stripe = stripe, stripe
+	for i := range l.ahead {
+		l.ahead[i].buf = make([]byte, readSize)
+	}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {
 		unix.Close(epoll)
@@ -140,6 +147,7 @@ func (l *loop) run() {
 		for i := range events[:n] {
 			l.dispatch(&events[i])
 		}
+		l.answerAll()
 		if l.mail.Load() {
 			l.readInbox()
 		}
@@ -269,7 +277,7 @@ func (l *loop) stop() {
 			continue
 		}
 		if len(c.in) == 0 {
-			l.readable(c)
+			l.readNow(c)
 		}
 		if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
 			l.hangUp(c)
