@@ -29,6 +29,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -110,6 +111,9 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		return err
 	}
 	r := &report{Machine: describe(), Parameters: b.parameters()}
+	if load1, err := strconv.ParseFloat(r.Machine.Load1, 64); err == nil && load1 > 0.5 {
+		log.Printf("the load average is %.2f: somebody else is at work here, and latencies will tell of them", load1)
+	}
 	if r.Samples, err = b.takeTurns(ctx, servers); err != nil {
 		return err
 	}
