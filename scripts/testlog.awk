@@ -7,22 +7,27 @@
 	if (/^FAIL/)
 		printf "%s", said
 	said = ""
+	delete reason
 	closing = closing $0 "\n"
 	next
 }
 
 { said = said $0 "\n" }
 
-# The reason is the line before.
-/^ *--- SKIP: / {
-	reason = last
-	sub(/^ +/, "", reason)
-	name = $3
-	skipped = skipped "  " name ": " reason "\n"
-	skips++
+# Whose output follows.
+/^=== (RUN|CONT|NAME) / { test = $3 }
+
+# A test that skips says why with its last words.
+/^ +[^ ]+\.go:[0-9]+: / {
+	reason[test] = $0
+	sub(/^ +/, "", reason[test])
 }
 
-{ last = $0 }
+/^ *--- SKIP: / {
+	why = $3 in reason ? reason[$3] : "no reason given"
+	skipped = skipped "  " $3 ": " why "\n"
+	skips++
+}
 
 END {
 	if (skips)

@@ -79,7 +79,7 @@ func main() {
 	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
+	defer cancel() // every child has ended by then, or ends with this process
 	err := b.prepare()
 	switch {
 	case err != nil:
@@ -88,8 +88,10 @@ func main() {
 	default:
 		err = b.run(ctx, *jsonPath)
 	}
-	if err != nil {
-		cancel()
+	switch {
+	case ctx.Err() != nil:
+		log.Fatal("interrupted")
+	case err != nil:
 		log.Fatal(err)
 	}
 }
