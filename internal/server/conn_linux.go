@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -63,10 +62,7 @@ func (l *loop) accepted(fd int) {
 	}
 	l.rest(c)
 	if l.stopping {
-		l.readNow(c)
-		if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
-			l.hangUp(c)
-		}
+		l.dismiss(c)
 	}
 }
 
@@ -115,10 +111,10 @@ func (l *loop) forget(c *conn) {
 	l.open--
 }
 
-// rest puts c among the idle. The queue is touched once a second at most: between, a connection
-// that answers thousands of requests only compares two numbers.
+// rest puts c among the idle. The queue is touched 64 times a timeout at most: between, a
+// connection that answers thousands of requests only compares two numbers.
 func (l *loop) rest(c *conn) {
-	if c.timed.queue == &l.idle && l.now-c.idleSince < int64(time.Second) {
+	if c.timed.queue == &l.idle && l.now-c.idleSince < int64(l.idle.timeout)/64 {
 		return
 	}
 	c.idleSince = l.now
@@ -169,6 +165,8 @@ func (l *loop) answer(c *conn, data []byte) {
 		if c.timed.queue != &l.request {
 			l.request.start(&c.timed, l.now)
 		}
+	case l.stopping:
+		l.hangUp(c)
 	default:
 		l.rest(c)
 	}
@@ -212,10 +210,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		}
 		total := size + h.contentLength
 		if len(data) < total {
-			c.scanned, c.need = size, total
+			c.scanned, c.need = size-1, total // where the head ends must be found again
 			return data
 		}
 		c.scanned, c.need = 0, 0
+		if c.timed.queue == &l.request {
+			c.timed.stop() // it is whole; what follows has a deadline of its own
+		}
 
 		r := &l.req
 		r.Method, r.Path, r.Query, r.header = h.method, h.path, h.query, h.header
@@ -242,13 +243,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 				if !l.flush(c) {
 					return data
 				}
-				if l.enqueue(c, data, total) {
+				if data = l.enqueue(c, data, total); data == nil {
 					return nil
 				}
 				l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
 			}
 		}
-		c.closing = h.flags&connClose != 0 || l.stopping
+		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total
 		l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
 		l.tally(route, l.resp.Status)
 		data = data[total:]
@@ -332,6 +333,10 @@ func (l *loop) resume(c *conn) {
 		return
 	}
 	l.watch(c, unix.EPOLLIN)
+	if l.stopping && len(c.in) == 0 {
+		l.dismiss(c)
+		return
+	}
 	c.scanned, c.need = 0, 0
 	l.answer(c, c.in)
 }
@@ -355,7 +360,7 @@ func (l *loop) hangUp(c *conn) {
 
 // discard reads and forgets.
 func (l *loop) discard(c *conn) {
-	n, err := receive(c.fd, l.ahead[l.first].buf)
+	n, err := receive(c.fd, l.scrap)
 	if n == 0 && err != unix.EAGAIN {
 		l.close(c)
 	}

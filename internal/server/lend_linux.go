@@ -58,7 +58,7 @@ func (l *loop) returned(c *conn, open bool) {
 	if !l.reattach(c) {
 		return
 	}
-	c.closing = !open || l.stopping
+	c.closing = !open
 	l.resume(c)
 }
 

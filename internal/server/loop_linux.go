@@ -19,7 +19,6 @@ type loop struct {
 	epoll    int
 	wakeFD   int
 	conns    []*conn // by slot
-	vacant   []uint32
 	retired  []*conn // structs to be used again
 	open     int
 	stopping bool
@@ -27,6 +26,7 @@ type loop struct {
 	// What was read and is answered a few events later, when what it needs has been prefetched.
 	ahead      [readAhead]arrival
 	first, num int
+	scrap      []byte // for what is read to be forgotten
 
 	out    []byte // answers to the event at hand
 	spare  [][]byte
@@ -92,6 +92,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 	}
 	l := &loop{
 		s: s, lane: f, stripe: stripe, epoll: epoll, wakeFD: wake,
+		scrap:   make([]byte, readSize),
 		out:     make([]byte, 0, 2*readSize),
 		epoch:   time.Now(),
 		idle:    deadlines{timeout: s.cfg.IdleTimeout},
@@ -273,15 +274,17 @@ func (l *loop) expire() {
 func (l *loop) stop() {
 	l.stopping = true
 	for _, c := range l.conns {
-		if c == nil || c.phase != phaseReading {
-			continue
+		if c != nil && c.phase == phaseReading && len(c.in) == 0 {
+			l.dismiss(c)
 		}
-		if len(c.in) == 0 {
-			l.readNow(c)
-		}
-		if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
-			l.hangUp(c)
-		}
+	}
+}
+
+// dismiss ends a connection that has nothing waiting, once what it has sent meanwhile is answered.
+func (l *loop) dismiss(c *conn) {
+	l.readNow(c)
+	if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
+		l.hangUp(c)
 	}
 }
 

@@ -61,6 +61,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
 		return
 	}
+	debug.SetPanicOnFault(true)
 	if route.Fast != nil {
 		l.serveFast(call, route, w, r, start)
 		return
@@ -70,6 +71,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, l.s.cfg.MaxStream)
 	status := &statusWriter{ResponseWriter: w}
+	defer func() { l.s.count(route, call.req.Stripe, status.status(), time.Since(start)) }()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler {
@@ -82,9 +84,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			writePanicked(status, fault)
 		}
-		l.s.count(route, call.req.Stripe, status.status(), time.Since(start))
 	}()
-	debug.SetPanicOnFault(true)
 	route.HTTP.ServeHTTP(status, r)
 }
 

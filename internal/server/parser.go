@@ -15,7 +15,7 @@ type head struct {
 	path, query   []byte
 	header        []byte // field lines with their CRLFs, without the empty line
 	size          int    // of the head, the empty line included
-	contentLength int    // -1 beyond what an int holds; 0 when absent
+	contentLength int    // 0 when absent
 	flags         headFlags
 }
 
@@ -260,8 +260,8 @@ func valueEnd(b []byte, i int) int {
 	return i
 }
 
-// parseLength reads a Content-Length. A length beyond an int is -1: too large for anything here,
-// yet valid.
+// parseLength reads a Content-Length. One that an int does not hold is refused, as
+// http.ReadRequest does.
 func parseLength(b []byte) (int, bool) {
 	if len(b) == 0 {
 		return 0, false
@@ -272,7 +272,6 @@ func parseLength(b []byte) (int, bool) {
 			return 0, false
 		}
 		if n > (math.MaxInt-9)/10 {
-			// http.ReadRequest refuses what an int64 does not hold.
 			return 0, false
 		}
 		n = n*10 + int(c-'0')

@@ -100,6 +100,19 @@ func (e *echo) lent(w http.ResponseWriter, r *http.Request) {
 // start runs a server until the test ends; it fails the test when the stop is not orderly.
 func start(t testing.TB, cfg Config, services ...Service) *Server {
 	t.Helper()
+	s, stop := launch(t, cfg, services...)
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		checkEmpty(t, s)
+	})
+	return s
+}
+
+// launch runs a server until stop is called, which returns what Run did.
+func launch(t testing.TB, cfg Config, services ...Service) (s *Server, stop func() error) {
+	t.Helper()
 	cfg.Listen = "127.0.0.1:0"
 	if cfg.Loops == 0 {
 		cfg.Loops = 1
@@ -111,19 +124,31 @@ func start(t testing.TB, cfg Config, services ...Service) *Server {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	return s, func() error {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
+		return <-done
+	}
+}
+
+// checkEmpty checks that a stopped server has let go of everything.
+func checkEmpty(t testing.TB, s *Server) {
+	t.Helper()
+	if n := s.connections.Load(); n != 0 {
+		t.Errorf("%d connections are still counted after the stop", n)
+	}
+	if n := s.input.Load(); n != 0 {
+		t.Errorf("%d bytes of input are still counted after the stop", n)
+	}
+}
+
+// await waits for a condition that no channel tells of.
+func await(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
 		}
-		if n := s.connections.Load(); n != 0 {
-			t.Errorf("%d connections are still counted after the stop", n)
-		}
-		if n := s.input.Load(); n != 0 {
-			t.Errorf("%d bytes of input are still counted after the stop", n)
-		}
-	})
-	return s
+	}
 }
 
 // client is one connection that a test drives by hand.
@@ -183,6 +208,14 @@ func (c *client) expectClosed() {
 	}
 }
 
+// passed returns once the loop has seen everything that other clients have sent before: with one
+// loop, what came first is read first.
+func (c *client) passed() {
+	c.t.Helper()
+	c.send(get("/fast/passed"))
+	c.expect("GET", 200, "GET passed ")
+}
+
 func get(path string) string   { return "GET " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
 func head_(path string) string { return "HEAD " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
 func post(path, body string) string {
@@ -214,24 +247,6 @@ func TestEveryKindOfRouteAnswersInOrderOnOneConnection(t *testing.T) {
 			t.Fatalf("got %d %s %q, want a 404 problem", resp.StatusCode, resp.Header.Get("Content-Type"), body)
 		}
 		c.expect("GET", 200, "GET é/ ")
-	})
-}
-
-func TestARequestMayComeByteByByte(t *testing.T) {
-	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{})
-		c := dial(t, s)
-		requests := post("/fast/slow", "body") + get("/lent/slow")
-		if !cfg.NetHTTP { // which refuses an empty line before a request
-			requests = "\r\n" + requests
-		}
-		for _, b := range []byte(requests) {
-			if _, err := c.Write([]byte{b}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.expect("POST", 200, "POST slow body")
-		c.expect("GET", 200, "GET lent slow  ")
 	})
 }
 

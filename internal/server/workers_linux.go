@@ -12,23 +12,23 @@ type job struct {
 	since time.Time
 }
 
-// enqueue hands the request at the start of data to a worker; false means that the queue is full
-// and nothing was done.
-func (l *loop) enqueue(c *conn, data []byte, size int) bool {
+// enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
+// is full, returns data, which may have moved.
+func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
 	if len(l.lane.jobs) == cap(l.lane.jobs) {
 		l.s.refused.Add(l.stripe, 1)
-		return false
+		return data
 	}
 	if !l.detach(c, data, size, phaseDeferred) {
-		return true
+		return nil
 	}
 	select {
 	case l.lane.jobs <- job{c, time.Now()}:
-		return true
+		return nil
 	default: // another loop took the last place
 		c.phase = phaseReading
 		l.s.refused.Add(l.stripe, 1)
-		return false
+		return c.in
 	}
 }
 
@@ -65,7 +65,6 @@ func (l *loop) answered(c *conn) {
 	if !l.reattach(c) {
 		return
 	}
-	c.closing = c.closing || l.stopping
 	n, err := send(c.fd, c.out)
 	switch {
 	case err != nil:
