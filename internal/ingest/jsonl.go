@@ -80,19 +80,20 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		}
 	}
 	if c == nil {
-		t.offers = append(t.offers, column{name: name, member: member, shape: shape, ids: Number, float: true, typ: "numbers"})
+		t.offers = append(t.offers, column{name: name, member: member, shape: shape, typ: "neither numbers nor strings"})
 		c = &t.offers[len(t.offers)-1]
 	}
-	switch raw[0] {
-	case '"':
-		c.float = false
-		if !looksNumeric(raw[1 : len(raw)-1]) {
-			c.ids, c.typ = String, "strings"
+	switch isText := raw[0] == '"'; {
+	case isText && !looksNumeric(raw[1:len(raw)-1]):
+		c.ids, c.typ = String, "strings"
+	case isText && c.ids == Auto:
+		c.ids, c.typ = Number, "numbers"
+	case raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9':
+		c.float = true
+		if c.ids == Auto {
+			c.ids, c.typ = Number, "numbers"
 		}
-	case '{', '[', 't', 'f':
-		c.ids, c.float, c.typ = Auto, false, "neither numbers nor strings"
-	default:
-		if !looksNumeric(raw) && c.ids == Number {
+		if c.ids == Number && !looksNumeric(raw) {
 			c.typ = "float"
 		}
 	}
