@@ -67,12 +67,6 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		<-stop
 		f.SetReadDeadline(time.Now()) //nolint:errcheck // ends the wait below
 	}()
-	// Accepted sockets inherit it.
-	if err := rc.Control(func(fd uintptr) {
-		unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) //nolint:errcheck // only slower
-	}); err != nil {
-		return err
-	}
 	next, backoff := 0, time.Duration(0)
 	for {
 		var failed error
@@ -128,6 +122,8 @@ func (f *fastLane) deal(fd, loop int) {
 		unix.Close(fd)
 		return
 	}
+	// Not on the listener, to be inherited: connections that came before would lack it.
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) //nolint:errcheck // only slower
 	if !f.loops[loop].post(message{kind: msgAccepted, fd: fd}) {
 		unix.Close(fd)
 		f.s.connectionClosed()
