@@ -1,0 +1,181 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// exchange is a request and the answer it must get.
+type exchange struct {
+	raw, method string
+	status      int
+	body        string
+}
+
+// randomExchange returns a request of any kind whose answer names it.
+func randomExchange(rnd *rand.Rand, id int) exchange {
+	word := fmt.Sprintf("r%d", id)
+	body := strings.Repeat("\r\n\r\n", rnd.IntN(3)) + strings.Repeat(word, rnd.IntN(400))
+	switch rnd.IntN(12) {
+	case 0, 1, 2:
+		return exchange{get("/fast/" + word), "GET", 200, "GET " + word + " "}
+	case 3:
+		return exchange{post("/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
+	case 4:
+		return exchange{get("/lent/" + word), "GET", 200, "GET lent " + word + "  "}
+	case 5:
+		return exchange{post("/lent/"+word, body), "POST", 200, "POST lent " + word + "  " + body}
+	case 6, 7:
+		return exchange{get("/deferred/" + word), "GET", 200, "GET " + word + " "}
+	case 8:
+		return exchange{head_("/fast/" + word), "HEAD", 200, ""}
+	case 9:
+		return exchange{head_("/lent/" + word), "HEAD", 200, ""}
+	case 10:
+		n := rnd.IntN(40_000)
+		return exchange{get(fmt.Sprintf("/big/%d", n)), "GET", 200, strings.Repeat("x", n)}
+	default:
+		n := rnd.IntN(100)
+		return exchange{get(fmt.Sprintf("/stream/%d", n)), "GET", 200, strings.Repeat("s", 1000*n)}
+	}
+}
+
+// chunkedExchange returns a request that makes its connection leave for net/http.
+func chunkedExchange(id int) exchange {
+	word := fmt.Sprintf("r%d", id)
+	return exchange{
+		"POST /fast/" + word + " HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+		"POST", 200, "POST " + word + " hello",
+	}
+}
+
+// check reads the answers to all in their order.
+func check(r *bufio.Reader, all []exchange) error {
+	for i, x := range all {
+		resp, err := http.ReadResponse(r, &http.Request{Method: x.method})
+		if err != nil {
+			return fmt.Errorf("answer %d of %d: %w", i, len(all), err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return fmt.Errorf("body %d of %d: %w", i, len(all), err)
+		}
+		if resp.StatusCode != x.status || string(body) != x.body {
+			return fmt.Errorf("answer %d is %d %.60q, want %d %.60q to %.60q", i, resp.StatusCode, body, x.status, x.body, x.raw)
+		}
+	}
+	return nil
+}
+
+// Any mix of requests on one connection, however it is cut into segments and however slowly it
+// is read, is answered in order.
+func TestPipelinedMixesAreAnsweredInOrder(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		cfg.Loops, cfg.Workers, cfg.MaxOutput, cfg.LeftRequests = 2, 2, 8<<10, 1000
+		s := start(t, cfg, &echo{})
+		const conns, each = 8, 500
+		errs := make(chan error)
+		for seed := range uint64(conns) {
+			c := dial(t, s)
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			var raw bytes.Buffer
+			var all []exchange
+			for id := range each {
+				x := randomExchange(rnd, id)
+				if seed%2 == 0 && id == each/2 {
+					x = chunkedExchange(id) // from here on the mix is net/http's
+				}
+				all = append(all, x)
+				raw.WriteString(x.raw)
+			}
+			go sendInPieces(c, raw.Bytes(), rnd)
+			go func() {
+				err := check(c.r, all)
+				if err != nil {
+					err = fmt.Errorf("seed %d: %w", seed, err)
+				}
+				errs <- err
+			}()
+		}
+		for range conns {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// sendInPieces writes data in segments of any size; what cannot be written is missed by check.
+func sendInPieces(w io.Writer, data []byte, rnd *rand.Rand) {
+	for len(data) > 0 {
+		n := min(1+rnd.IntN(1+rnd.IntN(20_000)), len(data))
+		if _, err := w.Write(data[:n]); err != nil {
+			return
+		}
+		data = data[n:]
+	}
+}
+
+// A client may send everything, say that it is done, and only then read: every byte arrives.
+func TestHalfClosedClientsGetEveryAnswer(t *testing.T) {
+	for name, lane := range map[string]struct {
+		request string
+		answer  string
+		n       int
+	}{
+		"fast":     {get("/big/50000"), strings.Repeat("x", 50_000), 160},
+		"lent":     {get("/stream/50"), strings.Repeat("s", 50_000), 160},
+		"deferred": {get("/deferred/a"), "GET a ", 2000},
+		"left":     {strings.Replace(get("/big/50000"), "Host: weir", "Host: weir\r\nUpgrade: x", 1), strings.Repeat("x", 50_000), 90},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lanes(t, func(t *testing.T, cfg Config) {
+				s := start(t, cfg, &echo{})
+				c := dial(t, s)
+				sent := make(chan error, 1)
+				go func() {
+					_, err := io.WriteString(c, strings.Repeat(lane.request, lane.n))
+					c.CloseWrite()
+					sent <- err
+				}()
+				if err := <-sent; err != nil {
+					t.Fatal(err)
+				}
+				for range lane.n {
+					c.expect("GET", 200, lane.answer)
+				}
+				c.expectClosed()
+			})
+		})
+	}
+}
+
+// A connection that has left comes back to the fast lane by being closed after a while; the
+// answers up to then arrive.
+func TestAConnectionThatLeftIsClosedAfterItsShareOfFastRequests(t *testing.T) {
+	if start(t, Config{}).fast == nil {
+		t.Skip("this system has no fast lane to come back to")
+	}
+	s := start(t, Config{LeftRequests: 10}, &echo{})
+	c := dial(t, s)
+	c.send(chunkedExchange(0).raw)
+	c.expect("POST", 200, "POST r0 hello")
+	for i := 2; i < 10; i++ {
+		c.send(get("/fast/a") + get("/lent/a")) // only fast routes count
+		if resp := c.expect("GET", 200, "GET a "); resp.Close {
+			t.Fatalf("fast request %d was the last", i)
+		}
+		c.expect("GET", 200, "GET lent a  ")
+	}
+	c.send(get("/fast/last"))
+	if resp := c.expect("GET", 200, "GET last "); !resp.Close {
+		t.Error("the tenth answer does not say that it is the last")
+	}
+	c.expectClosed()
+}
