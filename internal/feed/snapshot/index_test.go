@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -168,6 +167,22 @@ func TestMostFrequentItems(t *testing.T) {
 	}
 }
 
+func TestFullSketchTakesTheMedianOffEveryCount(t *testing.T) {
+	s := newSketch(4)
+	s.add(13, 25)
+	for item := range uint64(12) {
+		s.add(item, 10)
+	}
+	s.each(func(item, count uint64) {
+		if item != 13 || count != 15 {
+			t.Errorf("item %d is left with a count of %d, want 13 with 15 alone", item, count)
+		}
+	})
+	if s.used != 1 {
+		t.Errorf("%d counters are in use", s.used)
+	}
+}
+
 func TestSketchKeepsWhatIsFrequentAmongMillions(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
 	s := newSketch(10)
@@ -213,25 +228,27 @@ func TestFallbackItems(t *testing.T) {
 
 func TestIndexThatPointsElsewhereFindsNobodyElse(t *testing.T) {
 	// Every entry points to rank 0: only the user of rank 0 may be found.
-	data := slices.Clone(examples(t)["hashed"])
-	h, err := decodeHeader(data, uint64(len(data)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := h.sections[sectionIndex].offset + indexHeader
-	for i := range h.slots {
-		clear(data[at+i*entryBytes:][:4])
-	}
-	rehash(data)
-	s := openBytes(t, data)
-	first, _, _ := s.UserKey(0)
-	for rank := range s.Slots() {
-		id, _, _ := s.UserKey(rank)
-		if _, ok := s.FindNumber(id); ok != (id == first) {
-			t.Errorf("user %d of rank %d: found %v", id, rank, ok)
+	for _, kind := range []string{"hashed", "named"} {
+		data := slices.Clone(examples(t)[kind])
+		h, err := decodeHeader(data, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if binary.LittleEndian.Uint64(data[h.sections[sectionLists].offset+headBytes:]) != first {
-		t.Error("the first record does not hold the first user's id")
+		at := h.sections[sectionIndex].offset + indexHeader
+		for i := range h.slots {
+			clear(data[at+i*entryBytes:][:4])
+		}
+		rehash(data)
+		s := openBytes(t, data)
+		for rank := range s.Slots() {
+			id, name, _ := s.UserKey(rank)
+			_, ok := s.FindNumber(id)
+			if s.Users() == String {
+				_, ok = s.FindString(name)
+			}
+			if ok != (rank == 0) {
+				t.Errorf("%s: user %d %q of rank %d: found %v", kind, id, name, rank, ok)
+			}
+		}
 	}
 }

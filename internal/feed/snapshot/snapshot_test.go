@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zeebo/xxh3"
 )
 
 // user is a list to be written and what must be read back.
@@ -264,6 +266,9 @@ func TestTagsStandForUserAndItemsAlone(t *testing.T) {
 	list := []string{"x", "20", "y", "10"}
 	text, _ := write(t, Options{Users: String, Items: String, MaxItem: 3, Names: slices.Values(list)}, []user{{name: "7", items: []uint64{3, 1}}})
 	want := tag(plain, "7", 7)
+	if hash := xxh3.Hash([]byte("\x07\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x14\x00\x00\x00\x00\x00\x00\x00")); want != hash>>16 {
+		t.Errorf("the tag is %#x, want the upper 48 bits of %#x: positions are lost when tags change", want, hash)
+	}
 	if got := tag(wide, "7", 7); got != want {
 		t.Errorf("packed wider the tag is %#x, want %#x", got, want)
 	}
@@ -321,6 +326,7 @@ func TestWriterRefuses(t *testing.T) {
 		"a number":         {strs, func(w *Writer) error { return w.AddNumber(1, nil) }, "is a number"},
 		"an empty name":    {strs, func(w *Writer) error { return w.AddString("", nil) }, "1 to 255"},
 		"a long name":      {strs, func(w *Writer) error { return w.AddString(strings.Repeat("a", 256), nil) }, "1 to 255"},
+		"a name again":     {strs, func(w *Writer) error { return errors.Join(w.AddString("b", nil), w.AddString("b", nil)) }, `"b" came after "b"`},
 		"a lower name":     {strs, func(w *Writer) error { return errors.Join(w.AddString("b", nil), w.AddString("a", nil)) }, `"a" came after "b"`},
 		"an unnamed item":  {Options{Items: String, Names: names(0, nil)}, func(w *Writer) error { return w.AddNumber(0, []uint64{0}) }, "has no name"},
 		"an add after all": {numbers, func(w *Writer) error { w.Abort(); return w.AddNumber(1, nil) }, "given up"},
