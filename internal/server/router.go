@@ -13,7 +13,8 @@ import (
 
 // router finds the route of a request: a tree by path segments, the same for the event loops
 // and for net/http, so that a path means the same on every port. Static segments win over
-// wildcards; paths are taken as they are, without cleaning or redirects.
+// wildcards, also where only the wildcard would lead on; paths are taken as they are, without
+// cleaning or redirects.
 type router struct {
 	root node
 }
@@ -55,15 +56,18 @@ func (t *router) add(r *route) {
 		panic(fmt.Sprintf("BUG: route %q must have either Fast or HTTP", r.Pattern))
 	}
 	r.path = path
-	n, params := &t.root, 0
+	n, params, ended := &t.root, 0, false
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		switch {
-		case n.rest != nil:
+		case ended:
 			panic(fmt.Sprintf("BUG: route %q goes on after a rest wildcard", r.Pattern))
 		case strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "...}"):
-			n.rest = new(node)
+			if n.rest == nil {
+				n.rest = new(node)
+			}
 			n = n.rest
 			params++
+			ended = true
 		case strings.HasPrefix(segment, "{") && strings.HasSuffix(segment, "}"):
 			if n.param == nil {
 				n.param = new(node)
