@@ -41,3 +41,10 @@ func TestAFileCutOffUnderTheMapIsAnError(t *testing.T) {
 		t.Error("the file is not said to be changed")
 	}
 }
+
+func TestLockedSnapshotIsInMemory(t *testing.T) {
+	path, _ := write(t, Options{UserCount: 1, MaxItem: 9}, []user{{id: 0, items: []uint64{5}}})
+	if err := open(t, path).Lock(); err != nil { // a few pages are below any limit
+		t.Error(err)
+	}
+}

@@ -351,6 +351,45 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
+func TestFailedWriteFailsTheCommit(t *testing.T) {
+	items := make([]uint64, MaxListLen) // half a MiB
+	for what, breakIt := range map[string]func(w *Writer) error{
+		"the file goes":            func(w *Writer) error { return w.out.file.Abort() },
+		"the file goes in a block": func(w *Writer) error { return errors.Join(w.out.file.Abort(), addBlock(w, items)) },
+		"a spool goes":             func(w *Writer) error { return w.records.runs.file.Close() },
+	} {
+		path := filepath.Join(t.TempDir(), "feeds.weir")
+		w, err := Create(path, Options{UserCount: 100, MaxUser: 100, MaxItem: math.MaxUint64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Records of two lengths, so that there is a spool.
+		if err := errors.Join(w.AddNumber(1, items[:1]), w.AddNumber(2, items[:2])); err != nil {
+			t.Fatal(err)
+		}
+		if err := breakIt(w); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Commit(); err == nil {
+			t.Errorf("%s: Commit did not notice", what)
+		}
+		w.Abort()
+		if _, err := os.Stat(path); err == nil {
+			t.Errorf("%s: the file is there", what)
+		}
+	}
+}
+
+// addBlock adds lists until one fails, and fails when none of a block's worth does.
+func addBlock(w *Writer, items []uint64) error {
+	for user := range uint64(40) {
+		if w.AddNumber(3+user, items) != nil {
+			return nil
+		}
+	}
+	return errors.New("a whole block went to a file that is gone")
+}
+
 func TestCreateRefuses(t *testing.T) {
 	for says, o := range map[string]Options{
 		"beyond the largest": {MaxItem: 5, Fallbacks: []uint64{6}},
