@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +37,9 @@ the new one is complete.`,
 			start := time.Now()
 			stats, err := feed.Generate(ctx, out, o)
 			bar.Exit()
-			if err != nil {
+			if errors.Is(err, context.Canceled) {
+				return fmt.Errorf("interrupted: %s is as it was", out)
+			} else if err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %.2f bits an item, in %.1f s\n",

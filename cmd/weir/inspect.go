@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,9 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 	start := time.Now()
 	err := s.Verify(ctx, func(done, _ int64) { bar.Set64(done) })
 	bar.Exit()
-	if err != nil {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: not all was checked")
+	} else if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(s.Stats().Bytes), time.Since(start).Seconds())
