@@ -111,7 +111,8 @@ func readLines(path string) ([]line, error) {
 	var lines []line
 	seen := make(map[string]bool)
 	scanner := bufio.NewScanner(f)
-	for n := 1; scanner.Scan(); n++ {
+	n := 1
+	for ; scanner.Scan(); n++ {
 		text := strings.TrimSpace(scanner.Text())
 		if text == "" || text[0] == '#' || seen[text] {
 			continue
@@ -123,7 +124,7 @@ func readLines(path string) ([]line, error) {
 		lines = append(lines, line{n, text})
 	}
 	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s, line %d: %w", path, n, err)
 	}
 	return lines, nil
 }

@@ -48,6 +48,8 @@ type Config struct {
 	Sync time.Duration
 	// LockMemory keeps the snapshot in memory whatever else needs some.
 	LockMemory bool
+
+	faults disk.Faults // for tests
 }
 
 // Feed is the service.
@@ -83,7 +85,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 		cfg.Watch = time.Second
 	}
 	slots, err := openSlots(filepath.Join(env.DataDir, "feed"), progress.Options{
-		SyncInterval: cfg.Sync, Metrics: env.Metrics, Logger: env.Log,
+		SyncInterval: cfg.Sync, Metrics: env.Metrics, Logger: env.Log, Faults: cfg.faults,
 	})
 	if err != nil {
 		return nil, err

@@ -123,6 +123,13 @@ func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 		slot   uint64
 		offset = int64(keyHeader)
 	)
+	// At opening, what is not whole ends the walk.
+	broken := func() error {
+		if opening {
+			return nil
+		}
+		return fmt.Errorf("%s: %w at byte %d: it was changed while it was in use", k.path, errKeyFile, offset)
+	}
 	for offset < end {
 		torn := false
 		length, count, sum := uint32(0), uint32(0), uint64(0)
@@ -144,10 +151,7 @@ func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 			torn = xxh3.Hash(block) != sum
 		}
 		if torn {
-			if !opening {
-				return fmt.Errorf("%s: %w at byte %d: it was changed while it was in use", k.path, errKeyFile, offset)
-			}
-			return nil
+			return broken()
 		}
 		seen := uint32(0)
 		for b := block; len(b) > 0; seen++ {
@@ -159,7 +163,7 @@ func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 			case n > 0 && len(b) > n:
 				name, b = b[1:1+n], b[1+n:]
 			default:
-				return fmt.Errorf("%s: %w at byte %d", k.path, errKeyFile, offset)
+				return broken()
 			}
 			if fn != nil {
 				if err := fn(slot, number, name); err != nil {
@@ -169,7 +173,7 @@ func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
 			slot++
 		}
 		if seen != count {
-			return fmt.Errorf("%s: %w at byte %d: %d keys, expected %d", k.path, errKeyFile, offset, seen, count)
+			return broken()
 		}
 		offset += blockHeader + int64(length)
 		if opening {

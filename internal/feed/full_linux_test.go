@@ -1,0 +1,107 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/metrics"
+)
+
+// smallDisk makes a small file system in memory and returns its directory.
+func smallDisk(t *testing.T, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("needs permission to mount a small file system (run as root): %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir
+}
+
+// TestAFullDiskRefusesNewUsersAndKeepsTheOthers swaps in snapshots whose users do not fit onto the disk of the
+// cells: their numbers, their keys, or the cells of their keys.
+func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
+	users := func(n, step uint64) lists {
+		l := make(lists)
+		for i := range n {
+			l[i*step] = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		size string
+		more lists
+		as   shape
+	}{
+		"ids":           {"256k", users(60_000, 1), dense},
+		"keys":          {"256k", users(60_000, 1<<40), keyed},
+		"cells of keys": {"320k", users(16_000, 1<<40), keyed}, // 9 bytes a key fit, 8 a cell do not
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, files := smallDisk(t, c.size), t.TempDir()
+			few := users(20, 1<<40)
+			few.write(t, filepath.Join(files, "few"), keyed, false)
+			maps.Copy(c.more, users(20, 1))
+			if c.as == keyed {
+				maps.Copy(c.more, few)
+			}
+			c.more.write(t, filepath.Join(files, "more"), c.as, false)
+			f := &fixture{t: t, dir: dir, cfg: Config{Path: filepath.Join(files, "feeds.weir"), Watch: -1}}
+			f.use(filepath.Join(files, "few"))
+			f.reopen()
+			t.Cleanup(f.close)
+			f.take(0, 1<<40, 4)
+
+			cfg := f.cfg
+			f.cfg.Path = filepath.Join(files, "more")
+			f.Feed.cfg.Path = f.cfg.Path
+			for range 2 {
+				err := f.Reload(context.Background())
+				if !errors.Is(err, syscall.ENOSPC) {
+					t.Fatalf("a reload on a full disk: %v, want ENOSPC", err)
+				}
+				wantError(t, "a reload on a full disk", err, "generation 1 serves on", dir)
+				if err := f.Ready(); err != nil {
+					t.Errorf("not ready: %v", err)
+				}
+				f.take(0, 1<<40, 1)
+			}
+			f.close()
+			f.metrics = metrics.New(stripes)
+			if _, err := Open(context.Background(), f.cfg, f.env()); !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("a start on a full disk: %v, want ENOSPC", err)
+			}
+
+			// With what was there before all goes on, although the disk is as full.
+			f.cfg = cfg
+			f.reopen()
+			f.wantAt(6, 1<<40)
+			f.wantAt(0, 2<<40)
+
+			// With room, the refused one is taken up.
+			if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=8m"); err != nil {
+				t.Fatal(err)
+			}
+			f.Feed.cfg.Path = filepath.Join(files, "more")
+			if err := f.Reload(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			if c.as == keyed {
+				f.wantAt(6, 1<<40)
+			}
+			if got, _ := f.take(0, 5*1<<40, 3); c.as == keyed && len(got) != 3 {
+				t.Errorf("%d items for a new user, want 3", len(got))
+			}
+		})
+	}
+}
