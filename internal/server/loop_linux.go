@@ -142,21 +142,25 @@ func (l *loop) run() {
 	for {
 		n := l.wait(events, busy)
 		busy = n > 0
-		wall := time.Now()
-		l.now = int64(wall.Sub(l.epoch))
-		l.heads.tick(wall)
-		for i := range events[:n] {
-			l.dispatch(&events[i])
-		}
-		l.answerAll()
-		if l.mail.Load() {
-			l.readInbox()
-		}
-		l.expire()
+		l.turn(events[:n], time.Now())
 		if l.stopping && l.open == 0 && l.release() {
 			return
 		}
 	}
+}
+
+// turn answers a batch of events, then what others have told the loop, then what is overdue.
+func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
+	l.now = int64(wall.Sub(l.epoch))
+	l.heads.tick(wall)
+	for i := range events {
+		l.dispatch(&events[i])
+	}
+	l.answerAll()
+	if l.mail.Load() {
+		l.readInbox()
+	}
+	l.expire()
 }
 
 // wait returns the number of events that are there. After a batch it asks without blocking
