@@ -79,7 +79,10 @@ type hashed struct {
 }
 
 func compareHashed(a, b hashed) int {
-	return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.rank, b.rank))
+	if a.hash != b.hash {
+		return cmp.Compare(a.hash, b.hash)
+	}
+	return cmp.Compare(a.rank, b.rank)
 }
 
 // spooledHash is the bytes of a hashed in a spool.
@@ -167,17 +170,17 @@ func (b *indexBuilder) sorted(fn func(hashed) error) error {
 type hashRun struct {
 	first hashed
 	in    *bufio.Reader
+	entry [spooledHash]byte // here, because as a local it would be allocated for each entry
 }
 
 // advance reads the next entry into first; false is the end.
 func (r *hashRun) advance() (bool, error) {
-	var e [spooledHash]byte
-	if _, err := io.ReadFull(r.in, e[:]); err == io.EOF {
+	if _, err := io.ReadFull(r.in, r.entry[:]); err == io.EOF {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("temporary file beside the snapshot: %w", err)
 	}
-	r.first = hashed{binary.LittleEndian.Uint64(e[:]), binary.LittleEndian.Uint32(e[8:])}
+	r.first = hashed{binary.LittleEndian.Uint64(r.entry[:]), binary.LittleEndian.Uint32(r.entry[8:])}
 	return true, nil
 }
 
@@ -210,11 +213,11 @@ func (b *indexBuilder) writeTo(out io.Writer, dir string) error {
 	directory := spool{dir: dir}
 	defer directory.close()
 	var written, begun uint64 // entries, and directory values
+	var begin [4]byte
 	beginTo := func(top uint64) error {
 		for ; begun <= top; begun++ {
-			var w [4]byte
-			binary.LittleEndian.PutUint32(w[:], uint32(written))
-			if _, err := directory.Write(w[:]); err != nil {
+			binary.LittleEndian.PutUint32(begin[:], uint32(written))
+			if _, err := directory.Write(begin[:]); err != nil {
 				return err
 			}
 		}

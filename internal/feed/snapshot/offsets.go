@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"math"
 	"math/bits"
@@ -67,6 +66,7 @@ type lineBuilder struct {
 	count  uint32
 	pieces uint64
 	total  uint64 // bytes
+	pair   [8]byte
 }
 
 func (b *lineBuilder) add(length uint32) error {
@@ -85,10 +85,9 @@ func (b *lineBuilder) endRun() error {
 	if b.count == 0 {
 		return nil
 	}
-	var pair [8]byte
-	binary.LittleEndian.PutUint32(pair[:], b.length)
-	binary.LittleEndian.PutUint32(pair[4:], b.count)
-	_, err := b.runs.Write(pair[:])
+	binary.LittleEndian.PutUint32(b.pair[:], b.length)
+	binary.LittleEndian.PutUint32(b.pair[4:], b.count)
+	_, err := b.runs.Write(b.pair[:])
 	b.count = 0
 	return err
 }
@@ -111,13 +110,12 @@ func (b *lineBuilder) residuals(stride uint64, fn func(int64) error) error {
 		return nil
 	}
 	for {
-		var pair [8]byte
-		if _, err := io.ReadFull(in, pair[:]); errors.Is(err, io.EOF) {
+		if _, err := io.ReadFull(in, b.pair[:]); err == io.EOF {
 			return run(b.length, b.count)
 		} else if err != nil {
 			return err
 		}
-		if err := run(binary.LittleEndian.Uint32(pair[:]), binary.LittleEndian.Uint32(pair[4:])); err != nil {
+		if err := run(binary.LittleEndian.Uint32(b.pair[:]), binary.LittleEndian.Uint32(b.pair[4:])); err != nil {
 			return err
 		}
 	}

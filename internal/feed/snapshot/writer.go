@@ -96,6 +96,9 @@ func Create(path string, o Options) (*Writer, error) {
 	w.out = fileWriter{file: f, offset: headerBytes}
 	w.records = lineBuilder{runs: spool{dir: dir}}
 	w.index = indexBuilder{runs: spool{dir: dir}, limit: runEntries}
+	if !w.dense { // at once, since growing would leave several times as much behind
+		w.index.run = make([]hashed, 0, min(runEntries, o.UserCount))
+	}
 	w.h = header{users: o.Users, items: o.Items, dense: w.dense, maxItem: o.MaxItem, shortest: MaxListLen}
 	if o.Items == String {
 		w.names = newNameWriter(dir)
