@@ -13,7 +13,8 @@ var ErrBadRows = errors.New("too many bad rows")
 // A BadRow is a row that was left out, and why.
 type BadRow struct {
 	File string
-	// Row counts from 1. In text it is the number of the line the row begins on.
+	// Row counts from 1, 0 being no row in particular. In text it is the number of the line the row
+	// begins on.
 	Row int64
 	// Field is the name of the field at fault, empty when the row as a whole is.
 	Field string
@@ -22,11 +23,14 @@ type BadRow struct {
 }
 
 func (b BadRow) String() string {
-	field := ""
-	if b.Field != "" {
-		field = b.Field + ": "
+	where := b.File + ": "
+	if b.Row > 0 {
+		where += "row " + strconv.FormatInt(b.Row, 10) + ": "
 	}
-	return fmt.Sprintf("%s: row %d: %sexpected %s, found %s", b.File, b.Row, field, b.Want, b.Found)
+	if b.Field != "" {
+		where += b.Field + ": "
+	}
+	return where + "expected " + b.Want + ", found " + b.Found
 }
 
 // Account counts bad rows and decides when there are too many. Its methods are for one goroutine.

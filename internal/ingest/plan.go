@@ -62,14 +62,14 @@ func (p *Plan) agree(a, b int) error {
 			say := func(c choice) string {
 				switch {
 				case c.list:
-					return "lists"
+					return "a list"
 				case c.column < 0:
-					return "no such column"
+					return "missing"
 				}
-				return "single values"
+				return "a single value"
 			}
-			return fmt.Errorf("%s has %s of the %s and %s has %s: import them one after the other, or name the columns alike",
-				p.in.Sources[a], say(x), p.fields[f].Name, p.in.Sources[b], say(y))
+			return fmt.Errorf("the %s is %s in %s and %s in %s: import them one after the other, or name the columns alike",
+				p.fields[f].Name, say(x), p.in.Sources[a], say(y), p.in.Sources[b])
 		}
 	}
 	return nil

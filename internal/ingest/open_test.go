@@ -1,0 +1,241 @@
+package ingest
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// tree makes files below a new directory and goes there.
+func tree(t *testing.T, files ...string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, f := range files {
+		name, text, _ := strings.Cut(f, "=")
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDirectoriesOfPartFiles(t *testing.T) {
+	const note = "user from column 1 (numbers); item from column 2 (numbers)"
+	for _, tt := range []struct {
+		name            string
+		files           []string
+		allowIncomplete bool
+		want            map[string][]string
+		notes           []string
+		err             string
+	}{
+		{name: "a finished job", files: []string{"d/_SUCCESS", "d/part-1=1,2\n", "d/part-0=1,3\n", "d/.part-0.crc=x", "d/_meta/x=y", "d/empty="},
+			want: map[string][]string{"1": {"3", "2"}}, notes: []string{note}},
+		{name: "by day", files: []string{"d/_SUCCESS", "d/day-2/part-0=1,2\n", "d/day-1/part-0=1,3\n"},
+			want: map[string][]string{"1": {"3", "2"}}, notes: []string{note}},
+		{name: "no _SUCCESS", files: []string{"d/part-0=1,2\n"}, want: map[string][]string{"1": {"2"}},
+			notes: []string{"d: no _SUCCESS in this directory, reading its 1 files all the same", note}},
+		{name: "an unfinished job", files: []string{"d/part-0=1,2\n", "d/_temporary/0/part-1=1,3\n"},
+			err: "d: there is no _SUCCESS but a _temporary: the job that writes it has not finished (--allow-incomplete reads what is there)"},
+		{name: "an unfinished job, allowed", files: []string{"d/part-0=1,2\n", "d/_temporary/0/part-1=1,3\n"}, allowIncomplete: true,
+			want: map[string][]string{"1": {"2"}}, notes: []string{"d: no _SUCCESS in this directory, reading its 1 files all the same", note}},
+		{name: "nothing", files: []string{"d/_SUCCESS"}, err: "d: there are no part files in this directory"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree(t, tt.files...)
+			r, err := load(t, Options{AllowIncomplete: tt.allowIncomplete}, 0, testFields(), "d")
+			if tt.err != "" {
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("got %v, want %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameLists(t, r.lists, tt.want)
+			if !slices.Equal(r.notes, tt.notes) {
+				t.Errorf("it says %q, want %q", r.notes, tt.notes)
+			}
+		})
+	}
+}
+
+func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
+	parquet, err := os.ReadFile("testdata/als.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	arrow, err := os.ReadFile("testdata/als.arrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const columns = "; the columns are "
+	for _, tt := range []struct {
+		name, content string
+		fields        func([]Field)
+		want          string
+	}{
+		{name: "empty", want: "f: there are no rows to read"},
+		{name: "spaces", content: " \n\n", want: "f: there are no rows to read"},
+		{name: "ORC", content: "ORC\x00...", want: "f: this is ORC; Parquet, Arrow IPC, CSV, TSV and JSONL are read, plain or as .gz or .zst"},
+		{name: "JSON array", content: `[{"user":1}]`, want: "f: this is a JSON array; one object a line is read (jq -c '.[]' makes that of it)"},
+		{name: "binary", content: "ab\x00cd", want: "f: this is neither Parquet nor Arrow IPC, and text has no zero bytes"},
+		{name: "one column", content: "hello\n", want: `f: this looks like text of one column, "hello": expected cells separated by a comma, tab, semicolon or '|'`},
+		{name: "broken JSON", content: "{\"user\":\n", want: `f: line 1 is no JSON object: "{\"user\":"`},
+		{name: "cut Parquet", content: string(parquet[:2000]), want: "f: invalid magic footer of parquet file"},
+		{name: "cut Arrow", content: string(arrow[:2000]), want: "f: "},
+		{name: "cut gzip", content: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x33", want: "f: unexpected EOF"},
+		{name: "unknown columns", content: "a,b\n1,2\n", want: "f: no column looks like the user: name it with --user-column" + columns + "a (text), b (text)"},
+		{name: "no items", content: `{"user":1,"x":"y"}`, want: "f: no column looks like the item: name it with --item-column or --items-column" + columns + "user (numbers), x (strings)"},
+		{name: "wrong name", content: "user,item\n1,2\n", fields: func(f []Field) { f[0].Column = "usr" },
+			want: "f: --user-column usr: there is no such column" + columns + "user (text), item (text)"},
+		{name: "wrong list name", content: string(parquet), fields: func(f []Field) { f[1].ListColumn = "userId" },
+			want: "f: --items-column userId: there is no such column of lists" + columns +
+				"userId (integer), recommendations.movieId (integer), recommendations.rating (float)"},
+		{name: "wrong member", content: string(parquet), fields: func(f []Field) { f[1].Column = "film" },
+			want: "f: --item-column film: the structs in recommendations have no such member" + columns +
+				"userId (integer), recommendations.movieId (integer), recommendations.rating (float)"},
+		{name: "rank of lists", content: `{"user":1,"items":[2],"n":3}`, fields: func(f []Field) { f[2].Column = "n" },
+			want: "f: --rank-column n: lists are taken in their own order, and column items holds lists"},
+		{name: "no numbers", content: `{"user":1,"item":2,"n":"x"}`, fields: func(f []Field) { f[2].Column = "n" },
+			want: "f: --rank-column n: the column is strings, not numbers" + columns + "user (numbers), item (numbers), n (strings)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree(t, "f="+tt.content)
+			fields := testFields()
+			if tt.fields != nil {
+				tt.fields(fields)
+			}
+			_, err := load(t, Options{}, 0, fields, "f")
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(tt.want, columns) && err.Error() != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestColumnsByFlag(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		fields     func([]Field)
+		want       []string // of user 1
+	}{
+		{"named", "a,b,c\n1,2,2\n1,3,1\n", func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "a", "b", "c" }, []string{"3", "2"}},
+		{"numbered", "9;2;1\n8;3;1\n", func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "3", "2", "1" }, []string{"3", "2"}},
+		{"score", "user,item,s\n1,2,0.5\n1,3,0.75\n1,4,-1\n", func(f []Field) { f[3].Column = "s" }, []string{"3", "2", "4"}},
+		{"a guess does not take a named column", "user,item,id\n7,2,1\n8,3,1\n", func(f []Field) { f[0].Column = "id" }, []string{"2", "3"}},
+		{"a member of structs", `{"user":1,"recs":[{"a":5,"b":6}]}`, func(f []Field) { f[1].ListColumn, f[1].Column = "recs", "b" }, []string{"6"}},
+		{"one of two lists", `{"user":1,"old":[2],"new":[3]}`, func(f []Field) { f[1].ListColumn = "new" }, []string{"3"}},
+		{"nested", `{"meta":{"user":1},"items":[4]}`, func(f []Field) { f[0].Column = "meta.user" }, []string{"4"}},
+		{"the only list", `{"user":1,"anything":[4]}`, func([]Field) {}, []string{"4"}},
+		{"ranks stay in order of the input when equal", "user,item,rank\n1,2,1\n1,3,1\n1,4,0\n", func([]Field) {}, []string{"4", "2", "3"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree(t, "f="+tt.text)
+			fields := testFields()
+			tt.fields(fields)
+			r, err := load(t, Options{}, 0, fields, "f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameLists(t, r.lists, map[string][]string{"1": tt.want})
+		})
+	}
+}
+
+func TestSourcesHaveToAgree(t *testing.T) {
+	als, err := filepath.Abs("testdata/als.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		files []string
+		want  string
+	}{
+		{"lists and rows", []string{`a={"user":1,"items":[2]}`, "b=user,item\n1,2\n"},
+			"the item is a list in a and a single value in b: import them one after the other, or name the columns alike"},
+		{"rank and none", []string{"a=user,item,rank\n1,2,3\n", "b=user,item\n1,2\n"},
+			"the rank is a single value in a and missing in b: import them one after the other, or name the columns alike"},
+		{"numbers and names", []string{`a={"user":"ada","items":[2]}`},
+			"the user is a string in a and a number in " + als + ": --user-ids string reads both as strings"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree(t, tt.files...)
+			var sources []string
+			for _, f := range tt.files {
+				name, _, _ := strings.Cut(f, "=")
+				sources = append(sources, name)
+			}
+			if len(sources) == 1 {
+				sources = append(sources, als)
+			}
+			_, err := load(t, Options{}, 0, testFields(), sources...)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+		})
+	}
+	t.Run("text goes along", func(t *testing.T) {
+		tree(t, `a={"user":1,"items":[2]}`, `b={"user":"ada","items":[2]}`)
+		r, err := load(t, Options{}, 0, testFields(), "a", "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameLists(t, r.lists, map[string][]string{"1": {"2"}, "ada": {"2"}})
+	})
+}
+
+func TestStandardInputIsReadOnce(t *testing.T) {
+	_, err := Open([]string{"-", "-"}, Options{Stdin: strings.NewReader("1,2\n")})
+	if err == nil || err.Error() != "-: the standard input can be read only once" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Text is cut into blocks: rows that straddle them, and rows longer than one, come out whole.
+func TestRowsAcrossBlocks(t *testing.T) {
+	long := strings.Repeat("x", 3*blockSize)
+	for name, row := range map[string]func(b *strings.Builder, i string, pad string){
+		"csv": func(b *strings.Builder, i, pad string) { b.WriteString(i + ",\"a\n" + pad + "\"\"b\"," + i + "\n") },
+		"jsonl": func(b *strings.Builder, i, pad string) {
+			b.WriteString(`{"user":` + i + `,"pad":"` + pad + `","items":[` + i + "]}\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b strings.Builder
+			if name == "csv" {
+				b.WriteString("user,pad,item\n")
+			}
+			want := map[string][]string{}
+			for i := range 20000 {
+				n := strconv.Itoa(i)
+				pad := long[:i%97]
+				if i%5000 == 4999 {
+					pad = long
+				}
+				row(&b, n, pad)
+				want[n] = []string{n}
+			}
+			row(&b, "no", "")
+			tree(t, "f="+b.String())
+			fields := testFields()
+			fields[0].IDs, fields[1].IDs = Number, Number
+			r, err := load(t, Options{}, 1, fields, "f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameLists(t, r.lists, want)
+			line := map[string]string{"csv": "f: row 40002: ", "jsonl": "f: row 20001: "}[name]
+			if len(r.bad) != 1 || !strings.HasPrefix(r.bad[0], line) {
+				t.Errorf("bad rows %q, want one beginning %q", r.bad, line)
+			}
+		})
+	}
+}
