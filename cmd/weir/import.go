@@ -9,8 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +27,7 @@ func newImport() *cobra.Command {
 		duplicate = "merge"
 		userIDs   = "auto"
 		itemIDs   = "auto"
-		memory    = "1GiB"
+		memory    = size(1 << 30)
 	)
 	cmd := &cobra.Command{
 		Use:   "import SOURCE... -o FILE",
@@ -76,8 +74,8 @@ complete; on failure it stays as it is.`,
 				yes := !no
 				o.Ingest.Header = &yes
 			}
-			if o.Memory, err = parseSize(memory); err != nil || o.Memory < leastMemory {
-				return usage("--memory %s: expected a size of at least 64MiB, like 512MiB or 4GiB", memory)
+			if o.Memory = int64(memory); o.Memory < leastMemory {
+				return usage("--memory %s: at least 64MiB are needed", &memory)
 			}
 			o.Ingest.Stdin = cmd.InOrStdin()
 			return runImport(cmd, sources, out, o)
@@ -96,7 +94,7 @@ complete; on failure it stays as it is.`,
 	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has several lists: merge them in the order of the sources, or refuse")
 	f.Int64Var(&o.MaxBad, "max-bad", 0, "how many bad rows to leave out before giving up")
 	f.IntVar(&o.Fallback, "fallback", o.Fallback, "how many of the most frequent items to keep for users who have none left, 0 to 65535")
-	f.StringVar(&memory, "memory", memory, "`size` of the sort buffers, at least 64MiB; the process takes up to half as much again")
+	f.Var(&memory, "memory", "bytes for sort buffers, at least 64MiB; the process takes up to half as much again")
 	f.StringVar(&o.Ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the input (default that of the output)")
 	f.BoolVar(&o.Ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
 	return cmd
@@ -211,24 +209,4 @@ func choice(flag, value, first, second string) (bool, error) {
 		return false, fmt.Errorf("%s %s: expected %s or %s", flag, value, first, second)
 	}
 	return value == second, nil
-}
-
-// parseSize reads a number of bytes with an optional unit.
-func parseSize(s string) (int64, error) {
-	units := []struct {
-		suffix string
-		bytes  int64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"B", 1}, {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"", 1}}
-	for _, u := range units {
-		number, found := strings.CutSuffix(s, u.suffix)
-		if !found {
-			continue
-		}
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil || n < 0 || n > (1<<62)/u.bytes {
-			return 0, fmt.Errorf("%q is no size", s)
-		}
-		return n * u.bytes, nil
-	}
-	return 0, fmt.Errorf("%q is no size", s)
 }
