@@ -171,7 +171,7 @@ func TestKindsOfIDs(t *testing.T) {
 	}{
 		{"digits are numbers", "user,item\n1,20\n", Auto, Auto, map[string][]string{"1": {"20"}},
 			"user from column user (numbers); item from column item (numbers)"},
-		{"one name makes names of all", "user,item\n1,20\nada,20\n", Auto, Auto, map[string][]string{"1": {"20"}, "ada": {"20"}},
+		{"many names make names of all", "user,item\n1,20\nada,20\n", Auto, Auto, map[string][]string{"1": {"20"}, "ada": {"20"}},
 			"user from column user (strings); item from column item (numbers)"},
 		{"leading zeros are names", "user,item\n1,007\n1,7\n", Auto, Auto, map[string][]string{"1": {"007", "7"}},
 			"user from column user (numbers); item from column item (strings)"},
@@ -198,6 +198,16 @@ func TestKindsOfIDs(t *testing.T) {
 				t.Errorf("it says %q, want %q", r.notes, tt.note)
 			}
 		})
+	}
+}
+
+func TestNamesAmongManyNumbersAreBadRows(t *testing.T) {
+	for _, text := range []string{"1,2\n3,4\nada,5\n", `{"user":1,"item":2}` + "\n" + `{"user":"3","item":4}` + "\n" + `{"user":"ada","item":5}`} {
+		_, err := loadText(t, text, Options{}, 0, testFields())
+		want := "too many bad rows: in: row 3: user: expected " + wantNumber + users + `, found "ada" (--max-bad N tolerates N of them)`
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -64,20 +64,21 @@ func openCSV(head []byte, whole bool, open func() (*stream, error), header *bool
 		rows = rows[1:]
 	}
 	for i, name := range names {
-		c := column{name: string(bytes.TrimSpace(name)), shape: either, ids: Number, float: true, typ: "text"}
+		c := column{name: string(bytes.TrimSpace(name)), shape: either, float: true, typ: "text"}
 		if !named {
 			c.name = strconv.Itoa(i + 1)
 		}
 		inner := sniffInner(rows, i)
+		var ids sample
 		for _, row := range rows {
-			if i < len(row) && !numericCell(row[i], inner) {
-				c.ids = String
+			if i < len(row) {
+				for id := range splitCell(row[i], inner) {
+					ids.add(id)
+				}
 			}
 		}
+		c.ids = ids.kind()
 		t.inner = append(t.inner, inner)
-		if len(rows) == 0 {
-			c.ids = String
-		}
 		t.offers = append(t.offers, c)
 	}
 	return t, nil

@@ -66,9 +66,10 @@ type column struct {
 	member string // of the structs in a list
 	shape  shape
 	// ids is the kind it has as an ID, Auto when it cannot be one; float says it can be a Float.
-	ids   Kind
-	float bool
-	typ   string // for messages
+	ids    Kind
+	float  bool
+	typ    string // for messages
+	sample sample // of text
 }
 
 // A shape says whether a column holds lists.

@@ -32,6 +32,32 @@ func looksNumeric(s []byte) bool {
 	return ok && (len(s) == 1 || s[0] != '0')
 }
 
+// A sample is what the first ids of a column of text look like.
+type sample struct {
+	numbers, names int
+	zeros          bool // digits with a leading zero
+}
+
+func (s *sample) add(id []byte) {
+	if looksNumeric(id) {
+		s.numbers++
+		return
+	}
+	s.names++
+	if _, digits := parseNumber(id); digits {
+		s.zeros = true
+	}
+}
+
+// kind tells numbers from names. Some names among many numbers are bad rows, which will be
+// refused with a word on how to have them; taken for names, all would be names without a word.
+func (s *sample) kind() Kind {
+	if s.numbers > s.names && !s.zeros {
+		return Number
+	}
+	return String
+}
+
 // wantNumber says what an id has to be, and how to have it otherwise.
 func (f *Field) wantNumber() string {
 	return "a number from 0 to 18446744073709551615 (" + f.KindFlag + " string takes names)"

@@ -83,19 +83,22 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		t.offers = append(t.offers, column{name: name, member: member, shape: shape, typ: "neither numbers nor strings"})
 		c = &t.offers[len(t.offers)-1]
 	}
-	switch isText := raw[0] == '"'; {
-	case isText && !looksNumeric(raw[1:len(raw)-1]):
-		c.ids, c.typ = String, "strings"
-	case isText && c.ids == Auto:
-		c.ids, c.typ = Number, "numbers"
-	case raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9':
+	switch isNumber := raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9'; {
+	case raw[0] == '"':
+		c.sample.add(raw[1 : len(raw)-1])
+	case isNumber:
+		c.sample.add(raw)
 		c.float = true
-		if c.ids == Auto {
-			c.ids, c.typ = Number, "numbers"
-		}
-		if c.ids == Number && !looksNumeric(raw) {
-			c.typ = "float"
-		}
+	default:
+		return true
+	}
+	switch c.ids = c.sample.kind(); {
+	case c.ids == Number:
+		c.typ = "numbers"
+	case c.float:
+		c.typ = "float"
+	default:
+		c.typ = "strings"
 	}
 	return true
 }
