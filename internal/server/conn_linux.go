@@ -427,7 +427,4 @@ func (l *loop) grow(c *conn, n int) bool {
 	return true
 }
 
-var (
-	errRequestTimeout = &parseError{http.StatusRequestTimeout, "the request did not arrive in time"}
-	errInput          = &parseError{http.StatusServiceUnavailable, "too many unfinished requests are held in memory; try again"}
-)
+var errInput = &parseError{http.StatusServiceUnavailable, "too many unfinished requests are held in memory; try again"}

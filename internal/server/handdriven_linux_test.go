@@ -50,7 +50,7 @@ func newHandDriven(t testing.TB, cfg Config) *handDriven {
 
 // turn lets the loop handle everything that is there now and returns the number of events.
 func (d *handDriven) turn() int {
-	n := epollPoll(d.epoll, d.events[:])
+	n := epollWait(d.epoll, d.events[:], 0)
 	d.loop.turn(d.events[:n], d.now)
 	return n
 }

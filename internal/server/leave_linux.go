@@ -33,10 +33,9 @@ type leaving struct {
 	unread []byte
 }
 
-// leftConn is a connection that has left: its unread bytes come first. It wraps a *net.TCPConn,
-// not a net.Conn, so that net/http sees CloseWrite and can end a connection without a reset.
+// leftConn is a connection that has left: its unread bytes come first.
 type leftConn struct {
-	*net.TCPConn
+	patientConn
 	unread []byte
 	closed sync.Once
 	s      *Server
@@ -51,7 +50,7 @@ func (l *leaving) conn(s *Server) (net.Conn, error) {
 		s.connectionClosed()
 		return nil, err
 	}
-	return &leftConn{TCPConn: nc.(*net.TCPConn), unread: l.unread, s: s}, nil
+	return &leftConn{patientConn: patientConn{nc.(*net.TCPConn), s.cfg.WriteTimeout}, unread: l.unread, s: s}, nil
 }
 
 func (c *leftConn) Read(p []byte) (int, error) {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -103,9 +104,20 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 			w.Header().Set("Connection", "close")
 		}
 	}
+	control := http.NewResponseController(w)
+	if r.Body != http.NoBody {
+		control.SetReadDeadline(start.Add(s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
+	}
 	body, err := readBody(call.body[:0], r.Body, s.cfg.MaxBody)
 	call.body = body
+	if r.Body != http.NoBody {
+		control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
+	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.closed[closedRequest].Add(call.req.Stripe, 1)
+		call.resp.Problem(errRequestTimeout.status, errRequestTimeout.detail)
+		w.Header().Set("Connection", "close")
 	case errors.Is(err, errBodyTooLong):
 		call.resp.Problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", s.cfg.MaxBody))
 		w.Header().Set("Connection", "close")
@@ -244,6 +256,32 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 
 // connStater is a connection that follows what net/http does with it.
 type connStater interface{ state(http.ConnState) }
+
+// patientConn is a TCP connection under net/http, whose writes end when the client takes nothing
+// for the timeout. It wraps a *net.TCPConn, not a net.Conn, so that net/http sees CloseWrite and can
+// end a connection without a reset.
+type patientConn struct {
+	*net.TCPConn
+	timeout time.Duration
+}
+
+func (c patientConn) Write(p []byte) (int, error) {
+	const piece = 64 << 10 // a client that takes this much in time is alive
+	written := 0
+	for {
+		c.SetWriteDeadline(time.Now().Add(c.timeout)) //nolint:errcheck // the write fails as well
+		n, err := c.TCPConn.Write(p[written:min(written+piece, len(p))])
+		written += n
+		if err != nil || written == len(p) {
+			return written, err
+		}
+	}
+}
+
+// ReadFrom hides that of TCPConn, which knows no timeout.
+func (c patientConn) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{c}, r)
+}
 
 // logWriter turns net/http's lines into debug records: nearly all are about clients' mistakes.
 type logWriter struct{ log *slog.Logger }

@@ -43,24 +43,26 @@ func (e *parseError) Error() string { return e.detail }
 func bad(detail string) *parseError { return &parseError{http.StatusBadRequest, detail} }
 
 var (
-	errRequestLine   = bad("the request line must be: method, space, target, space, HTTP/1.1")
-	errTarget        = bad("the request target holds a byte that must be percent-encoded")
-	errEscape        = bad("a percent-escape in the path is not followed by two hexadecimal digits")
-	errVersion       = &parseError{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
-	errFold          = bad("a header line begins with white space (obsolete line folding)")
-	errName          = bad("a header name is empty, holds a forbidden byte, or is followed by white space")
-	errValue         = bad("a header value holds a control byte")
-	errLineEnd       = bad("a line must end with CR LF, and CR stand nowhere else")
-	errHostMissing   = bad("an HTTP/1.1 request needs a Host header")
-	errHostTwice     = bad("more than one Host header")
-	errHost          = bad("the Host header holds a forbidden byte")
-	errLengthTwice   = bad("more than one Content-Length header")
-	errLength        = bad("Content-Length must be a decimal number")
-	errLengthAndTE   = bad("both Content-Length and Transfer-Encoding")
-	errTETwice       = bad("more than one Transfer-Encoding header")
-	errTE            = &parseError{http.StatusNotImplemented, "the only transfer coding spoken here is chunked"}
-	errTEVersion     = bad("Transfer-Encoding in an HTTP/1.0 request")
-	errHeaderTooLong = &parseError{http.StatusRequestHeaderFieldsTooLarge, "the request line and headers are too long"}
+	errRequestLine = bad("the request line must be: method, space, target, space, HTTP/1.1")
+	errTarget      = bad("the request target holds a byte that must be percent-encoded")
+	errEscape      = bad("a percent-escape in the path is not followed by two hexadecimal digits")
+	errVersion     = &parseError{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
+	errFold        = bad("a header line begins with white space (obsolete line folding)")
+	errName        = bad("a header name is empty, holds a forbidden byte, or is followed by white space")
+	errValue       = bad("a header value holds a control byte")
+	errLineEnd     = bad("a line must end with CR LF, and CR stand nowhere else")
+	errHostMissing = bad("an HTTP/1.1 request needs a Host header")
+	errHostTwice   = bad("more than one Host header")
+	errHost        = bad("the Host header holds a forbidden byte")
+	errLengthTwice = bad("more than one Content-Length header")
+	errLength      = bad("Content-Length must be a decimal number")
+	errLengthAndTE = bad("both Content-Length and Transfer-Encoding")
+	errTETwice     = bad("more than one Transfer-Encoding header")
+	errTE          = &parseError{http.StatusNotImplemented, "the only transfer coding spoken here is chunked"}
+	errTEVersion   = bad("Transfer-Encoding in an HTTP/1.0 request")
+	// errRequestTimeout is the event loop's and net/http's to find.
+	errRequestTimeout = &parseError{http.StatusRequestTimeout, "the request did not arrive in time"}
+	errHeaderTooLong  = &parseError{http.StatusRequestHeaderFieldsTooLarge, "the request line and headers are too long"}
 )
 
 var crlfcrlf = []byte("\r\n\r\n")

@@ -16,7 +16,8 @@ import (
 // wildcards, also where only the wildcard would lead on; paths are taken as they are, without
 // cleaning or redirects.
 type router struct {
-	root node
+	root     node
+	patterns []string // in the order they were added
 }
 
 type node struct {
@@ -81,6 +82,7 @@ func (t *router) add(r *route) {
 	if params > maxParams {
 		panic(fmt.Sprintf("BUG: route %q has more than %d wildcards", r.Pattern, maxParams))
 	}
+	t.patterns = append(t.patterns, r.Pattern)
 	n.bind(method, r)
 	if method == http.MethodGet {
 		n.bind(http.MethodHead, r)

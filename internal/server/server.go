@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,9 @@ func (s *Server) addRoutes() {
 
 // Handle adds a route that belongs to no service. It must be called before Run.
 func (s *Server) Handle(r Route) { s.routes.add(s.newRoute(r)) }
+
+// Routes returns the patterns of the public port's routes, in the order they were added.
+func (s *Server) Routes() []string { return slices.Clone(s.routes.patterns) }
 
 // Addr, TLSAddr and AdminAddr return the address listened on, nil when that port is off.
 func (s *Server) Addr() net.Addr      { return address(s.listen) }
@@ -242,7 +246,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.s.connectionOpened() {
-			return &limitedConn{TCPConn: c.(*net.TCPConn), s: l.s}, nil
+			return &limitedConn{patientConn: patientConn{c.(*net.TCPConn), l.s.cfg.WriteTimeout}, s: l.s}, nil
 		}
 		c.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is closed anyway
 		c.Write(l.s.turnedAway)                         //nolint:errcheck // as well
@@ -251,7 +255,7 @@ func (l *limited) Accept() (net.Conn, error) {
 }
 
 type limitedConn struct {
-	*net.TCPConn
+	patientConn
 	s    *Server
 	once sync.Once
 }
