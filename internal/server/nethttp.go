@@ -233,12 +233,18 @@ func (w *statusWriter) status() int {
 
 // newHTTPServer returns an http.Server with the kernel's bounds.
 func (s *Server) newHTTPServer(h http.Handler) *http.Server {
+	config := s.cfg.TLS.Clone()
+	if config != nil {
+		// One server has listeners with TLS and without. Unless h2 is named here, it speaks
+		// HTTP/2 only when the one with TLS happens to be served first.
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: s.cfg.RequestTimeout,
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.MaxHeader,
-		TLSConfig:         s.cfg.TLS,
+		TLSConfig:         config,
 		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if _, ok := c.(*leftConn); ok {
