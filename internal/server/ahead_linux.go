@@ -57,9 +57,16 @@ func (l *loop) readNow(c *conn) {
 }
 
 // prefetch tells the routes of the requests in data what is coming. It looks at request lines
-// only and gives up at whatever is unusual: the parser will see to that.
+// only and gives up at whatever is unusual: the parser will see to that, and the handler to memory
+// that cannot be read.
 func (l *loop) prefetch(data []byte) {
 	const most = 16 // requests pipelined
+	var route *route
+	defer func() {
+		if p := recover(); p != nil {
+			l.s.panicked(route, p)
+		}
+	}()
 	for range most {
 		rest, ok := bytes.CutPrefix(data, []byte("GET "))
 		if !ok {
@@ -74,7 +81,7 @@ func (l *loop) prefetch(data []byte) {
 			path = path[:i]
 		}
 		l.hint.Method, l.hint.Path = "GET", path
-		route, _ := l.s.routes.find("GET", path, &l.hint.params)
+		route, _ = l.s.routes.find("GET", path, &l.hint.params)
 		if route != nil && route.Prefetch != nil {
 			route.Prefetch(&l.hint)
 		}

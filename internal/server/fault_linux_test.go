@@ -1,0 +1,77 @@
+package server
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// truncated returns a file's mapping whose file is not there any more: reading it is a fault.
+func truncated(t *testing.T) []byte {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	m, err := unix.Mmap(int(f.Fd()), 0, 1<<20, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(m) })
+	if err := f.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
+	for _, lane := range []string{"fast", "deferred", "lent", "left", "prefetch"} {
+		t.Run(lane, func(t *testing.T) {
+			lanes(t, func(t *testing.T, cfg Config) {
+				m := truncated(t)
+				fast := func(w *Response, r *Request) { w.Body = append(w.Body, m[5000:6000]...) }
+				s := start(t, cfg, &echo{}, routes{
+					{Pattern: "GET /fault/fast", Fast: fast},
+					{Pattern: "GET /fault/left", Fast: fast},
+					{Pattern: "GET /fault/deferred", Fast: func(w *Response, r *Request) {
+						if !w.Defer() {
+							fast(w, r)
+						}
+					}},
+					{Pattern: "GET /fault/lent", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						w.Write(bytes.Clone(m[5000:6000]))
+					})},
+					{Pattern: "GET /fault/prefetch", Fast: fast, Prefetch: func(*Request) {
+						if m[5000] == 'x' {
+							t.Error("the mapping can be read")
+						}
+					}},
+				})
+				c := dial(t, s)
+				raw := get("/fault/" + lane)
+				if lane == "left" {
+					raw = strings.Replace(raw, "Host", "Upgrade: x\r\nHost", 1)
+				}
+				for range 2 { // and again
+					c.send(raw)
+					if resp, body := c.response("GET"); resp.StatusCode != 503 || strings.Contains(body, "address") {
+						t.Fatalf("got %d %s, want a 503 problem without internals", resp.StatusCode, body)
+					}
+				}
+				c.send(get("/fast/after"))
+				c.expect("GET", 200, "GET after ")
+				c.send(get("/health"))
+				c.expect("GET", 503, `{"status":"unavailable","services":{"kernel":"mapped data cannot be read"}}`)
+			})
+		})
+	}
+}

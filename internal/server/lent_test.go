@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// handled returns a service with one lent route.
+func handled(pattern string, h http.HandlerFunc) routes {
+	return routes{{Pattern: pattern, HTTP: h}}
+}
+
+func TestALentHandlerLearnsThatItsClientHasGone(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		started, ended := make(chan struct{}), make(chan error, 1)
+		s := start(t, cfg, &echo{}, handled("GET /wait", func(w http.ResponseWriter, r *http.Request) {
+			close(started)
+			<-r.Context().Done()
+			ended <- r.Context().Err()
+		}))
+		c := dial(t, s)
+		c.send(get("/wait"))
+		<-started
+		c.SetLinger(0)
+		c.Close()
+		if err := <-ended; err != context.Canceled {
+			t.Errorf("the context ended by %v", err)
+		}
+		await(t, "the connection to be gone", func() bool { return s.connections.Load() == 0 })
+	})
+}
+
+func TestALentHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, handled("POST /see/{a}/{rest...}", func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%s %s %q %q %s %s %d %q", r.Method, r.RequestURI, r.PathValue("a"), r.PathValue("rest"), r.Host, r.Header["X"], r.ContentLength, body)
+			if r.RemoteAddr == "" || r.Context().Value(http.LocalAddrContextKey) == nil {
+				t.Error("the addresses are missing")
+			}
+			fmt.Fprintf(w, " %s", r.RemoteAddr)
+		}))
+		c := dial(t, s)
+		c.send("POST /see/%C3%A9/b/c?q=1 HTTP/1.1\r\nHost: weir\r\nX: 1\r\nX: 2\r\nContent-Length: 4\r\n\r\nbody")
+		c.expect("POST", 200, `POST /see/%C3%A9/b/c?q=1 "é" "b/c" weir [1 2] 4 "body" `+c.LocalAddr().String())
+	})
+}
+
+func TestALentAnswerStreams(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		next := make(chan struct{})
+		s := start(t, cfg, &echo{}, handled("GET /ticks", func(w http.ResponseWriter, r *http.Request) {
+			for i := range 5 {
+				fmt.Fprintf(w, "tick %d\n", i)
+				w.(http.Flusher).Flush()
+				<-next
+			}
+		}))
+		c := dial(t, s)
+		c.send(get("/ticks") + get("/fast/after"))
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := make([]byte, len("tick 0\n"))
+		for i := range 5 {
+			// The next is written only when this has arrived.
+			if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != fmt.Sprintf("tick %d\n", i) {
+				t.Fatalf("got %q, %v", line, err)
+			}
+			next <- struct{}{}
+		}
+		if rest, err := io.ReadAll(resp.Body); err != nil || len(rest) > 0 {
+			t.Fatalf("then came %q, %v", rest, err)
+		}
+		c.expect("GET", 200, "GET after ")
+	})
+}
+
+func TestALentAnswerReachesASlowReaderWhole(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c, other := dial(t, s), dial(t, s)
+		c.SetReadBuffer(64 << 10)
+		c.send(get("/stream/3000") + get("/fast/after"))
+		resp, err := http.ReadResponse(c.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		piece, total := make([]byte, 100_000), 0
+		for {
+			other.passed() // served while the slow one waits
+			n, err := io.ReadFull(resp.Body, piece)
+			total += n
+			if err != nil {
+				break
+			}
+		}
+		if total != 3_000_000 {
+			t.Errorf("got %d bytes of 3000000", total)
+		}
+		c.expect("GET", 200, "GET after ")
+	})
+}
+
+func TestAHandlerThatAbortsCutsItsAnswerOff(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{}, routes{
+			{Pattern: "GET /abort", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "half an answer")
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			})},
+			{Pattern: "GET /panic-late", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "half an answer")
+				w.(http.Flusher).Flush()
+				panic("on purpose")
+			})},
+		})
+		for path, panics := range map[string]uint64{"/abort": 0, "/panic-late": 1} {
+			before := s.panics.Value()
+			c := dial(t, s)
+			c.send(get(path) + get("/fast/after"))
+			resp, err := http.ReadResponse(c.r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := io.ReadAll(resp.Body); err != io.ErrUnexpectedEOF || string(body) != "half an answer" {
+				t.Errorf("%s: got %q, %v; want it cut off", path, body, err)
+			}
+			if n := s.panics.Value() - before; n != panics {
+				t.Errorf("%s: %d panics counted, want %d", path, n, panics)
+			}
+			route, _ := s.routes.find("GET", []byte(path), new([maxParams][]byte))
+			await(t, "the request to be counted", func() bool { return s.counter(route, 200).Value() == 1 })
+		}
+	})
+}
+
+func TestAHandlerThatLeavesItsBodyUnreadDoesNotHarmTheNextRequest(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{}, handled("POST /ignore", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ignored") }))
+		c := dial(t, s)
+		c.send(post("/ignore", strings.Repeat(get("/fast/not-me"), 100)) + get("/fast/after"))
+		c.expect("POST", 200, "ignored")
+		c.expect("GET", 200, "GET after ")
+	})
+}
+
+// Handlers may set deadlines; a read that is past its own ends, and the connection goes on.
+func TestALentConnectionKnowsDeadlines(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{}, handled("GET /deadline", func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			for _, at := range []time.Time{time.Now().Add(time.Hour), {}, time.Now().Add(-time.Hour), {}} {
+				if err := control.SetReadDeadline(at); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := control.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			io.WriteString(w, "done")
+		}))
+		c := dial(t, s)
+		for range 3 {
+			c.send(get("/deadline"))
+			c.expect("GET", 200, "done")
+		}
+	})
+}
+
+func TestAnAnswerMayBeLongerThanTheOutputBound(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		cfg.MaxOutput = 1000
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		c.send(strings.Repeat(get("/big/100000"), 50) + get("/fast/after"))
+		for range 50 {
+			c.expect("GET", 200, strings.Repeat("x", 100_000))
+		}
+		c.expect("GET", 200, "GET after ")
+	})
+}
+
+// A memory fault, as when a mapped file is truncated, is that request's 503 and ends readiness; a
+// nil dereference is a bug like any other.
+func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		nothing := func() *Request { return nil }
+		s := start(t, cfg, &echo{}, routes{
+			{Pattern: "GET /nil", Fast: func(w *Response, r *Request) { w.Body = append(w.Body, nothing().Method...) }},
+			{Pattern: "GET /nil-lent", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
+		})
+		c := dial(t, s)
+		for _, path := range []string{"/nil", "/nil-lent"} {
+			c.send(get(path))
+			if resp, _ := c.response("GET"); resp.StatusCode != 500 {
+				t.Errorf("%s: got %d, want 500", path, resp.StatusCode)
+			}
+		}
+		if reasons := s.Ready(); reasons != nil {
+			t.Errorf("not ready after a bug in a handler: %v", reasons)
+		}
+		if isFault(os.ErrClosed) || isFault("text") || isFault(nil) {
+			t.Error("a panic without an address is taken for a fault")
+		}
+	})
+}
