@@ -92,7 +92,7 @@ func FuzzRequestsAlwaysGetAnAnswerInJSON(f *testing.F) {
 				t.Errorf("%q, %q: %d %s", id, query, resp.StatusCode, body)
 			}
 			if n := s.value("weir_http_handler_panics_total"); n != 0 {
-				t.Fatalf("%q, %q: a handler panicked: %s", id, query, s.logged)
+				t.Fatalf("%q, %q: a handler panicked: %s", id, query, &s.logged)
 			}
 		}
 	})

@@ -1,19 +1,16 @@
 package feed
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,34 +23,13 @@ type served struct {
 	*fixture
 	url, admin string
 	client     *http.Client
-	logged     *logged
-}
-
-// logged collects what is logged.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // serveFeed opens the feed of dir and serves it until the test ends.
 func serveFeed(t testing.TB, dir string, kernel server.Config, change ...func(*Config)) *served {
 	t.Helper()
-	s := &served{fixture: open(t, dir, change...), logged: new(logged)}
-	log := slog.New(slog.NewJSONHandler(s.logged, nil))
-	s.log, s.short.log = log, log
-	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", s.metrics, log
+	s := &served{fixture: open(t, dir, change...)}
+	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", s.metrics, s.log
 	kernel.Loops, kernel.Workers = 2, 2
 	k, err := server.New(kernel, s.Feed)
 	if err != nil {

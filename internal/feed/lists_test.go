@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,7 +122,26 @@ type fixture struct {
 	t       testing.TB
 	dir     string
 	metrics *metrics.Registry
+	logged  logged
 	cfg     Config
+}
+
+// logged collects what is logged.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }
 
 // stripes is how many goroutines of a test count apart.
@@ -143,7 +164,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
 }
 
 func (x *fixture) env() server.Env {
-	return server.Env{DataDir: x.dir, Metrics: x.metrics, Log: slog.New(slog.DiscardHandler)}
+	return server.Env{DataDir: x.dir, Metrics: x.metrics, Log: slog.New(slog.NewJSONHandler(&x.logged, nil))}
 }
 
 // close closes the feed before the test ends.

@@ -60,10 +60,11 @@ func TestNoItemIsGivenTwiceWhateverIsSwapped(t *testing.T) {
 	const perRound = 15
 	for next := 1; next < len(paths); {
 		ctx, stop := context.WithCancel(t.Context())
+		seed := uint64(next)
 		var load sync.WaitGroup
 		for i := range stripes {
 			load.Go(func() {
-				for r := rand.New(rand.NewPCG(uint64(next), uint64(i))); ctx.Err() == nil && !t.Failed(); {
+				for r := rand.New(rand.NewPCG(seed, uint64(i))); ctx.Err() == nil && !t.Failed(); {
 					advance(i, r)
 				}
 			})
