@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"sync"
 
@@ -73,9 +72,8 @@ func (c *leftConn) WriteTo(w io.Writer) (int64, error) {
 	return int64(n) + m, err
 }
 
-// state implements connStater: the connection counts as open until net/http is done with it.
-func (c *leftConn) state(state http.ConnState) {
-	if state == http.StateClosed || state == http.StateHijacked {
-		c.closed.Do(c.s.connectionClosed)
-	}
+// Close implements net.Conn: until then the connection counts as open.
+func (c *leftConn) Close() error {
+	c.closed.Do(c.s.connectionClosed)
+	return c.TCPConn.Close()
 }

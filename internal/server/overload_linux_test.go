@@ -1,0 +1,217 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// blocked returns a service whose deferred and lent handlers wait until release is called.
+func blocked(t *testing.T) (e *echo, release func()) {
+	e = &echo{block: make(chan struct{}), started: make(chan struct{}, 10_000)}
+	released := false
+	release = func() {
+		if !released {
+			released = true
+			close(e.block)
+		}
+	}
+	t.Cleanup(release)
+	return e, release
+}
+
+func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
+	e, release := blocked(t)
+	s := start(t, Config{Workers: 1, WorkerQueue: 2}, e)
+	running := dial(t, s)
+	running.send(get("/deferred/running"))
+	<-e.started
+	waiting := []*client{dial(t, s), dial(t, s)}
+	for _, c := range waiting {
+		c.send(get("/deferred/waiting"))
+	}
+	refused := dial(t, s)
+	refused.send(get("/fast/a") + get("/deferred/b") + get("/deferred/c") + get("/fast/d"))
+	refused.expect("GET", 200, "GET a ")
+	for range 2 {
+		resp, body := refused.response("GET")
+		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "--worker-queue") {
+			t.Errorf("got %d %s, want 503, Retry-After and the flag to raise", resp.StatusCode, body)
+		}
+	}
+	refused.expect("GET", 200, "GET d ") // the connection goes on
+	if n := s.refused.Value(); n != 2 {
+		t.Errorf("%d refusals counted, want 2", n)
+	}
+	release()
+	running.expect("GET", 200, "GET running ")
+	for _, c := range waiting {
+		c.expect("GET", 200, "GET waiting ")
+	}
+}
+
+// With the queue nearly full on all loops at once, every request gets its own answer or a 503.
+func TestACrowdedQueueMixesNothingUp(t *testing.T) {
+	s := start(t, Config{Loops: 2, Workers: 1, WorkerQueue: 1}, &echo{})
+	errs := make(chan error)
+	const clients, each = 8, 2000
+	for id := range clients {
+		c := dial(t, s)
+		go func() {
+			var raw strings.Builder
+			for i := range each {
+				fmt.Fprintf(&raw, "GET /deferred/c%d-%d HTTP/1.1\r\nHost: weir\r\n\r\n", id, i)
+			}
+			io.WriteString(c, raw.String()) //nolint:errcheck // an answer would be missing
+		}()
+		go func() {
+			for i := range each {
+				resp, err := http.ReadResponse(c.r, nil)
+				if err != nil {
+					errs <- err
+					return
+				}
+				body, err := io.ReadAll(resp.Body)
+				if want := fmt.Sprintf("GET c%d-%d ", id, i); err != nil || resp.StatusCode != 503 && string(body) != want {
+					errs <- fmt.Errorf("got %d %q, %v; want %q or a 503", resp.StatusCode, body, err, want)
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range clients {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The ways to net/http are bounded: a loop never waits for them.
+func TestFullWaysToNetHTTPRefuse(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	d.lane.lent, d.lane.left = newHandover(1, d.s.Addr()), newHandover(1, d.s.Addr())
+	upgrade := strings.Replace(get("/fast/a"), "Host", "Upgrade: x\r\nHost", 1)
+
+	first, _ := d.connect()
+	first.send(get("/lent/a"))
+	d.turn()
+	second, conn := d.connect()
+	second.send(get("/lent/a") + get("/fast/b"))
+	d.turn()
+	if resp, _ := second.response("GET"); resp.StatusCode != 503 || !resp.Close {
+		t.Errorf("got %d, close %t; want 503 and close", resp.StatusCode, resp.Close)
+	}
+	second.expectClosed()
+	second.Close()
+	for conn.fd >= 0 {
+		d.turn()
+	}
+
+	third, _ := d.connect()
+	third.send(upgrade)
+	d.turn()
+	fourth, conn := d.connect()
+	fourth.send(upgrade)
+	d.turn()
+	if conn.fd >= 0 {
+		t.Error("a connection that cannot leave is still there")
+	}
+	if n := d.s.refused.Value(); n != 2 {
+		t.Errorf("%d refusals counted, want 2", n)
+	}
+	// The one on its way is closed by whoever takes it.
+	nc, err := d.lane.left.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
+// The child of the test below: a server that may have few descriptors.
+func TestMain(m *testing.M) {
+	if os.Getenv("WEIR_TEST_FEW_DESCRIPTORS") != "" {
+		serveWithFewDescriptors()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func serveWithFewDescriptors() {
+	s, err := New(Config{Listen: "127.0.0.1:0", Loops: 1}, &echo{})
+	if err != nil {
+		panic(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 40, Max: 40}); err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Addr())
+	go s.Run(context.Background()) //nolint:errcheck // it ends with the process
+	// The parent asks for the count of failed accepts by a line, and ends us by closing the pipe.
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		fmt.Println(s.acceptErrors.Value() > 0)
+	}
+}
+
+func TestRunningOutOfDescriptorsIsSurvived(t *testing.T) {
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), "WEIR_TEST_FEW_DESCRIPTORS=1")
+	child.Stderr = os.Stderr
+	in, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer child.Wait() //nolint:errcheck // its answers tell
+	defer in.Close()
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the child did not start")
+	}
+	addr := lines.Text()
+	open := func() *client {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		return &client{t, c.(*net.TCPConn), bufio.NewReader(c)}
+	}
+	first := open()
+	first.passed()
+	many := make([]*client, 60) // more than it may have; they wait in the listener's queue
+	for i := range many {
+		many[i] = open()
+		many[i].send(get("/fast/a"))
+	}
+	await(t, "accepting to fail", func() bool {
+		fmt.Fprintln(in, "failed?")
+		return lines.Scan() && lines.Text() == "true"
+	})
+	first.passed() // those that are in go on
+	first.send(get("/lent/a"))
+	first.expect("GET", 200, "GET lent a  ")
+	// Each that ends makes room for one that waits.
+	for _, c := range many {
+		c.expect("GET", 200, "GET a ")
+		c.Close()
+	}
+	open().passed()
+}
