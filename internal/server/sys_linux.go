@@ -6,14 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the event loop. They are made without telling the scheduler (RawSyscall):
-// entering and leaving it costs as much as the look-ups of a feed.
+// The system calls of the event loop. They never block, so they are made without telling the
+// scheduler (RawSyscall): entering and leaving it costs as much as the look-ups of a feed.
 
-// epollWait waits for at most the given milliseconds, which must be few: to the scheduler the
-// thread is computing meanwhile. A signal, by which the runtime asks for a stop, ends it.
-func epollWait(epoll int, events []unix.EpollEvent, milliseconds int) int {
+// epollPoll is epoll_wait without waiting.
+func epollPoll(epoll int, events []unix.EpollEvent) int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(milliseconds), 0, 0)
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
 	if errno != 0 {
 		return 0
 	}
