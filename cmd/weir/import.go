@@ -149,12 +149,13 @@ bad rows    %d left out
 	return err
 }
 
-// importMeter shows one progress bar after the other.
+// importMeter shows one progress bar after the other: bytes read, with the rows a second beside
+// them, and items written.
 type importMeter struct {
 	phase string
 	bar   *progressbar.ProgressBar
-	last  time.Time
 	start time.Time
+	last  time.Time
 }
 
 // update shows how far a phase is. It is called for every batch.
@@ -165,18 +166,24 @@ func (m *importMeter) update(phase string, rows, done, total int64) {
 		if total == 0 {
 			total = -1 // of a pipe nobody knows
 		}
+		unit := ""
+		if phase == "writing" {
+			unit = "items"
+		}
 		m.phase, m.start = phase, now
-		m.bar = newBar(phase, "", total)
+		m.bar = newBar(phase, unit, total)
 	}
 	if now.Sub(m.last) < 100*time.Millisecond {
 		return
 	}
 	m.last = now
-	unit := map[string]string{"reading": "rows", "writing": "items"}[phase]
-	m.bar.Describe(fmt.Sprintf("%s %s %s/s", phase, thousands(float64(rows)/now.Sub(m.start).Seconds()), unit))
+	if phase == "reading" {
+		m.bar.Describe(fmt.Sprintf("reading, %s rows/s", thousands(float64(rows)/now.Sub(m.start).Seconds())))
+	}
 	m.bar.Set64(done)
 }
 
+// clear takes the bar away, for what is printed next.
 func (m *importMeter) clear() {
 	if m.bar != nil {
 		m.bar.Clear()

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/parquet-go/parquet-go/encoding"
 )
 
@@ -33,8 +34,35 @@ type arrowLeaf struct {
 // maxArrowBody bounds the record batches that are believed in. Arrow keeps a whole one in memory.
 const maxArrowBody = 1 << 30
 
+// A boundedAllocator refuses what no record batch needs. The panic is how arrow-go is left; Open and
+// Read make an error of it.
+type boundedAllocator struct{ *memory.GoAllocator }
+
+func (a boundedAllocator) Allocate(size int) []byte {
+	if size > maxArrowBody {
+		panic(fmt.Sprintf("a buffer of %d bytes", size))
+	}
+	return a.GoAllocator.Allocate(size)
+}
+
+func (a boundedAllocator) Reallocate(size int, b []byte) []byte {
+	if size > maxArrowBody {
+		panic(fmt.Sprintf("a buffer of %d bytes", size))
+	}
+	return a.GoAllocator.Reallocate(size, b)
+}
+
+// arrowOptions are how files and streams are opened.
+func arrowOptions() []ipc.Option {
+	return []ipc.Option{ipc.WithBodySizeLimit(maxArrowBody), ipc.WithAllocator(boundedAllocator{memory.NewGoAllocator()})}
+}
+
 func openArrowFile(file *os.File, size int64) (table, error) {
-	r, err := ipc.NewFileReader(file, ipc.WithBodySizeLimit(maxArrowBody))
+	if err := checkArrowFile(file, size); err != nil {
+		closeTemp(file)
+		return nil, err
+	}
+	r, err := ipc.NewFileReader(file, arrowOptions()...)
 	if err != nil {
 		closeTemp(file)
 		return nil, err
@@ -48,7 +76,10 @@ func openArrowFile(file *os.File, size int64) (table, error) {
 }
 
 func openArrowStream(head []byte, open func() (*stream, error)) (table, error) {
-	r, err := ipc.NewReader(bytes.NewReader(head))
+	if err := checkArrowStream(head); err != nil {
+		return nil, err
+	}
+	r, err := ipc.NewReader(bytes.NewReader(head), arrowOptions()...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +194,7 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 		return err
 	}
 	defer s.close()
-	r, err := ipc.NewReader(s, ipc.WithBodySizeLimit(maxArrowBody))
+	r, err := ipc.NewReader(s, arrowOptions()...)
 	if err != nil {
 		return err
 	}
@@ -177,7 +208,7 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 }
 
 func (t *arrowTable) readFile(a *arrowReader, emit func(*Batch) error) error {
-	r, err := ipc.NewFileReader(t.file, ipc.WithBodySizeLimit(maxArrowBody))
+	r, err := ipc.NewFileReader(t.file, arrowOptions()...)
 	if err != nil {
 		return err
 	}
@@ -352,10 +383,16 @@ func anyNull(arrays []arrow.Array, i int) bool {
 
 // useArray makes arr the one that append takes from.
 func (v *converter) useArray(arr arrow.Array) error {
+	if arr.Len() > maxArrowBody/4 {
+		return fmt.Errorf("a record batch of %d values: write smaller ones", arr.Len())
+	}
 	v.indices = nil
 	if d, ok := arr.(*array.Dictionary); ok {
 		all := d.Dictionary()
 		if v.source != any(all) {
+			if all.Len() > maxArrowBody/4 {
+				return fmt.Errorf("a dictionary of %d values", all.Len())
+			}
 			v.source = all
 			values, err := arrowValues(all)
 			if err != nil {
@@ -425,7 +462,7 @@ func arrowValues(arr arrow.Array) (encoding.Values, error) {
 
 func textValues[T string | []byte](n int, value func(int) T) encoding.Values {
 	var data []byte
-	ends := make([]uint32, 1, n+1)
+	ends := []uint32{0} // n is not to be believed: a broken array panics at the first value beyond its end
 	for i := range n {
 		data = append(data, value(i)...)
 		ends = append(ends, uint32(len(data)))
