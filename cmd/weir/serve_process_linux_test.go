@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -224,6 +226,46 @@ func TestATruncatedSnapshotAnswers503AndTheProcessLives(t *testing.T) {
 			t.Errorf("position %d", pos)
 		}
 		stop(t, p)
+	}
+}
+
+// TestLogsAreJSONWithoutSecrets runs with everything logged that can be.
+func TestLogsAreJSONWithoutSecrets(t *testing.T) {
+	dir := t.TempDir()
+	feeds := filepath.Join(dir, "feeds.weir")
+	numbered(10, 20).write(t, feeds)
+	cert, key := certificate(t, dir, "one")
+	p := start(t, "--feeds", feeds, "--data", filepath.Join(dir, "data"), "--log-level", "debug",
+		"--tls-listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key)
+	for _, request := range []string{
+		"GET /feed/1?token=hunter2", "GET /feed/hunter2", "GET /feed/1/position", "GET /feed/77", "GET /hunter2", "POST /feed/1", "BREW /hunter2", "GET /health",
+	} {
+		raw(t, p.public, request+" HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nAuthorization: Bearer hunter2\r\nCookie: id=hunter2\r\n\r\n")
+	}
+	raw(t, p.public, "PUT /feed/1/position HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nContent-Length: 7\r\n\r\nhunter2")
+	raw(t, p.public, "GET /feed/1 HTTP/1.1\r\nHost: weir\r\nAuthorization : hunter2\r\n\r\n")
+	// Something that is no TLS at all is for the debug log.
+	raw(t, p.public, "GET /feed/1 HTTP/1.0\r\nAuthorization: hunter2\r\n\r\n")
+	stop(t, p)
+	text := p.logs.String()
+	wantSays(t, "the log", text, "feed is open", "weir is serving", "weir has stopped", "too few items")
+	pem, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range append(strings.Fields(string(pem))[4:8], "hunter2", "PRIVATE KEY") {
+		if strings.Contains(text, secret) {
+			t.Errorf("the log holds the secret %q:\n%s", secret, text)
+		}
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		var fields struct {
+			Time       time.Time
+			Level, Msg string
+		}
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields.Time.IsZero() || fields.Level == "" || fields.Msg == "" {
+			t.Errorf("the line %q is no record in JSON: %v", line, err)
+		}
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,11 +59,9 @@ func (l lists) write(t testing.TB, path string, fallback ...uint64) {
 		t.Fatal(err)
 	}
 	defer w.Abort()
-	for user := range o.MaxUser + 1 {
-		if items, ok := l[user]; ok {
-			if err := w.AddNumber(user, items); err != nil {
-				t.Fatal(err)
-			}
+	for _, user := range slices.Sorted(maps.Keys(l)) {
+		if err := w.AddNumber(user, l[user]); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if _, err := w.Commit(); err != nil {
