@@ -132,15 +132,15 @@ func (f *Feed) Close() error {
 	return errors.Join(f.slots.close(), f.current.Load().lists.Close())
 }
 
-// load opens the configured snapshot as a generation that does not serve yet. A snapshot that is
-// to replace one that serves is verified as a whole first.
-func (f *Feed) load(ctx context.Context, verify bool) (*generation, error) {
+// load opens the configured snapshot as a generation that does not serve yet. One that is to
+// replace another is read into memory and checked as a whole first.
+func (f *Feed) load(ctx context.Context, whole bool) (*generation, error) {
 	lists, file, err := openLists(f.cfg.Path)
 	if err != nil {
 		return nil, err
 	}
 	g := &generation{lists: lists, file: file, stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
-	if err := f.prepare(ctx, g, verify); err != nil {
+	if err := f.prepare(ctx, g, whole); err != nil {
 		return nil, errors.Join(err, lists.Close())
 	}
 	f.numbered++
@@ -148,11 +148,12 @@ func (f *Feed) load(ctx context.Context, verify bool) (*generation, error) {
 	return g, nil
 }
 
-func (f *Feed) prepare(ctx context.Context, g *generation, verify bool) (err error) {
-	if verify {
-		if err := g.lists.Verify(ctx, nil); err != nil {
+func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err error) {
+	if whole {
+		if err := g.lists.Warm(ctx); err != nil {
 			return err
 		}
+		g.checked = true
 	}
 	if f.cfg.LockMemory {
 		if err := g.lists.Lock(); err != nil {
@@ -187,10 +188,14 @@ func (f *Feed) serve(g *generation) {
 	})
 }
 
-// warm reads a generation into memory, checks it, and counts whose position is at the end.
+// warm reads a generation into memory and checks it, if that is not done yet, and counts whose
+// position is at the end.
 func (f *Feed) warm(ctx context.Context, g *generation) {
 	start := time.Now()
-	err := g.lists.Warm(ctx)
+	var err error
+	if !g.checked {
+		err = g.lists.Warm(ctx)
+	}
 	if err == nil {
 		err = disk.CatchFault(func() { f.countExhausted(ctx, g) })
 	}

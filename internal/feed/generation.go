@@ -17,6 +17,7 @@ type generation struct {
 	table     []uint32    // see slots; nil when every user's slot is their id
 	fallback  *fallback
 	exhausted exhausted
+	checked   bool        // lists were warmed before they served
 	altered   atomic.Bool // the file was changed in place
 
 	broken      atomic.Pointer[error] // why it cannot be trusted
