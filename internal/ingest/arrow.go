@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
+	"io"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -16,7 +16,7 @@ import (
 // arrowTable reads Arrow IPC, a file's record batches or a stream's. Memory is left to the garbage
 // collector, so nothing is retained or released.
 type arrowTable struct {
-	file   *os.File                // of the file format
+	file   readerAtCloser          // of the file format
 	size   int64                   // of the file
 	open   func() (*stream, error) // of the stream format
 	offers []column
@@ -57,22 +57,16 @@ func arrowOptions() []ipc.Option {
 	return []ipc.Option{ipc.WithBodySizeLimit(maxArrowBody), ipc.WithAllocator(boundedAllocator{memory.NewGoAllocator()})}
 }
 
-func openArrowFile(file *os.File, size int64) (table, error) {
+func openArrowFile(file readerAtCloser, size int64) (table, error) {
 	if err := checkArrowFile(file, size); err != nil {
-		closeTemp(file)
 		return nil, err
 	}
-	r, err := ipc.NewFileReader(file, arrowOptions()...)
+	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, size), arrowOptions()...)
 	if err != nil {
-		closeTemp(file)
 		return nil, err
 	}
 	t := &arrowTable{file: file, size: size}
-	if err := t.describe(r.Schema()); err != nil {
-		closeTemp(file)
-		return nil, err
-	}
-	return t, nil
+	return t, t.describe(r.Schema())
 }
 
 func openArrowStream(head []byte, open func() (*stream, error)) (table, error) {
@@ -93,7 +87,7 @@ func (t *arrowTable) close() error {
 	if t.file == nil {
 		return nil
 	}
-	return closeTemp(t.file)
+	return t.file.Close()
 }
 
 func (t *arrowTable) describe(schema *arrow.Schema) error {
@@ -208,7 +202,7 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 }
 
 func (t *arrowTable) readFile(a *arrowReader, emit func(*Batch) error) error {
-	r, err := ipc.NewFileReader(t.file, arrowOptions()...)
+	r, err := ipc.NewFileReader(io.NewSectionReader(t.file, 0, t.size), arrowOptions()...)
 	if err != nil {
 		return err
 	}

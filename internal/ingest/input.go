@@ -188,9 +188,21 @@ func (in *Input) open(name string, r io.ReadCloser, size int64) error {
 }
 
 func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _ int64, err error) {
-	defer func() { recoverInto(&err, recover()) }()
-	s, err := newStream(r)
-	if err != nil {
+	var s *stream
+	var copied *tempFile
+	defer func() {
+		recoverInto(&err, recover())
+		if err == nil {
+			return
+		}
+		if s != nil {
+			s.close()
+		}
+		if copied != nil {
+			copied.Close()
+		}
+	}()
+	if s, err = newStream(r); err != nil {
 		return nil, 0, err
 	}
 	head, err := s.Peek(peekSize)
@@ -211,19 +223,21 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 		return emptyTable{}, 0, s.close()
 	case formatParquet, formatArrowFile:
 		// These are read from their end.
+		var whole readerAtCloser = file
 		if file == nil || s.compressed {
-			if file, size, err = spool(s, in.options.TempDir); err != nil {
+			if copied, size, err = spool(s, in.options.TempDir); err != nil {
 				return nil, 0, err
 			}
 			if err := s.close(); err != nil {
 				return nil, 0, err
 			}
+			whole = copied
 		}
-		open := openArrowFile
 		if f == formatParquet {
-			open = openParquet
+			t, err = openParquet(whole, size)
+		} else {
+			t, err = openArrowFile(whole, size)
 		}
-		t, err = open(file, size)
 		return t, size, err
 	}
 	// Thousands of part files are not kept open, nor what was read of them.
@@ -257,36 +271,42 @@ func recoverInto(err *error, p any) {
 	}
 }
 
-// spool copies r into a temporary file that is gone once it is closed.
-func spool(r io.Reader, dir string) (*os.File, int64, error) {
-	f, err := tempFile(dir)
+// readerAtCloser is a file that is read from its end.
+type readerAtCloser interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// spool copies r into a temporary file.
+func spool(r io.Reader, dir string) (*tempFile, int64, error) {
+	f, err := newTempFile(dir)
 	if err != nil {
 		return nil, 0, err
 	}
 	size, err := io.Copy(f, r)
 	if err != nil {
-		closeTemp(f)
+		f.Close()
 		return nil, 0, err
 	}
 	return f, size, nil
 }
 
-// tempFile makes a file that no other program needs to see. Where the system allows it, it has no
-// name any more, so that nothing is left behind however the program ends.
-func tempFile(dir string) (*os.File, error) {
+// A tempFile is gone once it is closed. Where the system allows it, it has no name from the
+// beginning, so that nothing is left behind however the program ends.
+type tempFile struct{ *os.File }
+
+func newTempFile(dir string) (*tempFile, error) {
 	f, err := os.CreateTemp(dir, ".weir-*.tmp")
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // Windows refuses; closeTemp tries again
-	return f, nil
+	os.Remove(f.Name()) // Windows refuses; Close tries again
+	return &tempFile{f}, nil
 }
 
-func closeTemp(f *os.File) error {
-	err := f.Close()
-	if strings.HasSuffix(f.Name(), ".tmp") {
-		os.Remove(f.Name())
-	}
+func (f *tempFile) Close() error {
+	err := f.File.Close()
+	os.Remove(f.Name())
 	return err
 }
 

@@ -239,3 +239,23 @@ func TestRowsAcrossBlocks(t *testing.T) {
 		})
 	}
 }
+
+// What is read is left alone, whatever it is called.
+func TestSourcesAreKept(t *testing.T) {
+	for _, name := range []string{"als.parquet", "als.arrow"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), ".weir-1.tmp")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := load(t, Options{}, 0, testFields(), file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+}

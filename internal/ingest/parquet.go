@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
@@ -14,7 +13,7 @@ import (
 // cost a hundred times the decoding, and do not know every layout of lists that is about. The
 // levels are Dremel's, see https://parquet.apache.org/docs/file-format/nestedencoding/.
 type parquetTable struct {
-	file   *os.File
+	file   readerAtCloser
 	size   int64
 	data   *parquet.File
 	offers []column
@@ -34,11 +33,10 @@ const (
 	batchValues = 1 << 16
 )
 
-func openParquet(file *os.File, size int64) (_ table, err error) {
+func openParquet(file readerAtCloser, size int64) (table, error) {
 	data, err := parquet.OpenFile(file, size,
 		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
 	if err != nil {
-		closeTemp(file)
 		return nil, err
 	}
 	t := &parquetTable{file: file, size: size, data: data}
@@ -46,7 +44,6 @@ func openParquet(file *os.File, size int64) (_ table, err error) {
 		t.walk(c, c.Name())
 	}
 	if len(t.leaves) == 0 {
-		closeTemp(file)
 		return nil, fmt.Errorf("no column of this Parquet file holds numbers or strings, alone or in lists")
 	}
 	return t, nil
@@ -109,7 +106,7 @@ func (t *parquetTable) add(c *parquet.Column, offer column, listDef byte) {
 }
 
 func (t *parquetTable) columns() []column { return t.offers }
-func (t *parquetTable) close() error      { return closeTemp(t.file) }
+func (t *parquetTable) close() error      { return t.file.Close() }
 
 func (t *parquetTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
 	row := int64(1)

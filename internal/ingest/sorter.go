@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"math"
-	"os"
 	"sync"
 )
 
@@ -30,7 +29,7 @@ type Sorter struct {
 	MaxKey, MaxValue, Values uint64
 
 	o       SortOptions
-	file    *os.File
+	file    *tempFile
 	size    int64 // of the file
 	runs    []run
 	filling *buffer
@@ -45,7 +44,7 @@ type Sorter struct {
 
 // NewSorter returns a sorter that has created its spill file. Close removes it.
 func NewSorter(o SortOptions) (*Sorter, error) {
-	file, err := tempFile(o.Dir)
+	file, err := newTempFile(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +58,7 @@ func (s *Sorter) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	err := closeTemp(s.file)
+	err := s.file.Close()
 	s.file = nil
 	return err
 }
