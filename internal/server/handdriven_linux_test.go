@@ -50,7 +50,11 @@ func newHandDriven(t testing.TB, cfg Config) *handDriven {
 
 // turn lets the loop handle everything that is there now and returns the number of events.
 func (d *handDriven) turn() int {
-	n := epollWait(d.epoll, d.events[:], 0)
+	n, err := unix.EpollWait(d.epoll, d.events[:], 0)
+	if err != nil && err != unix.EINTR {
+		d.t.Fatal(err)
+	}
+	n = max(n, 0)
 	d.loop.turn(d.events[:n], d.now)
 	return n
 }
@@ -414,4 +418,38 @@ func TestARefusedRequestIsFollowedForAWhileOnly(t *testing.T) {
 	if conn.fd >= 0 {
 		t.Fatal("the connection is still there")
 	}
+}
+
+// A request that is in the socket's buffer when the stop comes is answered before the end.
+func TestARequestNotYetReadAtTheStopIsAnswered(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, _ := d.connect()
+	idle, _ := d.connect()
+	c.send(get("/fast/a") + get("/fast/b"))
+	d.post(message{kind: msgStop})
+	d.loop.turn(nil, d.now) // the loop is not told of the request
+	c.expect("GET", 200, "GET a ")
+	if resp := c.expect("GET", 200, "GET b "); !resp.Close {
+		t.Error("the answer does not say that it is the last")
+	}
+	c.expectClosed()
+	idle.expectClosed()
+}
+
+// A request of which a part has come before the stop may come to its end.
+func TestARequestHalfReceivedAtTheStopIsAnswered(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, _ := d.connect()
+	raw := post("/fast/a", "body")
+	c.send(raw[:len(raw)-2])
+	d.turn()
+	d.post(message{kind: msgStop})
+	d.turn()
+	c.quiet()
+	c.send(raw[len(raw)-2:])
+	d.turn()
+	if resp := c.expect("POST", 200, "POST a body"); !resp.Close {
+		t.Error("the answer does not say that it is the last")
+	}
+	c.expectClosed()
 }

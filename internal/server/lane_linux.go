@@ -130,8 +130,9 @@ func (f *fastLane) deal(fd, loop int) {
 	}
 }
 
-// stop ends the loops once their requests are answered, or when ctx is done.
-func (f *fastLane) stop(ctx context.Context) {
+// stop ends the loops once their requests are answered, or when ctx is done; it then returns the
+// context's error.
+func (f *fastLane) stop(ctx context.Context) error {
 	for _, l := range f.loops {
 		l.post(message{kind: msgStop})
 	}
@@ -142,12 +143,12 @@ func (f *fastLane) stop(ctx context.Context) {
 			l.post(message{kind: msgKill})
 			select {
 			case <-l.done:
-			case <-time.After(time.Second):
-				f.s.cfg.Log.Error("requests in flight were given up", "timeout", f.s.cfg.ShutdownTimeout)
+			case <-time.After(time.Second): // a handler hangs
 			}
 		}
 	}
 	f.left.drain()
+	return ctx.Err()
 }
 
 // finish ends the workers; all loops have ended.

@@ -18,5 +18,5 @@ func newFastLane(*Server, net.Addr) (*fastLane, error) { return nil, errors.ErrU
 
 func (*fastLane) start(func(net.Listener))                       {}
 func (*fastLane) accept(*net.TCPListener, <-chan struct{}) error { return errors.ErrUnsupported }
-func (*fastLane) stop(context.Context)                           {}
+func (*fastLane) stop(context.Context) error                     { return nil }
 func (*fastLane) finish()                                        {}

@@ -20,6 +20,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,12 +193,13 @@ func (s *Server) Run(ctx context.Context) error {
 	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
 	defer cancel()
 	close(stop)
+	var shutdownErr error
 	if s.fast != nil {
 		accepting.Wait() // it takes what waits; only then the listener goes
 		s.listen.Close()
-		s.fast.stop(timeout)
+		shutdownErr = s.fast.stop(timeout)
 	}
-	shutdownErr := public.Shutdown(timeout)
+	shutdownErr = cmp.Or(shutdownErr, public.Shutdown(timeout))
 	if s.fast != nil {
 		s.fast.finish()
 	}
