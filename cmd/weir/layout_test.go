@@ -1,0 +1,117 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mayImport says which of weir's packages each of them may import. Services do not import each other, and nothing
+// below imports a service: docs/ARCHITECTURE.md. A new package needs a line here.
+var mayImport = map[string][]string{
+	"weir/internal/disk":          {},
+	"weir/internal/metrics":       {},
+	"weir/internal/ingest":        {"weir/internal/disk"},
+	"weir/internal/progress":      {"weir/internal/disk", "weir/internal/metrics"},
+	"weir/internal/server":        {"weir/internal/disk", "weir/internal/metrics"},
+	"weir/internal/feed/snapshot": {"weir/internal/disk"},
+	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
+		"weir/internal/ingest", "weir/internal/disk", "weir/internal/metrics"},
+}
+
+// systemCalls are what only packages that talk to the system import: disk, and the kernel's Linux files.
+var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}
+
+// goFile is a Go file of the module that is no test.
+type goFile struct {
+	path, pkg string
+	*ast.File
+}
+
+// goFiles parses all of the module's files, whatever system they are for.
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var files []goFile
+	for _, root := range []string{"internal", "cmd"} {
+		err := filepath.WalkDir(filepath.Join("../..", root), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps"):
+				return fs.SkipDir
+			case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			path = strings.TrimPrefix(filepath.ToSlash(path), "../../")
+			files = append(files, goFile{path, "weir/" + path[:strings.LastIndexByte(path, '/')], f})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatal("no Go files found")
+	}
+	return files
+}
+
+func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if strings.HasPrefix(f.pkg, "weir/cmd/") {
+			continue // may import everything
+		}
+		allowed, known := mayImport[f.pkg]
+		if !known {
+			t.Errorf("%s: the package %s is not in the table of who may import whom", f.path, f.pkg)
+			continue
+		}
+		for _, spec := range f.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(name, "weir/") && !slices.Contains(allowed, name) {
+				t.Errorf("%s imports %s, which %s may not", f.path, name, f.pkg)
+			}
+			kernel := f.pkg == "weir/internal/disk" || f.pkg == "weir/internal/server" && strings.HasSuffix(f.path, "_linux.go")
+			if slices.Contains(systemCalls, name) && !kernel {
+				t.Errorf("%s imports %s, which belongs into internal/disk or a kernel's _linux.go", f.path, name)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasOneAttachedComment(t *testing.T) {
+	commented := make(map[string][]string)
+	for _, f := range goFiles(t) {
+		commented[f.pkg] = commented[f.pkg]
+		if f.Doc == nil {
+			continue
+		}
+		commented[f.pkg] = append(commented[f.pkg], f.path)
+		name := "Package " + f.Name.Name
+		if f.Name.Name == "main" {
+			name = "Command " + f.pkg[strings.LastIndexByte(f.pkg, '/')+1:]
+		}
+		if text := f.Doc.Text(); !strings.HasPrefix(text, name+" ") {
+			t.Errorf("%s: the package comment begins with %.40q, expected %q", f.path, text, name)
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(commented)) {
+		if paths := commented[pkg]; len(paths) != 1 {
+			t.Errorf("%s has %d package comments %q, expected one, attached to the package clause", pkg, len(paths), paths)
+		}
+	}
+}
