@@ -146,15 +146,31 @@ func TestABarIsDecidedByTheMedian(t *testing.T) {
 	}
 }
 
-func TestAllocationTestsThatDoNotPassAreFailures(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	log := "=== RUN   TestA\n--- PASS: TestA (0.00s)\n--- SKIP: TestB (0.00s)\n--- FAIL: TestC (0.00s)\n    --- FAIL: TestC/sub (0.00s)\n"
-	if err := os.WriteFile(path, []byte(log), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	got, err := readAllocations(path)
-	if err != nil || !slices.Equal(got.Passed, []string{"TestA"}) || !slices.Equal(got.Failed, []string{"TestB", "TestC"}) {
-		t.Errorf("got %+v, %v", got, err)
+func TestAllocationsAreZeroOnlyIfTheFastLaneHasTestsAndAllPass(t *testing.T) {
+	for _, c := range []struct {
+		name, log string
+		want      []float64
+	}{
+		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", []float64{0}},
+		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n", []float64{0}},
+		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/internal/server\t0.1s\nFAIL\n", []float64{1}},
+		{"skipped", "--- SKIP: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", []float64{1}},
+		{"another package's", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/metrics\t0.1s\n", nil},
+		{"none", "PASS\nok  \tweir/internal/server\t0.1s [no tests to run]\n", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "log")
+			if err := os.WriteFile(path, []byte(c.log), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			a, err := readAllocations(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := a.perRequest(); !slices.Equal(got, c.want) {
+				t.Errorf("%v a request, want %v: %+v", got, c.want, a)
+			}
+		})
 	}
 }
 
