@@ -223,7 +223,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 		return emptyTable{}, 0, s.close()
 	case formatParquet, formatArrowFile:
 		// These are read from their end.
-		var whole readerAtCloser = file
+		var seekable readerAtCloser = file
 		if file == nil || s.compressed {
 			if copied, size, err = spool(s, in.options.TempDir); err != nil {
 				return nil, 0, err
@@ -231,12 +231,12 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			if err := s.close(); err != nil {
 				return nil, 0, err
 			}
-			whole = copied
+			seekable = copied
 		}
 		if f == formatParquet {
-			t, err = openParquet(whole, size)
+			t, err = openParquet(seekable, size)
 		} else {
-			t, err = openArrowFile(whole, size)
+			t, err = openArrowFile(seekable, size)
 		}
 		return t, size, err
 	}
