@@ -1,0 +1,105 @@
+//go:build !race
+
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The fast lane does not allocate: not for a request, not for a pipeline of them, not when they
+// come in pieces.
+func TestTheFastLaneDoesNotAllocate(t *testing.T) {
+	answer := func(w *Response, r *Request) {
+		w.Field("Cache-Control", "no-store")
+		for q := r.Query; ; {
+			_, value, rest, more, _ := r.NextQuery(q)
+			if !more {
+				break
+			}
+			w.Body = append(w.Body, value...)
+			q = rest
+		}
+		w.Body = append(w.Body, r.Param(0)...)
+		w.Body = append(w.Body, r.Header("X-Id")...)
+		w.Body = append(w.Body, r.Body...)
+	}
+	d := newHandDriven(t, Config{})
+	for _, pattern := range []string{"GET /test/{word}", "POST /test/{word}"} {
+		d.s.Handle(Route{Pattern: pattern, Fast: answer, Prefetch: func(*Request) {}})
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	d.s.connectionOpened()
+	d.accepted(fds[1])
+
+	one := "GET /test/abc?a=b&c=%20d+e HTTP/1.1\r\nHost: weir\r\nX-Id: 7\r\nAccept: */*\r\n\r\n"
+	for name, pieces := range map[string][]string{
+		"one":              {one},
+		"pipelined":        {strings.Repeat(one, 16)},
+		"with a body":      {post("/test/a", "body")},
+		"in two pieces":    {one[:30], one[30:]},
+		"body in pieces":   {post("/test/a", "body")[:60], post("/test/a", "body")[60:]},
+		"cut pipeline":     {one + one[:50], one[50:] + one[:9], one[9:]},
+		"HEAD":             {head_("/test/a")},
+		"escapes in paths": {get("/test/%41%42")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := make([][]byte, len(pieces))
+			for i := range pieces {
+				data[i] = []byte(pieces[i])
+			}
+			answers, got := make([]byte, 64<<10), 0
+			round := func() {
+				for _, p := range data {
+					if n, err := send(fds[0], p); err != nil || n != len(p) {
+						t.Fatalf("sent %d, %v", n, err)
+					}
+					d.turn()
+				}
+				n, err := receive(fds[0], answers)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = n
+				d.now = d.now.Add(time.Millisecond)
+			}
+			round()
+			want := strings.Count(strings.Join(pieces, ""), "HTTP/1.1\r\n")
+			if n := strings.Count(string(answers[:got]), "HTTP/1.1 "); n != want {
+				t.Fatalf("%d answers to %d requests: %q", n, want, answers[:got])
+			}
+			if n := testing.AllocsPerRun(3000, round); n > 0 {
+				t.Errorf("%v allocations a round", n)
+			}
+		})
+	}
+}
+
+func BenchmarkFastLane(b *testing.B) {
+	d := newHandDriven(b, Config{})
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	d.s.connectionOpened()
+	d.accepted(fds[1])
+	request, answers := []byte(get("/fast/abc")), make([]byte, 64<<10)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := send(fds[0], request); err != nil {
+			b.Fatal(err)
+		}
+		d.turn()
+		if n, err := receive(fds[0], answers); err != nil || n == 0 {
+			b.Fatal(n, err)
+		}
+	}
+}
