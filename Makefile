@@ -88,13 +88,12 @@ lint: ## vet, staticcheck and gofmt, in both modules
 ifdef FULL
 BENCH_FLAGS := --users 5000000 --items 200 --max-item 10000000 --rounds 5 --duration 10s --k6 build/bin/k6
 BENCH_NEEDS := build/bin/k6
+ifneq ($(wildcard build/bench/inputs),)
+BENCH_FLAGS += --import build/bench/inputs
+endif
 else
 BENCH_FLAGS := --users 200000 --items 200 --max-item 10000000 --rounds 3 --duration 3s
 BENCH_NEEDS :=
-endif
-BENCH_INPUTS := build/bench/inputs
-ifneq ($(wildcard $(BENCH_INPUTS)),)
-BENCH_FLAGS += --import $(BENCH_INPUTS)
 endif
 
 .PHONY: bench
@@ -114,7 +113,7 @@ bench-build: build
 .PHONY: bench-inputs
 bench-inputs: ## write the inputs of the import figures, 8 GB, to build/bench/inputs
 	@scripts/venv.sh build/venv
-	build/venv/bin/python3 bench/inputs/inputs.py --users 5000000 --items 200 --max-item 10000000 -o $(BENCH_INPUTS)
+	build/venv/bin/python3 bench/inputs/inputs.py --users 5000000 --items 200 --max-item 10000000 -o build/bench/inputs
 
 build/bin/k6:
 	GOBIN=$(CURDIR)/build/bin $(GO) install go.k6.io/k6@v1.8.1

@@ -8,6 +8,12 @@ import (
 	"slices"
 )
 
+// What the bars are about. Smaller runs compare with them for a first impression only.
+const (
+	barUsers = 5_000_000
+	barItems = 200
+)
+
 // bar is a figure that weir has promised to reach, and what became of it. Bars are not moved to
 // where the measurements are: a missed one is reported as missed.
 type bar struct {

@@ -145,6 +145,9 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	fmt.Fprintf(&b, "%d users x %d items up to %d, %d connections, medians of %d rounds of %.0f s.\n\n",
 		p.Users, p.Items, p.MaxItem, p.Connections, p.Rounds, p.Seconds)
 
+	if p.Users != barUsers || p.Items != barItems {
+		fmt.Fprintf(&b, "The bars are set for %d users x %d items: this was a quick look.\n\n", barUsers, barItems)
+	}
 	fmt.Fprint(&b, "| figure | bar | aim | measured | lowest..highest | |\n|---|---|---|---|---|---|\n")
 	for _, bar := range r.Bars {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n",
