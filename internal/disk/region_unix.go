@@ -24,7 +24,12 @@ func (r *Region) extend(f *os.File, size int64) error {
 	at := unsafe.Pointer(&r.words[r.mapped/8])
 	_, err := unix.MmapPtr(int(f.Fd()), r.mapped, at, uintptr(size-r.mapped),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
-	return err
+	if err != nil {
+		return err
+	}
+	// Words are touched at random: no read-ahead, which would bring them in as large folios. Of
+	// these a write fault has to mark every block, and every sync makes every page fault again.
+	return unix.Madvise(unsafe.Slice((*byte)(at), size-r.mapped), unix.MADV_RANDOM)
 }
 
 func release(words []atomic.Uint64) error {

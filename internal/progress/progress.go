@@ -113,6 +113,7 @@ type Store struct {
 	region   *disk.Region // nil when plain is not
 	sequence uint64       // of the newest header page
 	size     int64        // bytes of the file that are allocated and mapped
+	cached   int64        // bytes that background has read into the page cache
 	stop     chan struct{}
 	stopped  chan struct{}
 }

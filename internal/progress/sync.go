@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"weir/internal/disk"
 	"weir/internal/metrics"
 )
 
@@ -76,6 +77,7 @@ func (s *Store) background() {
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
 	for {
+		s.cache()
 		select {
 		case <-s.stop:
 			return
@@ -84,6 +86,21 @@ func (s *Store) background() {
 				return
 			}
 		}
+	}
+}
+
+// cache brings what was mapped since the last call into the page cache in the way that makes the faults after each
+// sync cheap. That it failed will show where it matters.
+func (s *Store) cache() {
+	s.mu.Lock()
+	from, to := s.cached, s.size
+	s.cached = to
+	s.mu.Unlock()
+	if from == to || s.region == nil {
+		return
+	}
+	if err := disk.Cache(s.f, from, to-from); err != nil {
+		s.log.Warn("cursors could not be read ahead", "path", s.path, "error", err)
 	}
 }
 
