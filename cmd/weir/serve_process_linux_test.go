@@ -269,6 +269,48 @@ func TestLogsAreJSONWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, "one")
+	p := start(t, "--data", filepath.Join(dir, "data"), "--tls-listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key)
+	get := func() error {
+		c := trusting(t, cert)
+		defer c.CloseIdleConnections()
+		resp, err := c.Get("https://" + p.tls + "/health")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	hangup := func() {
+		if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate(t, dir, "two")
+	hangup()
+	eventually(t, "the new certificate", func() bool { return get() == nil })
+	good, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cert, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hangup()
+	eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "the old one is used on") })
+	if err := os.WriteFile(cert, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := get(); err != nil {
+		t.Errorf("after the refusal: %v", err)
+	}
+	stop(t, p)
+}
+
 func TestDirectoriesThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	feeds := filepath.Join(dir, "feeds.weir")
@@ -429,7 +471,11 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 			})
 		}
 		eventually(t, "answers", func() bool { return answers.Load() > int64(200*(round+1)) })
-		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		signal := syscall.SIGTERM
+		if round%2 == 1 {
+			signal = syscall.SIGINT
+		}
+		if err := p.cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 		p.wait(0)

@@ -1,12 +1,16 @@
 package feed
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"weir/internal/feed/snapshot"
 )
@@ -212,4 +216,38 @@ func TestMoreFallbackItemsThanThePickCanNumberAreCut(t *testing.T) {
 	if n := len(slices.Compact(picked)); n != maxOwnFallback-10 {
 		t.Errorf("%d different items picked, want %d", n, maxOwnFallback-10)
 	}
+}
+
+// TestShortAnswersAreLoggedOnceASecond notes many more than that.
+func TestShortAnswersAreLoggedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines logged
+		l := newShortLog(slog.New(slog.NewTextHandler(&lines, nil)))
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.run(ctx) }()
+		want := func(n int, says string) {
+			t.Helper()
+			synctest.Wait()
+			text := lines.String()
+			if got := strings.Count(text, "\n"); got != n || !strings.Contains(text, says) {
+				t.Errorf("%d lines, want %d, one of which says %s:\n%s", got, n, says, text)
+			}
+		}
+		synctest.Wait()
+		l.note(shortAnswer{number: 7, asked: 10, came: 3})
+		want(1, "user=7 asked=10 given=3")
+		for range 1000 {
+			l.note(shortAnswer{name: "anna", asked: 20, came: 4})
+		}
+		want(1, "user=7")
+		time.Sleep(time.Second)
+		want(2, "user=anna asked=20 given=4")
+		time.Sleep(time.Hour)
+		want(2, "user=anna")
+		l.note(shortAnswer{number: 0, asked: 1, came: 0})
+		want(3, "user=0 asked=1 given=0")
+		stop()
+		<-done
+	})
 }

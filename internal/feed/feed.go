@@ -10,7 +10,8 @@
 // and the tag is a hash of the user and of the list that the position belongs to. That is all
 // there is to a change of lists: a cell with another tag than the user's present list counts as
 // position 0, so nothing is migrated, nothing stops, and positions of unchanged lists stay
-// whatever is swapped, restarted or brought back.
+// whatever is swapped, restarted or brought back. A list is forgotten when its user has been
+// given something of another one: should it come back after that, it begins anew.
 //
 // What it promises: no item of a list is given twice, whatever the concurrency and whatever is
 // swapped or killed meanwhile, and a position that was acknowledged survives the end of the

@@ -22,7 +22,7 @@ type key struct {
 	name   string
 }
 
-// add adds keys as one block.
+// add adds a key to the block that comes next.
 func (k key) add(t *testing.T, f *keyFile) {
 	t.Helper()
 	var name []byte

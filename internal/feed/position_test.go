@@ -141,21 +141,48 @@ func TestReplayNeverGoesBack(t *testing.T) {
 func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 	const users, items = 70, 5
 	dir := t.TempDir()
-	path := filepath.Join(dir, "feeds.weir")
 	l := numbered(users, items)
 	l[3] = nil // an empty list is at its end
-	l.write(t, path, dense, false)
+	l.write(t, filepath.Join(dir, "feeds.weir"), dense, false)
 	f := open(t, dir)
 	eventually(t, "the empty list in the count", func() bool { return f.value("weir_feed_exhausted_users") == 1 })
-	// Few users, so that advances to the end and resets meet, under swaps, so that first counts do.
+	check := func() {
+		t.Helper()
+		want := 0
+		for id := range l {
+			if f.at(id) == len(l[id]) {
+				want++
+			}
+		}
+		<-f.current.Load().warmed
+		if n := f.value("weir_feed_exhausted_users"); n != float64(want) {
+			t.Fatalf("%v users are counted as exhausted, %d are", n, want)
+		}
+	}
+	// One user, so that advances to the end and resets meet.
+	for burst := range 8000 {
+		together(4, func(i int) {
+			for n := range 100 {
+				if (n+i+burst)%2 == 0 {
+					f.take(i, 1, items)
+					continue
+				}
+				f.with(i, 1, func(g *generation, u *user) error {
+					_, err := f.set(g, u, func(int) int { return 0 })
+					return err
+				})
+			}
+		})
+		check()
+	}
+	// And swaps, so that first counts do.
 	for range 20 {
 		together(stripes, func(i int) {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			for n := range 300 {
-				id := r.Uint64N(4)
+				id := r.Uint64N(users)
 				switch {
-				case i == 0 && n%100 == 50:
-					l.write(t, f.cfg.Path, dense, false)
+				case i == 0 && n%30 == 15:
 					if err := f.Reload(t.Context()); err != nil {
 						t.Error(err)
 					}
@@ -169,16 +196,6 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 				}
 			}
 		})
-		want := 0
-		for id := range l {
-			if f.at(id) == len(l[id]) {
-				want++
-			}
-		}
-		eventually(t, fmt.Sprintf("a count of %d", want), func() bool { return f.value("weir_feed_exhausted_users") == float64(want) })
-		<-f.current.Load().warmed
-		if n := f.value("weir_feed_exhausted_users"); n != float64(want) {
-			t.Fatalf("%v users are counted as exhausted, %d are", n, want)
-		}
+		check()
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,6 +239,46 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 	old.unpin(3)
 	eventually(t, "the end of the old generation", func() bool { return old.lists.ChangedOnDisk() != nil })
 	<-f.current.Load().warmed
+}
+
+// TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes while lists are read: whoever reads one that is
+// unmapped ends the process.
+func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
+	dir := t.TempDir()
+	l := numbered(stripes, 5000)
+	l.write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	over := make(chan struct{})
+	var readers sync.WaitGroup
+	for i := range stripes {
+		readers.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				g := f.pin(i)
+				u, ok := f.user(g, uint64(i))
+				if got := u.list.Append(nil, 4990, 5000); !ok || !slices.Equal(got, l[uint64(i)][4990:]) {
+					t.Errorf("user %d has %v", i, got)
+				}
+				g.unpin(i)
+			}
+		})
+	}
+	for range 3000 {
+		if err := f.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(over)
+	readers.Wait()
+	for i := range f.current.Load().stripes {
+		if n := f.current.Load().stripes[i].Load(); n != 0 {
+			t.Errorf("stripe %d is still pinned %d times", i, n)
+		}
+	}
 }
 
 func TestReloadsWhileWarmingAndClosing(t *testing.T) {
