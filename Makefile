@@ -121,8 +121,9 @@ build/bin/k6:
 SOAKTIME ?= 30m
 
 .PHONY: soak
-soak: bench-build ## load weir for SOAKTIME (30m); fails if a request does or memory grows
+soak: bench-build ## kill weir 2000 times, then load it for SOAKTIME (30m); fails if an item comes twice, a request fails or memory grows
 	@mkdir -p build/bench
+	WEIR_SOAK=1 $(GO_TEST) -count=1 -v -run '^TestKillLosesNoAcknowledgedPosition$$' ./cmd/weir
 	@# 20,000 answers a second run 2 million users out of items in half an hour.
 	build/bin/run --soak $(SOAKTIME) --users 2000000
 
