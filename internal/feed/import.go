@@ -223,6 +223,10 @@ func (m *importer) write(ctx context.Context, path string, users uint64) error {
 	if err != nil {
 		return err
 	}
+	// What of the spill file has not reached the disk yet need not, and Commit has the disk to itself.
+	if err := m.sorter.Close(); err != nil {
+		return err
+	}
 	m.stats.Stats, err = w.Commit()
 	return err
 }
