@@ -27,6 +27,7 @@ type conn struct {
 	closing bool // close once out is sent
 	gone    bool // the client has gone, while deferred or lent
 	lent    *lentConn
+	kept    *lentConn // lent before, for the next lent request
 }
 
 // phase is what a connection waits for.
@@ -104,6 +105,7 @@ func (l *loop) close(c *conn) {
 // forget drops all there is of c but its descriptor.
 func (l *loop) forget(c *conn) {
 	c.fd = -1
+	l.dropKept(c)
 	l.keep(c, nil)
 	c.out = nil
 	l.conns[c.slot] = nil

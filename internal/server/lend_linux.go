@@ -12,11 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lentConn lends one wholly buffered request of a connection to net/http: an in-memory net.Conn
-// whose Read gives exactly that request and then blocks until the request is over, and whose
-// Write sends on the socket. While it is lent nobody else reads, writes or closes the descriptor,
-// so what the socket takes at once is sent without a copy; for the rest Write waits until the
-// loop says that the socket takes more.
+// lentConn lends wholly buffered requests of a connection to net/http, one at a time: an in-memory
+// net.Conn whose Read gives exactly that request and then blocks, and whose Write sends on the
+// socket. While a request is lent nobody else reads, writes or closes the descriptor, so what the
+// socket takes at once is sent without a copy; for the rest Write waits until the loop says that
+// the socket takes more.
+//
+// Between two requests net/http's goroutine waits in Read, stack grown and buffers at hand: the
+// next request of the connection costs half of what the first does. See maxKept.
 type lentConn struct {
 	conn   *conn
 	remote net.Addr
@@ -24,17 +27,29 @@ type lentConn struct {
 	mu       sync.Mutex
 	change   *sync.Cond // of anything below
 	request  []byte     // what is left to read of it
-	over     bool       // given back: the descriptor is not ours any more
+	over     bool       // given back: the descriptor is not ours until the next request
+	ended    bool       // there will be no next request
 	gone     bool       // the client has gone
 	writable bool       // the loop says that the socket takes more
 	expired  bool       // the read deadline has passed
-	timer    *time.Timer
 }
+
+// maxKept bounds the lentConns of a loop that wait for a next request, at about 20 KiB each.
+const maxKept = 256
 
 // lend hands the request of the given size at the start of data to net/http.
 func (l *loop) lend(c *conn, data []byte, size int) {
 	if !l.detach(c, data, size, phaseLent) {
 		return
+	}
+	if c.kept != nil {
+		lc := c.kept
+		c.kept = nil
+		l.kept--
+		if lc.again(c.in[:size]) {
+			c.lent = lc
+			return
+		}
 	}
 	lc := &lentConn{conn: c, remote: peerAddr(c.fd), request: c.in[:size]}
 	lc.change = sync.NewCond(&lc.mu)
@@ -54,6 +69,12 @@ func (l *loop) lend(c *conn, data []byte, size int) {
 
 // returned takes back a connection from net/http.
 func (l *loop) returned(c *conn, open bool) {
+	if open && !c.gone && l.kept < maxKept && !l.stopping {
+		c.kept = c.lent
+		l.kept++
+	} else {
+		c.lent.end()
+	}
 	c.lent = nil
 	if !l.reattach(c) {
 		return
@@ -87,10 +108,39 @@ func (lc *lentConn) Read(p []byte) (int, error) {
 			n := copy(p, lc.request)
 			lc.request = lc.request[n:]
 			return n, nil
-		case lc.over:
+		case lc.ended:
 			return 0, io.EOF
 		}
 		lc.change.Wait()
+	}
+}
+
+// again lends the next request; false means that net/http has done with the connection.
+func (lc *lentConn) again(request []byte) bool {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	if lc.ended {
+		return false
+	}
+	lc.request, lc.over = request, false
+	lc.change.Broadcast()
+	return true
+}
+
+// end lets net/http's goroutine go: there will be no next request.
+func (lc *lentConn) end() {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	lc.ended = true
+	lc.change.Broadcast()
+}
+
+// dropKept ends what is kept of c for its next lent request.
+func (l *loop) dropKept(c *conn) {
+	if c.kept != nil {
+		c.kept.end()
+		c.kept = nil
+		l.kept--
 	}
 }
 
@@ -133,6 +183,7 @@ func (lc *lentConn) state(s http.ConnState) {
 // closed after what was written.
 func (lc *lentConn) Close() error {
 	lc.giveBack(msgSpent)
+	lc.end()
 	return nil
 }
 
@@ -173,26 +224,14 @@ func (lc *lentConn) RemoteAddr() net.Addr { return lc.remote }
 // SetDeadline implements net.Conn.
 func (lc *lentConn) SetDeadline(t time.Time) error { return lc.SetReadDeadline(t) }
 
-// SetReadDeadline implements net.Conn. net/http sets one in the past to end a Read.
+// SetReadDeadline implements net.Conn. net/http sets one in the past to end a Read; one to come
+// means nothing here, as a request has wholly arrived and the loop looks after idle connections.
 func (lc *lentConn) SetReadDeadline(t time.Time) error {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
-	if lc.timer != nil {
-		lc.timer.Stop()
-		lc.timer = nil
-	}
-	left := time.Until(t)
-	lc.expired = !t.IsZero() && left <= 0
-	switch {
-	case lc.expired:
+	lc.expired = !t.IsZero() && time.Until(t) <= 0
+	if lc.expired {
 		lc.change.Broadcast()
-	case !t.IsZero() && len(lc.request) == 0 && !lc.over:
-		lc.timer = time.AfterFunc(left, func() {
-			lc.mu.Lock()
-			defer lc.mu.Unlock()
-			lc.expired = true
-			lc.change.Broadcast()
-		})
 	}
 	return nil
 }

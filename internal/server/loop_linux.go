@@ -21,6 +21,7 @@ type loop struct {
 	conns    []*conn // by slot
 	retired  []*conn // structs to be used again
 	open     int
+	kept     int // connections with a lentConn in waiting
 	stopping bool
 
 	// What was read and is answered a few events later, when what it needs has been prefetched.
