@@ -207,16 +207,15 @@ func (m *importer) write(ctx context.Context, path string, users uint64) error {
 	defer w.Abort()
 	var seen itemSet
 	done := uint64(0)
-	err = m.sorter.Merge(ctx, func(g *ingest.Groups) error {
+	err = m.sorter.Merge(ctx, func(g *ingest.Groups) { m.distinct(g, &seen) }, func(g *ingest.Groups) error {
 		done += uint64(len(g.Values))
 		m.o.Progress("writing", int64(done), int64(done), int64(m.sorter.Values))
 		from := 0
 		for i, end := range g.Ends {
-			items := m.distinct(g.Values[from:end], &seen)
-			from = int(end)
-			if err := m.writeList(w, g, i, items); err != nil {
+			if err := m.writeList(w, g, i, g.Values[from:end]); err != nil {
 				return err
 			}
+			from = int(end)
 		}
 		return nil
 	})
@@ -231,24 +230,27 @@ func (m *importer) write(ctx context.Context, path string, users uint64) error {
 	return err
 }
 
-// distinct takes the items out that have been there before, in place, and puts ranks in place of
-// names.
-func (m *importer) distinct(items []uint64, seen *itemSet) []uint64 {
+// distinct takes the items out that are further ahead in the same list, and puts ranks in place of
+// names. It works on one batch while another is written.
+func (m *importer) distinct(g *ingest.Groups, seen *itemSet) {
 	if m.rank != nil {
-		for i, n := range items {
-			items[i] = m.rank[n]
+		for i, n := range g.Values {
+			g.Values[i] = m.rank[n]
 		}
 	}
-	seen.reset(len(items))
-	kept := 0
-	for _, item := range items {
-		items[kept] = item
-		if seen.add(item) {
-			kept++
+	from, kept := 0, 0
+	for i, end := range g.Ends {
+		seen.reset(int(end) - from)
+		for _, item := range g.Values[from:end] {
+			g.Values[kept] = item
+			if seen.add(item) {
+				kept++
+			}
 		}
+		from, g.Ends[i] = int(end), uint32(kept)
 	}
-	m.stats.Duplicates += int64(len(items) - kept)
-	return items[:kept]
+	m.stats.Duplicates += int64(len(g.Values) - kept)
+	g.Values = g.Values[:kept]
 }
 
 func (m *importer) writeList(w *snapshot.Writer, g *ingest.Groups, i int, items []uint64) error {

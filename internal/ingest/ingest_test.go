@@ -90,7 +90,7 @@ func load(t testing.TB, o Options, maxBad int64, fields []Field, sources ...stri
 	if err != nil {
 		return r, err
 	}
-	err = sorter.Merge(t.Context(), func(g *Groups) error {
+	err = sorter.Merge(t.Context(), nil, func(g *Groups) error {
 		from := 0
 		for i, end := range g.Ends {
 			user := ""

@@ -181,8 +181,9 @@ func (s *Sorter) CountKeys(ctx context.Context) (uint64, error) {
 const groupValues = 1 << 16
 
 // Merge hands every key with its values to fn, in order. It comes after CountKeys and reads ahead
-// while fn works.
-func (s *Sorter) Merge(ctx context.Context, fn func(*Groups) error) error {
+// while fn works; prepare, unless it is nil, gets what was read before fn does and may change it,
+// also while fn works on what came before.
+func (s *Sorter) Merge(ctx context.Context, prepare func(*Groups), fn func(*Groups) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ready := make(chan *Groups, 2)
 	free := make(chan *Groups, 3)
@@ -195,7 +196,7 @@ func (s *Sorter) Merge(ctx context.Context, fn func(*Groups) error) error {
 	defer cancel()
 	merging.Go(func() {
 		defer close(ready)
-		failed = s.merge(ctx, free, ready)
+		failed = s.merge(ctx, free, ready, prepare)
 	})
 	for g := range ready {
 		if err := fn(g); err != nil {
@@ -206,7 +207,7 @@ func (s *Sorter) Merge(ctx context.Context, fn func(*Groups) error) error {
 	return failed
 }
 
-func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *Groups) error {
+func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *Groups, prepare func(*Groups)) error {
 	h, err := s.readers(true)
 	if err != nil {
 		return err
@@ -228,6 +229,9 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 			if err := m.group(&h, g); err != nil {
 				return err
 			}
+		}
+		if prepare != nil {
+			prepare(g)
 		}
 		select {
 		case ready <- g:

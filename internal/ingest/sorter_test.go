@@ -23,7 +23,7 @@ func sorted(t *testing.T, s *Sorter) map[string][]uint64 {
 	}
 	got := map[string][]uint64{}
 	var last []byte
-	err = s.Merge(t.Context(), func(g *Groups) error {
+	err = s.Merge(t.Context(), nil, func(g *Groups) error {
 		from := 0
 		for i, end := range g.Ends {
 			var key []byte
@@ -199,7 +199,7 @@ func TestSorterKeepsApart(t *testing.T) {
 			if _, err := s.CountKeys(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			err = s.Merge(t.Context(), func(*Groups) error { return nil })
+			err = s.Merge(t.Context(), nil, func(*Groups) error { return nil })
 			var got *SharedKeyError
 			if errors.As(err, &got); tt.want == nil && err != nil || tt.want != nil && (got == nil || *got != *tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
