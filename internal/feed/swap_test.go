@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,36 +240,55 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 	<-f.current.Load().warmed
 }
 
-// TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes while lists are read: whoever reads one that is
-// unmapped ends the process.
+// TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes between two snapshots while lists are read. Whoever
+// reads one that is unmapped ends the process or, as addresses are used again, finds the other one's items.
 func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
-	dir := t.TempDir()
-	l := numbered(stripes, 5000)
-	l.write(t, filepath.Join(dir, "feeds.weir"), dense, false)
-	f := open(t, dir)
+	const items = 5000
+	dir, files := t.TempDir(), t.TempDir()
+	paths := []string{filepath.Join(files, "0"), filepath.Join(files, "1")}
+	for version, path := range paths {
+		l := numbered(stripes, items)
+		for _, list := range l {
+			for i := range list {
+				list[i] += uint64(version) * stripes * items
+			}
+		}
+		l.write(t, path, dense, false)
+	}
+	f := &fixture{t: t, dir: dir, cfg: Config{Path: filepath.Join(dir, "feeds.weir"), Watch: -1}}
+	f.use(paths[0])
+	f.reopen()
+	t.Cleanup(f.close)
 	over := make(chan struct{})
 	var readers sync.WaitGroup
 	for i := range stripes {
 		readers.Go(func() {
+			var got []uint64
 			for {
 				select {
 				case <-over:
 					return
 				default:
 				}
-				g := f.pin(i)
-				u, ok := f.user(g, uint64(i))
-				if got := u.list.Append(nil, 4990, 5000); !ok || !slices.Equal(got, l[uint64(i)][4990:]) {
-					t.Errorf("user %d has %v", i, got)
+				for range 100 {
+					g := f.pin(i)
+					list, err := g.lists.List(uint64(i))
+					got = list.Append(got[:0], items-1, items)
+					want := uint64(i+1) * items
+					if g.number%2 == 0 {
+						want += stripes * items
+					}
+					g.unpin(i)
+					if err != nil || len(got) != 1 || got[0] != want {
+						t.Errorf("generation %d: the last item of user %d is %v, %v; want %d", g.number, i, got, err, want)
+						return
+					}
 				}
-				g.unpin(i)
 			}
 		})
 	}
-	for range 3000 {
-		if err := f.Reload(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	for n := range 1500 {
+		f.use(paths[(n+1)%2])
 	}
 	close(over)
 	readers.Wait()
