@@ -36,8 +36,8 @@ A service runs when it is given what it serves: recommendation feeds with --feed
 everything else that must outlive the process are kept in the --data directory, which one server
 at a time may use.
 
-SIGHUP takes up new data (as does renaming a new snapshot over --feeds) and certificates; SIGTERM and SIGINT
-finish the requests in flight, sync, and exit.`,
+SIGHUP takes up new data and certificates, as renaming a new snapshot over --feeds does for that
+snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Example: `  weir serve --feeds feeds.weir --data /var/lib/weir
   weir serve --feeds feeds.weir --data data --listen 127.0.0.1:8080 --tls-listen :8443 --tls-cert cert.pem --tls-key key.pem`,
 		Args: exactly(0, "no arguments, only flags"),
