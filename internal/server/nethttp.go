@@ -50,7 +50,6 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call.path = append(call.path[:0], r.URL.EscapedPath()...)
 	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe()}
 	call.resp.reset(true)
-	w.Header().Set("Date", start.UTC().Format(http.TimeFormat))
 
 	route, at := l.s.routes.find(r.Method, call.path, &call.req.params)
 	if route != nil && !call.req.decodeParams() {
@@ -67,7 +66,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.serveFast(call, route, w, r, start)
 		return
 	}
-	for i, name := range wildcards(route.path) {
+	for i, name := range route.names {
 		r.SetPathValue(name, string(call.req.params[i]))
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, l.s.cfg.MaxStream)

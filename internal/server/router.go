@@ -41,7 +41,8 @@ type methodRoute struct {
 // route is a Route with what the kernel keeps of it.
 type route struct {
 	Route
-	path     string // the pattern without its method
+	path     string   // the pattern without its method
+	names    []string // of its wildcards
 	latency  *metrics.Histogram
 	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
 }
@@ -56,7 +57,7 @@ func (t *router) add(r *route) {
 	if (r.Fast == nil) == (r.HTTP == nil) {
 		panic(fmt.Sprintf("BUG: route %q must have either Fast or HTTP", r.Pattern))
 	}
-	r.path = path
+	r.path, r.names = path, wildcards(path)
 	n, params, ended := &t.root, 0, false
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		switch {
