@@ -30,7 +30,7 @@ func TestKillLosesNoAcknowledgedPosition(t *testing.T) {
 
 // killAndRestart is the test for users whose numbers are step apart.
 func killAndRestart(t *testing.T, step uint64) {
-	const users, perList, clients, largest = 200, 300, 8, 12
+	const users, perList, clients, largest = 200, 1000, 8, 12
 	rounds := 24
 	if os.Getenv(soakEnv) != "" {
 		rounds = 1000
