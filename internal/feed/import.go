@@ -83,7 +83,7 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 	if o.RankColumn != "" && o.ScoreColumn != "" {
 		return ImportStats{}, errors.New("--rank-column and --score-column: one of them arranges the items, name only one")
 	}
-	in, err := ingest.Open(sources, o.Ingest)
+	in, err := ingest.Open(ctx, sources, o.Ingest)
 	if err != nil {
 		return ImportStats{}, err
 	}

@@ -218,6 +218,25 @@ func TestImportFailsWithoutATrace(t *testing.T) {
 			}
 		})
 	}
+	t.Run("interrupted while nothing comes", func(t *testing.T) {
+		for _, start := range []string{"", "PAR1", "1,2\n"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			r, w := io.Pipe()
+			defer w.Close()
+			go func() {
+				io.WriteString(w, start)
+				cancel()
+			}()
+			dir := t.TempDir()
+			_, err := Import(ctx, []string{"-"}, filepath.Join(dir, "out.weir"), ImportOptions{Memory: 1 << 20, Ingest: ingest.Options{Stdin: r}})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("after %q: %v", start, err)
+			}
+			if left, _ := os.ReadDir(dir); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		}
+	})
 	t.Run("interrupted", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r, w := io.Pipe()

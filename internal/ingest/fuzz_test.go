@@ -12,7 +12,7 @@ import (
 func readAll(t *testing.T, data []byte, users Kind) {
 	fields := testFields()
 	fields[0].IDs = users
-	in, err := Open([]string{"-"}, Options{Stdin: bytes.NewReader(data), TempDir: t.TempDir()})
+	in, err := Open(t.Context(), []string{"-"}, Options{Stdin: bytes.NewReader(data), TempDir: t.TempDir()})
 	if err != nil {
 		return
 	}

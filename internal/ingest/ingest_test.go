@@ -41,7 +41,7 @@ func load(t testing.TB, o Options, maxBad int64, fields []Field, sources ...stri
 	r := result{lists: map[string][]string{}}
 	o.Note = func(s string) { r.notes = append(r.notes, s) }
 	o.TempDir = t.TempDir()
-	in, err := Open(sources, o)
+	in, err := Open(t.Context(), sources, o)
 	if err != nil {
 		return r, err
 	}
@@ -343,7 +343,7 @@ func written[T any](t *testing.T, rows []T) []byte {
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
-	in, err := Open([]string{"testdata/als.parquet"}, Options{})
+	in, err := Open(t.Context(), []string{"testdata/als.parquet"}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type Input struct {
 	Progress Progress
 
 	options Options
+	ctx     context.Context // of Open: what is read there and reopened later is one operation
 	tables  []table
 }
 
@@ -64,11 +65,14 @@ type target struct {
 
 // Open opens the files and directories of part files named by args, "-" being the standard input.
 // Directories are searched to any depth; names that begin with '_' or '.' are passed over.
-func Open(args []string, o Options) (*Input, error) {
+//
+// Once ctx is done, reading fails with its error, in Open and later, also of a standard input that
+// nothing comes from.
+func Open(ctx context.Context, args []string, o Options) (*Input, error) {
 	if o.Note == nil {
 		o.Note = func(string) {}
 	}
-	in := &Input{options: o}
+	in := &Input{options: o, ctx: ctx}
 	for _, arg := range args {
 		if err := in.add(arg); err != nil {
 			in.Close()
@@ -104,7 +108,7 @@ func (in *Input) add(arg string) error {
 		if slices.Contains(in.Sources, "standard input") {
 			return errors.New("-: the standard input can be read only once")
 		}
-		return in.open("standard input", io.NopCloser(in.options.Stdin), 0)
+		return in.open("standard input", interruptible(in.ctx, in.options.Stdin), 0)
 	}
 	info, err := os.Stat(arg)
 	if err != nil {
@@ -202,7 +206,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			copied.Close()
 		}
 	}()
-	if s, err = newStream(r); err != nil {
+	if s, err = newStream(in.ctx, r); err != nil {
 		return nil, 0, err
 	}
 	head, err := s.Peek(peekSize)
@@ -249,7 +253,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			if err != nil {
 				return nil, err
 			}
-			return newStream(f)
+			return newStream(in.ctx, f)
 		}
 	}
 	switch f {
@@ -318,8 +322,8 @@ type stream struct {
 	closers    []io.Closer
 }
 
-func newStream(r io.ReadCloser) (*stream, error) {
-	counted := &countingReader{r: r}
+func newStream(ctx context.Context, r io.ReadCloser) (*stream, error) {
+	counted := &countingReader{ctx: ctx, r: r}
 	plain, compressed, err := decompress(bufio.NewReaderSize(counted, 1<<16))
 	if err != nil {
 		return nil, err
@@ -340,14 +344,31 @@ func (s *stream) close() error {
 	return errors.Join(errs...)
 }
 
-// A countingReader counts the bytes of the file, before they are decompressed.
+// interruptible reads r until ctx is done. A read that is under way then is left to itself: nothing
+// else ends one of a terminal or of a pipe that is quiet.
+func interruptible(ctx context.Context, r io.Reader) io.ReadCloser {
+	out, in := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(in, r)
+		stop()
+		in.CloseWithError(err)
+	}()
+	return out
+}
+
+// A countingReader counts the bytes of the file, before they are decompressed, until ctx is done.
 type countingReader struct {
+	ctx  context.Context
 	r    io.Reader
 	n    int64
 	seen int64 // of n, what was reported
 }
 
 func (c *countingReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := c.r.Read(p)
 	atomic.AddInt64(&c.n, int64(n))
 	return n, err

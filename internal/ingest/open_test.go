@@ -193,7 +193,7 @@ func TestSourcesHaveToAgree(t *testing.T) {
 }
 
 func TestStandardInputIsReadOnce(t *testing.T) {
-	_, err := Open([]string{"-", "-"}, Options{Stdin: strings.NewReader("1,2\n")})
+	_, err := Open(t.Context(), []string{"-", "-"}, Options{Stdin: strings.NewReader("1,2\n")})
 	if err == nil || err.Error() != "-: the standard input can be read only once" {
 		t.Errorf("got %v", err)
 	}
