@@ -31,6 +31,9 @@ const dataFormat = "1"
 // openApp locks the data directory, opens the services and listens. Run serves and closes all of
 // it.
 func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener) (_ *app, err error) {
+	if err := cfg.Fill(); err != nil {
+		return nil, err
+	}
 	lock, err := openData(dataDir)
 	if err != nil {
 		return nil, err
@@ -42,6 +45,8 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		}
 	}()
 	cfg.Metrics = metrics.New(cfg.Stripes())
+	cfg.Metrics.Gauge("weir_build_info", "1, with what was built as labels.", func() float64 { return 1 },
+		"version", version, "commit", commit, "go", runtime.Version())
 	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log}
 	for _, open := range openers {
 		service, err := open(ctx, env)

@@ -58,7 +58,7 @@ func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	}
 	lines, err := readLines(path)
 	if err != nil {
-		return nil, fmt.Errorf("fallback items: %w", err)
+		return nil, fmt.Errorf("--fallback: %w", err)
 	}
 	if lists.Items() == snapshot.Number {
 		items := make([]fallbackItem, 0, len(lines))
@@ -66,7 +66,7 @@ func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 		for _, l := range lines {
 			id, ok := parseNumber([]byte(l.text))
 			if !ok || id == 0 {
-				return nil, fmt.Errorf("fallback items: %s, line %d: %.40q is no item of this snapshot, whose items are numbers from 1 on", path, l.number, l.text)
+				return nil, fmt.Errorf("--fallback %s, line %d: %.40q is no item of this snapshot, whose items are numbers from 1 on", path, l.number, l.text)
 			}
 			if seen[id] { // 7 and 007
 				continue
@@ -80,12 +80,12 @@ func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	items := make([]fallbackItem, len(lines))
 	for i, l := range lines {
 		if !utf8.ValidString(l.text) {
-			return nil, fmt.Errorf("fallback items: %s, line %d: not valid UTF-8", path, l.number)
+			return nil, fmt.Errorf("--fallback %s, line %d: not valid UTF-8", path, l.number)
 		}
 		index[l.text] = i
 		quoted, err := json.Marshal(l.text)
 		if err != nil {
-			return nil, fmt.Errorf("fallback items: %s, line %d: %w", path, l.number, err)
+			return nil, fmt.Errorf("--fallback %s, line %d: %w", path, l.number, err)
 		}
 		items[i].json = quoted
 	}

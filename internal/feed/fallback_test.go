@@ -95,7 +95,7 @@ func TestBadFallbackLinesAreNamed(t *testing.T) {
 		wantError(t, what, err, append(c.says, "fallback")...)
 	}
 	_, err := openFallback(filepath.Join(t.TempDir(), "nowhere"), nil)
-	wantError(t, "no file", err, "fallback items", "nowhere")
+	wantError(t, "no file", err, "--fallback", "nowhere")
 }
 
 // TestThePickIsUniformAndNeverOfTheOwnList draws many times and counts.

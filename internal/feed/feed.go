@@ -378,6 +378,8 @@ func (f *Feed) register(m *metrics.Registry) {
 	}
 	m.Gauge("weir_feed_generation", "Number of the generation that serves, from 1 at start.",
 		current(func(g *generation) float64 { return float64(g.number) }))
+	m.Gauge("weir_feed_snapshot_timestamp_seconds", "When the snapshot that serves was written, in Unix time.",
+		current(func(g *generation) float64 { return float64(g.file.ModTime().UnixMilli()) / 1000 }))
 	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
 		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
 	m.Gauge("weir_feed_exhausted_users", "Users whose position is at the end of their list.",

@@ -68,7 +68,7 @@ func openLists(path string) (*snapshot.Snapshot, os.FileInfo, error) {
 	for {
 		before, err := os.Stat(path)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("--feeds: %w", err)
 		}
 		lists, err := snapshot.Open(path)
 		if err != nil {

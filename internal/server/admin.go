@@ -53,9 +53,6 @@ func (s *Server) adminHandler() http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		WriteProblem(w, http.StatusNotFound, "there is nothing at this path of the admin port; docs/api.md lists the routes")
-	})
 	for _, service := range s.services {
 		for _, r := range service.Routes() {
 			if r.Admin {
@@ -63,5 +60,29 @@ func (s *Server) adminHandler() http.Handler {
 			}
 		}
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		own, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		// The mux refuses by itself, as text: 404, or 405 with Allow.
+		refusal := refusal{header: w.Header()}
+		own.ServeHTTP(&refusal, r)
+		detail := "there is nothing at this path of the admin port; docs/api.md lists the routes"
+		if refusal.status == http.StatusMethodNotAllowed {
+			detail = "this path answers " + w.Header().Get("Allow") + ", not " + r.Method
+		}
+		WriteProblem(w, refusal.status, detail)
+	})
 }
+
+// refusal takes down what an answer's status is, and forgets its body.
+type refusal struct {
+	header http.Header
+	status int
+}
+
+func (r *refusal) Header() http.Header         { return r.header }
+func (r *refusal) WriteHeader(status int)      { r.status = status }
+func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }

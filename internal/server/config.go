@@ -53,7 +53,7 @@ type Config struct {
 
 // Defaults returns the bounds used where a Config has a zero.
 func Defaults() Config {
-	loops := runtime.NumCPU()
+	loops := runtime.GOMAXPROCS(0) // heeds a container's share, where NumCPU does not
 	return Config{
 		Loops:           loops,
 		Workers:         max(1, loops/2),
@@ -73,25 +73,26 @@ func Defaults() Config {
 	}
 }
 
-// fill replaces zeros by defaults and refuses what cannot work.
-func (c *Config) fill() error {
+// Fill replaces zeros by defaults and refuses what cannot work, naming the flag. New does it too;
+// it is for those who want to know before they open anything.
+func (c *Config) Fill() error {
 	d := Defaults()
 	for _, f := range []struct {
 		name     string
 		value    *int
 		fallback int
 	}{
-		{"loops", &c.Loops, d.Loops},
-		{"workers", &c.Workers, d.Workers},
-		{"worker queue", &c.WorkerQueue, d.WorkerQueue},
-		{"header bound", &c.MaxHeader, d.MaxHeader},
-		{"body bound", &c.MaxBody, d.MaxBody},
-		{"output bound", &c.MaxOutput, d.MaxOutput},
-		{"connection bound", &c.MaxConnections, d.MaxConnections},
-		{"left request bound", &c.LeftRequests, d.LeftRequests},
+		{"--loops", &c.Loops, d.Loops},
+		{"--workers", &c.Workers, d.Workers},
+		{"--worker-queue", &c.WorkerQueue, d.WorkerQueue},
+		{"--max-header", &c.MaxHeader, d.MaxHeader},
+		{"--max-body", &c.MaxBody, d.MaxBody},
+		{"--max-output", &c.MaxOutput, d.MaxOutput},
+		{"--max-connections", &c.MaxConnections, d.MaxConnections},
+		{"--left-requests", &c.LeftRequests, d.LeftRequests},
 	} {
 		if *f.value < 0 {
-			return fmt.Errorf("the %s must not be negative, got %d", f.name, *f.value)
+			return fmt.Errorf("%s must not be negative, got %d", f.name, *f.value)
 		}
 		if *f.value == 0 {
 			*f.value = f.fallback
@@ -102,14 +103,14 @@ func (c *Config) fill() error {
 		value    *time.Duration
 		fallback time.Duration
 	}{
-		{"request timeout", &c.RequestTimeout, d.RequestTimeout},
-		{"idle timeout", &c.IdleTimeout, d.IdleTimeout},
-		{"write timeout", &c.WriteTimeout, d.WriteTimeout},
-		{"linger timeout", &c.LingerTimeout, d.LingerTimeout},
-		{"shutdown timeout", &c.ShutdownTimeout, d.ShutdownTimeout},
+		{"--request-timeout", &c.RequestTimeout, d.RequestTimeout},
+		{"--idle-timeout", &c.IdleTimeout, d.IdleTimeout},
+		{"--write-timeout", &c.WriteTimeout, d.WriteTimeout},
+		{"--linger-timeout", &c.LingerTimeout, d.LingerTimeout},
+		{"--shutdown-timeout", &c.ShutdownTimeout, d.ShutdownTimeout},
 	} {
 		if *f.value < 0 {
-			return fmt.Errorf("the %s must not be negative, got %v", f.name, *f.value)
+			return fmt.Errorf("%s must not be negative, got %v", f.name, *f.value)
 		}
 		if *f.value == 0 {
 			*f.value = f.fallback
@@ -122,7 +123,7 @@ func (c *Config) fill() error {
 		c.MaxStream = d.MaxStream
 	}
 	if c.MaxInput < int64(c.MaxHeader+c.MaxBody) {
-		return fmt.Errorf("the bound on buffered input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput, c.MaxHeader+c.MaxBody)
+		return fmt.Errorf("--max-input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput, c.MaxHeader+c.MaxBody)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -339,7 +339,6 @@ func (l *loop) resume(c *conn) {
 		l.dismiss(c)
 		return
 	}
-	c.scanned, c.need = 0, 0
 	l.answer(c, c.in)
 }
 

@@ -2,10 +2,12 @@ package server
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -346,13 +348,11 @@ func TestWhatIsDiscardedDoesNotTouchOtherRequests(t *testing.T) {
 		others[i], _ = d.connect()
 	}
 	for range 10 {
+		d.turn() // nothing is there: the next events come in the order of their causes
 		for _, c := range others {
 			c.send(get("/fast/a"))
 		}
-		ending.send(strings.Repeat("!", 1000))
-		for _, c := range others {
-			c.send("") // the ending one is in the middle of the batch
-		}
+		ending.send(strings.Repeat("!", 1000)) // the last of the batch
 		d.turn()
 		for _, c := range others {
 			c.expect("GET", 200, "GET a ")
@@ -452,4 +452,67 @@ func TestARequestHalfReceivedAtTheStopIsAnswered(t *testing.T) {
 		t.Error("the answer does not say that it is the last")
 	}
 	c.expectClosed()
+}
+
+// What a client that is slow to read has sent meanwhile is answered, also at the stop.
+func TestARequestNotYetReadOfASlowReaderIsAnsweredAtTheStop(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, conn := d.connect()
+	smallBuffers(t, c, conn)
+	c.send(get("/big/1000000"))
+	d.turn()
+	if conn.phase != phaseDraining {
+		t.Fatal("the answer went into the socket at once; the test needs it to wait")
+	}
+	c.send(get("/fast/a"))
+	d.post(message{kind: msgStop})
+	d.turn()
+	d.while(func() {
+		c.expect("GET", 200, strings.Repeat("x", 1_000_000))
+		if resp := c.expect("GET", 200, "GET a "); !resp.Close {
+			t.Error("the answer does not say that it is the last")
+		}
+		c.expectClosed()
+	})
+}
+
+// net/http, blocked in reading or writing, learns that its client has gone.
+func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
+	for name, wait := range map[string]func(net.Conn) error{
+		"reading": func(nc net.Conn) error { _, err := nc.Read(make([]byte, 1)); return err },
+		"writing": func(nc net.Conn) error { _, err := nc.Write(make([]byte, 50_000_000)); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newHandDriven(t, Config{})
+				c, conn := d.connect()
+				smallBuffers(t, c, conn)
+				c.send(get("/lent/a"))
+				d.turn()
+				nc, err := d.lane.lent.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(nc, make([]byte, len(get("/lent/a")))); err != nil {
+					t.Fatal(err)
+				}
+				woken := make(chan error, 1)
+				go func() { woken <- wait(nc) }()
+				synctest.Wait()
+				c.SetLinger(0)
+				c.Close()
+				for !conn.gone {
+					d.turn()
+				}
+				if err := <-woken; err == nil {
+					t.Error("it was told that all is well")
+				}
+				nc.Close()
+				d.turn()
+				if conn.fd >= 0 {
+					t.Error("the descriptor is kept after all have gone")
+				}
+			})
+		})
+	}
 }

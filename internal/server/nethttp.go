@@ -312,18 +312,21 @@ func (s *Server) run(route *route, w *Response, r *Request) {
 	route.Fast(w, r)
 }
 
-// isFault tells a memory fault in mapped data from other panics: with SetPanicOnFault, and only
-// then, the runtime's error names an address.
-func isFault(p any) bool {
-	_, ok := p.(interface{ Addr() uintptr })
-	return ok
+// faultAddress tells a memory fault in mapped data from other panics: with SetPanicOnFault, and
+// only then, the runtime's error names an address.
+func faultAddress(p any) (uintptr, bool) {
+	fault, ok := p.(interface{ Addr() uintptr })
+	if !ok {
+		return 0, false
+	}
+	return fault.Addr(), true
 }
 
 // panicked logs and counts a handler's panic and reports whether it was a memory fault.
 func (s *Server) panicked(route *route, p any) (fault bool) {
 	s.panics.Add(s.cfg.sharedStripe(), 1)
-	if isFault(p) {
-		s.Fault(fmt.Errorf("%v", p))
+	if addr, ok := faultAddress(p); ok {
+		s.Fault(fmt.Errorf("memory fault at address %#x, route %s", addr, route.Pattern))
 		return true
 	}
 	s.cfg.Log.Error("BUG: a handler panicked", "route", route.Pattern, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))

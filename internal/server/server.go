@@ -68,7 +68,7 @@ const (
 // New listens on the configured addresses and prepares to serve; Run serves. The services are
 // closed by Run, or by the caller when Run is not called.
 func New(cfg Config, services ...Service) (*Server, error) {
-	if err := cfg.fill(); err != nil {
+	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, services: services}

@@ -13,19 +13,15 @@ type job struct {
 }
 
 // enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
-// is full, returns data, which may have moved.
+// is full, returns the data, which has moved.
 func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
-	if len(l.lane.jobs) == cap(l.lane.jobs) {
-		l.s.refused.Add(l.stripe, 1)
-		return data
-	}
 	if !l.detach(c, data, size, phaseDeferred) {
 		return nil
 	}
 	select {
 	case l.lane.jobs <- job{c, time.Now()}:
 		return nil
-	default: // another loop took the last place
+	default:
 		c.phase = phaseReading
 		l.s.refused.Add(l.stripe, 1)
 		return c.in
