@@ -69,12 +69,21 @@ func TestSorterAgainstMemory(t *testing.T) {
 		value uint64
 		order float64
 	}
-	orders := map[string]func(*rand.Rand) float64{
+	minusZero := math.Copysign(0, -1)
+	mixed := func(r *rand.Rand, x float64) float64 {
+		return []float64{x, 0, minusZero, 0.25, math.Inf(-1), -0.5}[r.IntN(6)]
+	}
+	orders := map[string]func(r *rand.Rand, batch int) float64{
 		"none":  nil,
-		"ranks": func(r *rand.Rand) float64 { return float64(r.IntN(50)) },
-		"small": func(r *rand.Rand) float64 { return float64(float32(r.NormFloat64())) },
-		"mixed": func(r *rand.Rand) float64 {
-			return []float64{r.NormFloat64(), 0, math.Copysign(0, -1), 0.25, math.Inf(-1), -0.5}[r.IntN(6)]
+		"ranks": func(r *rand.Rand, _ int) float64 { return float64(r.IntN(50)) },
+		"small": func(r *rand.Rand, _ int) float64 { return mixed(r, float64(float32(r.NormFloat64()))) },
+		"wide":  func(r *rand.Rand, _ int) float64 { return mixed(r, r.NormFloat64()) },
+		// Runs of both widths are merged.
+		"late": func(r *rand.Rand, batch int) float64 {
+			if batch < 50 {
+				return mixed(r, float64(float32(r.NormFloat64())))
+			}
+			return mixed(r, r.NormFloat64())
 		},
 	}
 	for _, kind := range []Kind{Number, String} {
@@ -121,7 +130,7 @@ func TestSorterAgainstMemory(t *testing.T) {
 								v := row{key: k, value: draw()}
 								values.Numbers = append(values.Numbers, v.value)
 								if order != nil {
-									v.order = order(r)
+									v.order = order(r, batch)
 									by = append(by, v.order)
 								}
 								all = append(all, v)
