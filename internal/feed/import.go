@@ -30,6 +30,9 @@ type ImportOptions struct {
 	Progress func(phase string, rows, done, total int64)
 }
 
+// ErrNoLists is wrapped by the error of an import that found no user at all.
+var ErrNoLists = errors.New("no lists to import")
+
 // ImportStats says what became of the sources.
 type ImportStats struct {
 	snapshot.Stats
@@ -137,6 +140,10 @@ func (m *importer) run(ctx context.Context, path string) (_ ImportStats, err err
 	users, err := m.sorter.CountKeys(ctx)
 	if err != nil {
 		return ImportStats{}, err
+	}
+	if users == 0 {
+		// A pipeline that had a bad day must not leave everybody without a feed.
+		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoLists, m.in.Progress.Rows.Load(), m.account.Count())
 	}
 	if err := m.write(ctx, path, users); err != nil {
 		return ImportStats{}, m.explain(err)

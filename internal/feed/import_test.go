@@ -147,6 +147,18 @@ func TestImportArrangesItems(t *testing.T) {
 	}
 }
 
+func TestImportOfNobodyIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"in=user,item\n":           "no lists to import: 0 rows were read and 0 of them were bad",
+		"in=user,item\nx,1\n1,y\n": "no lists to import: 2 rows were read and 2 of them were bad",
+	} {
+		_, _, err := importFiles(t, ImportOptions{MaxBad: 2, UserIDs: ingest.Number, ItemIDs: ingest.Number}, text)
+		if !errors.Is(err, ErrNoLists) || err.Error() != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func TestImportCountsDuplicates(t *testing.T) {
 	_, stats, err := importFiles(t, ImportOptions{}, `in={"user":1,"items":[9,5,9,7,5]}`)
 	if err != nil || stats.Duplicates != 2 || stats.Items != 3 {

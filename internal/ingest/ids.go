@@ -49,13 +49,14 @@ func (s *sample) add(id []byte) {
 	}
 }
 
-// kind tells numbers from names. Some names among many numbers are bad rows, which will be
+// kind tells numbers from names, and takes nothing for numbers, which go along with either in other
+// files. Some names among many numbers are bad rows, which will be
 // refused with a word on how to have them; taken for names, all would be names without a word.
 func (s *sample) kind() Kind {
-	if s.numbers > s.names && !s.zeros {
-		return Number
+	if s.numbers <= s.names && s.names > 0 || s.zeros {
+		return String
 	}
-	return String
+	return Number
 }
 
 // wantNumber says what an id has to be, and how to have it otherwise.

@@ -182,6 +182,17 @@ func TestSourcesHaveToAgree(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a header alone decides nothing", func(t *testing.T) {
+		tree(t, "a=user,item\n", "b=user,item\n1,2\n", "c=user,item\n")
+		r, err := load(t, Options{}, 0, testFields(), "a", "b", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameLists(t, r.lists, map[string][]string{"1": {"2"}})
+		if want := "user from column user (numbers); item from column item (numbers)"; r.notes[0] != want {
+			t.Errorf("it says %q, want %q", r.notes[0], want)
+		}
+	})
 	t.Run("text goes along", func(t *testing.T) {
 		tree(t, `a={"user":1,"items":[2]}`, `b={"user":"ada","items":[2]}`)
 		r, err := load(t, Options{}, 0, testFields(), "a", "b")
