@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -104,14 +103,23 @@ func (d *handDriven) connect() (*client, *conn) {
 	return nil, nil
 }
 
-// quiet checks that the server has said nothing that was not read.
+// quiet checks that the server has said nothing that was not read, and has not closed.
 func (c *client) quiet() {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now())
-	if b, err := c.r.Peek(1); !os.IsTimeout(err) {
-		c.t.Fatalf("got %q, %v; want nothing yet", b, err)
+	rc, err := c.SyscallConn()
+	if err != nil {
+		c.t.Fatal(err)
 	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	var n int
+	var peeked error
+	if err := rc.Control(func(fd uintptr) {
+		n, _, peeked = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	if peeked != unix.EAGAIN || c.r.Buffered() > 0 {
+		c.t.Fatalf("got %d bytes, %v; want nothing yet", n+c.r.Buffered(), peeked)
+	}
 }
 
 // while turns the loop until f, which does what a client does, has returned.
