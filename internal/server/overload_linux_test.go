@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,35 @@ func TestFullWaysToNetHTTPRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc.Close()
+}
+
+// net/http's side of a connection may wait for its next lent request, for some connections of a
+// loop; all of it goes with its connection.
+func TestWhatIsKeptForLentRequestsIsBoundedAndLetGo(t *testing.T) {
+	s := start(t, Config{}, &echo{})
+	dial(t, s).passed()
+	before := runtime.NumGoroutine()
+	clients := make([]*client, maxKept+50)
+	for i := range clients {
+		clients[i] = dial(t, s)
+	}
+	for round := range 3 {
+		for i, c := range clients {
+			c.send(get(fmt.Sprintf("/lent/c%d-%d", i, round)) + get("/fast/between"))
+		}
+		for i, c := range clients {
+			c.expect("GET", 200, fmt.Sprintf("GET lent c%d-%d  ", i, round))
+			c.expect("GET", 200, "GET between ")
+		}
+	}
+	await(t, "all but the kept to be let go", func() bool { return runtime.NumGoroutine() <= before+maxKept })
+	for i, c := range clients {
+		if i%2 == 0 {
+			c.SetLinger(0)
+		}
+		c.Close()
+	}
+	await(t, "the kept to be let go", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // The child of the test below: a server that may have few descriptors.
