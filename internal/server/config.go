@@ -34,8 +34,8 @@ type Config struct {
 	// MaxConnections bounds open connections; one more is answered 503 and closed.
 	MaxConnections int
 
-	// RequestTimeout runs from a request's first byte to its last, IdleTimeout from an answer
-	// to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
+	// RequestTimeout runs from a request's first byte to its last, and while the body that an HTTP
+	// route reads itself does not go on; IdleTimeout from an answer to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
 	// discarding what follows a refused request.
 	RequestTimeout, IdleTimeout, WriteTimeout, LingerTimeout time.Duration
 	// LeftRequests is after how many requests for fast routes a connection that has left for

@@ -162,6 +162,43 @@ func TestABodyThatDribblesIntoAFastRouteIsRefused(t *testing.T) {
 	})
 }
 
+// A handler that reads a long body itself does not wait for ever either.
+func TestABodyThatStallsEnds(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		cfg.RequestTimeout = 200 * time.Millisecond
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		c.send("POST /lent/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\nbody")
+		if resp, body := c.response("POST"); resp.StatusCode != 400 || !strings.Contains(body, "timeout") {
+			t.Errorf("got %d %s, want the handler's 400", resp.StatusCode, body)
+		}
+		c.expectClosed()
+	})
+}
+
+// An answer may stream for longer than its request's body may stall.
+func TestTheDeadlineOfABodyEndsWithIt(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		cfg.RequestTimeout = 100 * time.Millisecond
+		s := start(t, cfg, routes{{Pattern: "POST /long", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body)
+			select {
+			case <-r.Context().Done():
+				t.Error("the request was given up")
+			case <-time.After(3 * cfg.RequestTimeout):
+			}
+			io.WriteString(w, "done")
+		})}})
+		c := dial(t, s)
+		for range 2 {
+			c.send("POST /long HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+			c.expect("POST", 200, "done")
+		}
+		c.send(post("/long", "body"))
+		c.expect("POST", 200, "done")
+	})
+}
+
 func TestConnectionsBeyondTheBoundAreTurnedAway(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		cfg.MaxConnections = 3

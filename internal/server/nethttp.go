@@ -69,7 +69,9 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i, name := range route.names {
 		r.SetPathValue(name, string(call.req.params[i]))
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, l.s.cfg.MaxStream)
+	if r.Body != http.NoBody {
+		r.Body = http.MaxBytesReader(w, &patientBody{r.Body, http.NewResponseController(w), l.s.cfg.RequestTimeout}, l.s.cfg.MaxStream)
+	}
 	status := &statusWriter{ResponseWriter: w}
 	defer func() { l.s.count(route, call.req.Stripe, status.status(), time.Since(start)) }()
 	defer func() {
@@ -286,6 +288,23 @@ func (c patientConn) Write(p []byte) (int, error) {
 // ReadFrom hides that of TCPConn, which knows no timeout.
 func (c patientConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
+}
+
+// patientBody is a body too long to be buffered, or of unknown length, which may take its time but
+// must go on: a read ends when nothing comes for the timeout.
+type patientBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	b.control.SetReadDeadline(time.Now().Add(b.timeout)) //nolint:errcheck // every connection here has one
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
+	}
+	return n, err
 }
 
 // logWriter turns net/http's lines into debug records: nearly all are about clients' mistakes.
