@@ -160,7 +160,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 		}
 	}
 	// One user, so that advances to the end and resets meet.
-	for burst := range 8000 {
+	for burst := range 3000 {
 		together(4, func(i int) {
 			for n := range 100 {
 				if (n+i+burst)%2 == 0 {

@@ -38,9 +38,9 @@ func versions(t *testing.T, dir string, n, users, items int) (paths []string, al
 }
 
 func TestNoItemIsGivenTwiceWhateverIsSwapped(t *testing.T) {
-	const users, items = 12, 4000
+	const users, items = 12, 2500
 	dir := t.TempDir()
-	paths, all := versions(t, t.TempDir(), 60, users, items)
+	paths, all := versions(t, t.TempDir(), 40, users, items)
 	given := make([]atomic.Uint32, len(all)*users*items+1)
 	f := &fixture{t: t, dir: dir, cfg: Config{Path: filepath.Join(dir, "feeds.weir"), Watch: -1}}
 	f.use(paths[0])
@@ -240,6 +240,34 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 	<-f.current.Load().warmed
 }
 
+// TestWhoEndsUnderAnOldGenerationIsCountedByTheNew has a request that began before a swap and ends after it.
+func TestWhoEndsUnderAnOldGenerationIsCountedByTheNew(t *testing.T) {
+	dir := t.TempDir()
+	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	f.take(0, 4, 1)
+	old := f.pin(0)
+	if err := f.Reload(t.Context()); err != nil {
+		old.unpin(0)
+		t.Fatal(err)
+	}
+	now := f.current.Load()
+	select {
+	case <-now.warmed:
+		t.Error("users were counted while an old generation had a reader")
+	case <-time.After(20 * time.Millisecond):
+	}
+	u, _ := f.user(old, 4)
+	if at, err := f.advance(old, &u, 20); err != nil || at.to != 20 {
+		t.Errorf("the advance led to %d, %v; want 20", at.to, err)
+	}
+	old.unpin(0)
+	<-now.warmed
+	if n := f.value("weir_feed_exhausted_users"); n != 1 {
+		t.Errorf("%v users are counted as exhausted, want 1", n)
+	}
+}
+
 // TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes between two snapshots while lists are read. Whoever
 // reads one that is unmapped ends the process or, as addresses are used again, finds the other one's items.
 func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
@@ -287,7 +315,7 @@ func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
 			}
 		})
 	}
-	for n := range 1500 {
+	for n := range 800 {
 		f.use(paths[(n+1)%2])
 	}
 	close(over)
