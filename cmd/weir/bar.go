@@ -25,6 +25,7 @@ func newBar(what, unit string, total int64) *progressbar.ProgressBar {
 		progressbar.OptionShowCount(),
 		progressbar.OptionSetPredictTime(true),
 		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetSpinnerChangeInterval(0), // its goroutine races with Clear
 	}
 	if unit == "" {
 		options = append(options, progressbar.OptionShowBytes(true))
