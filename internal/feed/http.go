@@ -21,29 +21,13 @@ const (
 // Routes implements server.Service.
 func (f *Feed) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /feed/{userId}", Fast: f.next, Prefetch: f.prefetch},
-		{Pattern: "POST /feed/{userId}", Fast: f.next, Prefetch: f.prefetch},
+		{Pattern: "GET /feed/{userId}", Fast: f.next},
+		{Pattern: "POST /feed/{userId}", Fast: f.next},
 		{Pattern: "GET /feed/{userId}/position", Fast: f.getPosition},
 		{Pattern: "PUT /feed/{userId}/position", Fast: f.putPosition},
 		{Pattern: "DELETE /feed/{userId}/position", Fast: f.deletePosition},
 		{Pattern: "POST /admin/feeds/reload", Admin: true, HTTP: http.HandlerFunc(f.postReload)},
 	}
-}
-
-// prefetch has the list and the cell of a request's user on their way before next wants them: two
-// cache misses and two of the address translation, 0.6 us together, pass while the answers to
-// other requests are sent. Only users that are found without reading memory are worth it.
-func (f *Feed) prefetch(r *server.Request) {
-	number, ok := parseNumber(r.Param(0))
-	if !ok {
-		return
-	}
-	g := f.pin(r.Stripe)
-	if g.table == nil && g.lists.Dense() {
-		g.lists.Prefetch(number)
-		f.slots.ids.Prefetch(number)
-	}
-	g.unpin(r.Stripe)
 }
 
 // query is what a request for items asks for.
@@ -57,13 +41,8 @@ type query struct {
 
 // next answers GET and POST /feed/{userId}.
 func (f *Feed) next(w *server.Response, r *server.Request) {
-	q, ok := parseQuery(w, r)
-	if !ok {
-		return
-	}
-	peek := q.peek || r.Method == http.MethodHead
 	for {
-		err := f.tryNext(w, r, &q, peek)
+		err := f.tryNext(w, r)
 		if err == nil {
 			return
 		}
@@ -74,13 +53,18 @@ func (f *Feed) next(w *server.Response, r *server.Request) {
 	}
 }
 
-func (f *Feed) tryNext(w *server.Response, r *server.Request, q *query, peek bool) error {
+func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 	g := f.pin(r.Stripe)
 	defer g.unpin(r.Stripe)
 	u, ok := f.find(g, w, r)
 	if !ok {
 		return nil
 	}
+	q, ok := parseQuery(w, r) // while what find has asked for comes from memory
+	if !ok || !u.read(g, w) {
+		return nil
+	}
+	peek := q.peek || r.Method == http.MethodHead
 	length := u.list.Len()
 	if q.hasList && q.list != u.list.Tag() {
 		w.Problem(http.StatusConflict, "the user's list is another than the one named by list; ask with meta=1 for the present one")
@@ -189,9 +173,9 @@ func appendItems(dst []byte, g *generation, items []uint64, fill []uint16) []byt
 	return append(dst, ']')
 }
 
-// find looks the request's user up. It answers by itself, and returns false, when the id is
-// malformed or the request is to be deferred. A user that is not in the snapshot is found as
-// unknown.
+// find looks the request's user up and asks the processor for what read and the look at the
+// position will want. It answers by itself, and returns false, when the id is malformed or the
+// request is to be deferred. A user that is not in the snapshot is found as unknown.
 func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u user, ok bool) {
 	id := r.Param(0)
 	var number uint64
@@ -217,17 +201,27 @@ func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u use
 	if !g.lists.Resident(u.rank) && w.Defer() {
 		return user{}, false // reading may wait for the disk
 	}
+	u.store, u.cell = f.slots.cell(g, u.rank, number, name)
+	// The list, the cell, and the addresses of both are four cache misses of 0.3 us one after
+	// the other, and 0.3 us together.
+	u.store.Prefetch(u.cell)
+	g.lists.Prefetch(u.rank)
+	return u, true
+}
+
+// read reads the list of a user that find has found. It answers by itself and returns false when
+// the list is damaged.
+func (u *user) read(g *generation, w *server.Response) bool {
+	if u.store == nil {
+		return true
+	}
 	list, err := g.lists.List(u.rank)
 	if err != nil {
 		unavailable(w, err)
-		return user{}, false
-	}
-	if list.Tag() == 0 {
-		return user{}, true
+		return false
 	}
 	u.list = list
-	u.store, u.cell = f.slots.cell(g, u.rank, number, name)
-	return u, true
+	return true
 }
 
 // parseQuery reads the parameters of a request for items; false means that w holds the problem.
@@ -391,7 +385,7 @@ func (f *Feed) tryPosition(w *server.Response, r *server.Request, do func(*gener
 	g := f.pin(r.Stripe)
 	defer g.unpin(r.Stripe)
 	u, ok := f.find(g, w, r)
-	if !ok {
+	if !ok || !u.read(g, w) {
 		return nil
 	}
 	if !u.known() {

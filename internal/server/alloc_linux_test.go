@@ -29,7 +29,7 @@ func TestTheFastLaneDoesNotAllocate(t *testing.T) {
 	}
 	d := newHandDriven(t, Config{})
 	for _, pattern := range []string{"GET /test/{word}", "POST /test/{word}"} {
-		d.s.Handle(Route{Pattern: pattern, Fast: answer, Prefetch: func(*Request) {}})
+		d.s.Handle(Route{Pattern: pattern, Fast: answer})
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -126,7 +126,12 @@ func (l *loop) rest(c *conn) {
 // readable reads once and answers what has wholly arrived.
 func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
-		l.readAhead(c)
+		n, err := receive(c.fd, l.read)
+		if n > 0 {
+			l.answer(c, l.read[:n])
+		} else if err != unix.EAGAIN {
+			l.close(c)
+		}
 		return
 	}
 	if len(c.in) == cap(c.in) {
@@ -361,7 +366,7 @@ func (l *loop) hangUp(c *conn) {
 
 // discard reads and forgets.
 func (l *loop) discard(c *conn) {
-	n, err := receive(c.fd, l.scrap)
+	n, err := receive(c.fd, l.read)
 	if n == 0 && err != unix.EAGAIN {
 		l.close(c)
 	}

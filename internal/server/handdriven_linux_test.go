@@ -341,7 +341,7 @@ func TestEventsOfAnEndedConnectionReachNobody(t *testing.T) {
 	c2.expect("GET", 200, "GET fresh ")
 }
 
-// What comes on a connection that is ending goes nowhere, least of all into what was read of
+// What comes on a connection that is ending goes nowhere, least of all into what is read of
 // another in the same turn.
 func TestWhatIsDiscardedDoesNotTouchOtherRequests(t *testing.T) {
 	d := newHandDriven(t, Config{})
@@ -351,7 +351,7 @@ func TestWhatIsDiscardedDoesNotTouchOtherRequests(t *testing.T) {
 	if conn.phase != phaseLinger {
 		t.Fatal("the connection does not linger")
 	}
-	var others [readAhead]*client
+	var others [4]*client
 	for i := range others {
 		others[i], _ = d.connect()
 	}

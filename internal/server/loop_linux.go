@@ -24,16 +24,12 @@ type loop struct {
 	kept     int // connections with a lentConn in waiting
 	stopping bool
 
-	// What was read and is answered a few events later, when what it needs has been prefetched.
-	ahead      [readAhead]arrival
-	first, num int
-	scrap      []byte // for what is read to be forgotten
+	read []byte // what a read event fills; a connection keeps a buffer only for what is left over
 
 	out    []byte // answers to the event at hand
 	spare  [][]byte
 	head   head
 	req    Request
-	hint   Request // for prefetching
 	resp   Response
 	heads  heads
 	timing timing
@@ -74,7 +70,6 @@ const (
 
 const (
 	readSize  = 64 << 10
-	readAhead = 4       // arrivals between a read and its answer
 	smallSize = 4 << 10 // of the buffers kept for reuse
 	maxSpare  = 256
 	maxEvents = 256
@@ -93,7 +88,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 	}
 	l := &loop{
 		s: s, lane: f, stripe: stripe, epoll: epoll, wakeFD: wake,
-		scrap:   make([]byte, readSize),
+		read:    make([]byte, readSize),
 		out:     make([]byte, 0, 2*readSize),
 		epoch:   time.Now(),
 		idle:    deadlines{timeout: s.cfg.IdleTimeout},
@@ -102,10 +97,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		linger:  deadlines{timeout: s.cfg.LingerTimeout},
 		done:    make(chan struct{}),
 	}
-	l.req.Stripe, l.hint.Stripe = stripe, stripe
-	for i := range l.ahead {
-		l.ahead[i].buf = make([]byte, readSize)
-	}
+	l.req.Stripe = stripe
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {
 		unix.Close(epoll)
@@ -157,7 +149,6 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	for i := range events {
 		l.dispatch(&events[i])
 	}
-	l.answerAll()
 	if l.mail.Load() {
 		l.readInbox()
 	}
@@ -287,7 +278,7 @@ func (l *loop) stop() {
 
 // dismiss ends a connection that has nothing waiting, once what it has sent meanwhile is answered.
 func (l *loop) dismiss(c *conn) {
-	l.readNow(c)
+	l.readable(c)
 	if c.fd >= 0 && c.phase == phaseReading && len(c.in) == 0 {
 		l.hangUp(c)
 	}

@@ -68,10 +68,6 @@ type Route struct {
 	Pattern string
 	// Fast is answered inline by the event loop.
 	Fast Handler
-	// Prefetch, if set, is told of a request a few microseconds before Fast is called with it,
-	// to ask the processor for the memory that will be read (disk.PrefetchBytes). Only Method,
-	// Path, Stripe and the params that hold no escapes are valid. It must do nothing that shows.
-	Prefetch func(r *Request)
 	// HTTP is lent to net/http: it may block, stream and allocate.
 	HTTP http.Handler
 	// Admin puts the route on the admin port; only HTTP routes may be there.
