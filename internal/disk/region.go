@@ -64,13 +64,16 @@ func (r *Region) Extend(f *os.File, size int64) error {
 	return nil
 }
 
-// Flush hands what was written through the map to the file, for SyncData to write to the disk. On Linux the two
-// are one and nothing is to be done.
-func (r *Region) Flush() error {
+// Sync writes what was written through the map of f before the call to the disk, as SyncData does, and waits for that. Others
+// may write to the map meanwhile.
+func (r *Region) Sync(f *os.File) error {
 	if r.mapped == 0 {
 		return nil
 	}
-	return r.flush()
+	if err := r.sync(f); err != nil {
+		return fmt.Errorf("sync the map of %s: %w", f.Name(), err)
+	}
+	return nil
 }
 
 // Close gives the address space back. No word may be used afterwards. A second Close does nothing.

@@ -52,9 +52,7 @@ func (s *Store) sync() error {
 
 func (s *Store) flush() error {
 	if s.region != nil {
-		if err := s.region.Flush(); err != nil {
-			return err
-		}
+		return s.faults.SyncRegion(s.region, s.f)
 	}
 	return s.faults.SyncData(s.f)
 }
@@ -74,6 +72,7 @@ func (s *Store) lag() time.Duration {
 // background syncs every interval until Close, or until a sync fails.
 func (s *Store) background() {
 	defer close(s.stopped)
+	disk.YieldToOthers()
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
 	for {
