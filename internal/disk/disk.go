@@ -40,16 +40,6 @@ func (x Faults) SyncData(f *os.File) error {
 	return SyncData(f)
 }
 
-// SyncRegion is Region.Sync, unless the fault comes first.
-func (x Faults) SyncRegion(r *Region, f *os.File) error {
-	if x.FailSync != nil {
-		if err := x.FailSync(); err != nil {
-			return fmt.Errorf("sync %s: %w", f.Name(), err)
-		}
-	}
-	return r.Sync(f)
-}
-
 // Allocate is the function Allocate, unless the fault comes first.
 func (x Faults) Allocate(f *os.File, off, n int64) error {
 	if x.FailAllocate != nil {

@@ -64,16 +64,13 @@ func (r *Region) Extend(f *os.File, size int64) error {
 	return nil
 }
 
-// Sync writes what was written through the map of f before the call to the disk, as SyncData does, and waits for that. Others
-// may write to the map meanwhile.
-func (r *Region) Sync(f *os.File) error {
+// Flush hands what was written through the map to the file, for SyncData to write to the disk. On Linux the two
+// are one and nothing is to be done.
+func (r *Region) Flush() error {
 	if r.mapped == 0 {
 		return nil
 	}
-	if err := r.sync(f); err != nil {
-		return fmt.Errorf("sync the map of %s: %w", f.Name(), err)
-	}
-	return nil
+	return r.flush()
 }
 
 // Close gives the address space back. No word may be used afterwards. A second Close does nothing.

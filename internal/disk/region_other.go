@@ -13,5 +13,5 @@ var errNoRegion = fmt.Errorf("this system cannot map files at fixed addresses: %
 
 func reserve(int) ([]atomic.Uint64, error)     { return nil, errNoRegion }
 func (r *Region) extend(*os.File, int64) error { return errNoRegion }
-func (r *Region) sync(*os.File) error          { return errNoRegion }
+func (r *Region) flush() error                 { return errNoRegion }
 func release([]atomic.Uint64) error            { return errNoRegion }

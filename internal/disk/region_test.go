@@ -43,7 +43,10 @@ func TestRegionWritesReachTheFile(t *testing.T) {
 	for i, w := range at {
 		words[w].Store(uint64(i + 100))
 	}
-	if err := r.Sync(f); err != nil {
+	if err := r.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := SyncData(f); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

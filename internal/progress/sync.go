@@ -52,7 +52,9 @@ func (s *Store) sync() error {
 
 func (s *Store) flush() error {
 	if s.region != nil {
-		return s.faults.SyncRegion(s.region, s.f)
+		if err := s.region.Flush(); err != nil {
+			return err
+		}
 	}
 	return s.faults.SyncData(s.f)
 }
@@ -72,7 +74,6 @@ func (s *Store) lag() time.Duration {
 // background syncs every interval until Close, or until a sync fails.
 func (s *Store) background() {
 	defer close(s.stopped)
-	disk.YieldToOthers()
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
 	for {
