@@ -56,7 +56,7 @@ func Off(format string, args ...any) error {
 // must not block, allocate on its usual path, or keep w, r or any slice of them.
 //
 // A handler runs on the event loop and holds up every connection of that loop. Work that may
-// take more than InlineTime, or answers beyond InlineBytes, must be declared before any of it
+// take more than InlineMicroseconds, or answers beyond InlineBytes, must be declared before any of it
 // is done: see Response.Defer.
 type Handler func(w *Response, r *Request)
 
