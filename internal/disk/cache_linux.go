@@ -8,7 +8,7 @@ import (
 )
 
 // Cache reads f from off on into the page cache in pages of the smallest size, for a map that is going to be
-// written at random: a write fault in a large folio costs ten times that in a page. What is cached already stays as it is.
+// written at random: a write fault in a large folio marks every block of it. What is cached already stays as it is.
 func Cache(f *os.File, off, n int64) error {
 	if err := retry(func() error { return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_RANDOM) }); err != nil {
 		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}

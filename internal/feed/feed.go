@@ -230,83 +230,66 @@ type moved struct {
 // the present one. No caller of the package sees it.
 var errSwapped = errors.New("another generation serves")
 
-// advance moves a user on by up to n items and returns which ones are theirs.
+// cursor reads a user's cell and the position in it.
 //
 // A cell with another tag than g's may hold a position of an older list, which is position 0, or
 // one of a newer: then a later generation serves, has given items, and must not be undone. Hence
 // the look at the current generation. Without it a million answers over 400 swaps gave 30,000
 // items twice.
-func (f *Feed) advance(g *generation, u *user, n int) (moved, error) {
-	tag, length := u.list.Tag(), u.list.Len()
+func (f *Feed) cursor(g *generation, u *user) (cell uint64, pos int, err error) {
+	cell = u.store.Load(u.cell)
+	if cell>>16 == u.list.Tag() {
+		return cell, min(int(cell&0xffff), u.list.Len()), nil
+	}
+	if f.current.Load() != g {
+		return 0, 0, errSwapped
+	}
+	return cell, 0, nil
+}
+
+// position returns a user's position without changing it.
+func (f *Feed) position(g *generation, u *user) (int, error) {
+	_, pos, err := f.cursor(g, u)
+	return pos, err
+}
+
+// set changes a user's position by a function of the present one, and returns what it was and
+// what it became.
+func (f *Feed) set(g *generation, u *user, change func(pos int) int) (from, to int, err error) {
 	for {
-		old := u.store.Load(u.cell)
-		pos := 0
-		if old>>16 == tag {
-			pos = min(int(old&0xffff), length)
-		} else if f.current.Load() != g {
-			return moved{}, errSwapped
-		}
-		to := min(pos+n, length)
-		if to == pos {
-			return moved{pos, pos, pos}, nil
-		}
-		ok, err := u.store.CompareAndSwap(u.cell, old, tag<<16|uint64(to))
+		cell, from, err := f.cursor(g, u)
 		if err != nil {
-			return moved{}, err
+			return 0, 0, err
+		}
+		to := change(from)
+		if to == from {
+			return from, from, nil
+		}
+		ok, err := u.store.CompareAndSwap(u.cell, cell, u.list.Tag()<<16|uint64(to))
+		if err != nil {
+			return 0, 0, err
 		}
 		if ok {
-			if to == length {
+			if end := u.list.Len(); from == end || to == end {
 				g.exhausted.note(u)
 			}
-			return moved{pos, to, to}, nil
+			return from, to, nil
 		}
 	}
+}
+
+// advance moves a user on by up to n items and returns which ones are theirs.
+func (f *Feed) advance(g *generation, u *user, n int) (moved, error) {
+	from, to, err := f.set(g, u, func(pos int) int { return min(pos+n, u.list.Len()) })
+	return moved{from, to, to}, err
 }
 
 // replay gives up to n items from position from on, and leaves the position where it is or, when
 // that is further, behind them.
 func (f *Feed) replay(g *generation, u *user, from, n int) (moved, error) {
 	to := min(from+n, u.list.Len())
-	position, err := f.set(g, u, func(pos int) int { return max(pos, to) })
+	_, position, err := f.set(g, u, func(pos int) int { return max(pos, to) })
 	return moved{from, to, position}, err
-}
-
-// set changes a user's position by a function of the present one, and returns what it became.
-func (f *Feed) set(g *generation, u *user, change func(pos int) int) (int, error) {
-	tag, length := u.list.Tag(), u.list.Len()
-	for {
-		old := u.store.Load(u.cell)
-		pos := 0
-		if old>>16 == tag {
-			pos = min(int(old&0xffff), length)
-		} else if f.current.Load() != g {
-			return 0, errSwapped
-		}
-		to := change(pos)
-		if to == pos {
-			return pos, nil
-		}
-		ok, err := u.store.CompareAndSwap(u.cell, old, tag<<16|uint64(to))
-		if err != nil {
-			return 0, err
-		}
-		if ok {
-			g.exhausted.note(u)
-			return to, nil
-		}
-	}
-}
-
-// position returns a user's position without changing it.
-func (f *Feed) position(g *generation, u *user) (int, error) {
-	old := u.store.Load(u.cell)
-	if old>>16 == u.list.Tag() {
-		return min(int(old&0xffff), u.list.Len()), nil
-	}
-	if f.current.Load() != g {
-		return 0, errSwapped
-	}
-	return 0, nil
 }
 
 // atEnd says whether nothing is left of the user's list.

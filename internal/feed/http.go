@@ -202,8 +202,8 @@ func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u use
 		return user{}, false // reading may wait for the disk
 	}
 	u.store, u.cell = f.slots.cell(g, u.rank, number, name)
-	// The list, the cell, and the addresses of both are four cache misses of 0.3 us one after
-	// the other, and 0.3 us together.
+	// Both are far apart and in no cache, 0.28 us each where that was measured: asked for
+	// together, the two waits are one.
 	u.store.Prefetch(u.cell)
 	g.lists.Prefetch(u.rank)
 	return u, true
@@ -353,13 +353,15 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) {
 			w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf("position must be a whole number from 0 to %d, the length of the user's list", u.list.Len()))
 			return 0, errAnswered
 		}
-		return f.set(g, u, func(int) int { return *body.Position })
+		_, position, err := f.set(g, u, func(int) int { return *body.Position })
+		return position, err
 	})
 }
 
 func (f *Feed) deletePosition(w *server.Response, r *server.Request) {
 	f.onPosition(w, r, func(g *generation, u *user) (int, error) {
-		return f.set(g, u, func(int) int { return 0 })
+		_, position, err := f.set(g, u, func(int) int { return 0 })
+		return position, err
 	})
 }
 

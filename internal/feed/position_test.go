@@ -168,7 +168,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 					continue
 				}
 				f.with(i, 1, func(g *generation, u *user) error {
-					_, err := f.set(g, u, func(int) int { return 0 })
+					_, _, err := f.set(g, u, func(int) int { return 0 })
 					return err
 				})
 			}
@@ -190,7 +190,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 					f.take(i, id, items)
 				default:
 					f.with(i, id, func(g *generation, u *user) error {
-						_, err := f.set(g, u, func(int) int { return 0 })
+						_, _, err := f.set(g, u, func(int) int { return 0 })
 						return err
 					})
 				}

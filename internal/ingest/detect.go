@@ -22,10 +22,6 @@ const (
 	formatCSV
 )
 
-func (f fileFormat) String() string {
-	return [...]string{"empty", "Parquet", "Arrow file", "Arrow stream", "JSONL", "CSV"}[f]
-}
-
 // peekSize is how much of a source is looked at to tell its format and to sample its rows.
 const peekSize = 1 << 20
 

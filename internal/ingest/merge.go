@@ -20,9 +20,6 @@ type Groups struct {
 	orders []uint64 // of the values of the last key
 }
 
-// Len returns the number of keys.
-func (g *Groups) Len() int { return len(g.Ends) }
-
 // SharedKeyError says that a key is in two sources, or twice in one, and should not have been.
 type SharedKeyError struct {
 	Key string
