@@ -246,6 +246,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
 		default:
 			l.s.run(route, &l.resp, r)
+			if l.resp.lent {
+				if !l.flush(c) {
+					return data
+				}
+				l.lend(c, data, total)
+				return nil
+			}
 			if l.resp.deferred {
 				if !l.flush(c) {
 					return data

@@ -34,6 +34,9 @@ type lentConn struct {
 	expired  bool       // the read deadline has passed
 }
 
+// lender tells net/http's side that what comes was lent.
+func (*lentConn) lender() {}
+
 // maxKept bounds the lentConns of a loop that wait for a next request, at about 20 KiB each.
 const maxKept = 256
 

@@ -216,3 +216,79 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 		}
 	})
 }
+
+func TestAFastHandlerMayLendItsRequest(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		cfg.LeftRequests = 1000
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		c.send(get("/either/a") + get("/either/%C3%A9?lend") + post("/either/c?lend", "body c") + post("/either/d?deferred", "body d") +
+			head_("/either/e?lend") + get("/either/f"))
+		c.expect("GET", 200, "GET a ")
+		// Nothing shows of what the fast handler had begun.
+		if resp := c.expect("GET", 200, "GET lent é lend "); resp.Header.Get("X-Fast") != "" {
+			t.Errorf("a lent answer has the fast handler's fields: %v", resp.Header)
+		}
+		c.expect("POST", 200, "POST lent c lend body c")
+		c.expect("POST", 200, "POST lent d deferred body d")
+		c.expect("HEAD", 200, "")
+		c.expect("GET", 200, "GET f ")
+
+		// The same where the connection is net/http's.
+		c.send("POST /either/g?lend HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" +
+			get("/either/h?lend") + get("/either/i"))
+		c.expect("POST", 200, "POST lent g lend hello")
+		c.expect("GET", 200, "GET lent h lend ")
+		c.expect("GET", 200, "GET i ")
+
+		// Each is counted once, for its route, whoever has answered.
+		for pattern, want := range map[string]uint64{"GET /either/{word}": 6, "POST /either/{word}": 3} {
+			method, path, _ := strings.Cut(pattern, " ")
+			route, _ := s.routes.find(method, []byte(path), new([maxParams][]byte))
+			await(t, pattern+" to be counted", func() bool { return s.counter(route, 200).Value() == want })
+		}
+	})
+}
+
+func TestALentRequestWithoutHandlerIsABug(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /lends", Fast: func(w *Response, _ *Request) { w.Lend() }}})
+		c := dial(t, s)
+		c.send(get("/lends") + get("/fast/after"))
+		if resp, _ := c.response("GET"); resp.StatusCode != 500 {
+			t.Errorf("got %d, want 500", resp.StatusCode)
+		}
+		c.expect("GET", 200, "GET after ")
+		if n := s.panics.Value(); n != 1 {
+			t.Errorf("%d panics counted, want 1", n)
+		}
+	})
+}
+
+// The client goes while a worker has its request, which the worker then wants lent.
+func TestAClientMayGoBeforeItsDeferredRequestIsLent(t *testing.T) {
+	started, goOn, lent := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+	s := start(t, Config{}, &echo{}, routes{{
+		Pattern: "GET /late",
+		Fast: func(w *Response, _ *Request) {
+			if w.Defer() {
+				return
+			}
+			close(started)
+			<-goOn
+			w.Lend()
+		},
+		HTTP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { lent <- struct{}{} }),
+	}})
+	c, other := dial(t, s), dial(t, s)
+	c.send(get("/late"))
+	<-started
+	c.SetLinger(0)
+	c.Close()
+	other.passed()
+	close(goOn)
+	await(t, "the connection to be gone", func() bool { return s.connections.Load() == 1 })
+	if len(lent) > 0 {
+		t.Error("the request was lent without a client")
+	}
+}

@@ -61,6 +61,7 @@ type messageKind uint8
 const (
 	msgAccepted messageKind = iota // fd is a new connection
 	msgAnswered                    // conn's deferred answer is in conn.out
+	msgLend                        // conn was deferred, and is to be lent
 	msgReturned                    // conn is back from being lent and stays open
 	msgSpent                       // conn is back from being lent and is to be closed
 	msgBlocked                     // conn, lent, waits for its socket to take more
@@ -227,6 +228,8 @@ func (l *loop) readInbox() {
 			l.accepted(m.fd)
 		case msgAnswered:
 			l.answered(m.conn)
+		case msgLend:
+			l.lendDeferred(m.conn)
 		case msgReturned:
 			l.returned(m.conn, true)
 		case msgSpent:

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,12 @@ type leftKey struct{}
 
 type leftCount struct{ fast int }
 
+// lentKey marks the context of connections over which requests are lent.
+type lentKey struct{}
+
+// lender is such a connection.
+type lender interface{ lender() }
+
 // ServeHTTP routes a request exactly as the event loops do.
 func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
@@ -62,9 +69,11 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	debug.SetPanicOnFault(true)
-	if route.Fast != nil {
-		l.serveFast(call, route, w, r, start)
-		return
+	// What comes over a lent connection has passed its fast handler already.
+	if route.Fast != nil && (route.HTTP == nil || r.Context().Value(lentKey{}) == nil) {
+		if r = l.serveFast(call, route, w, r, start); r == nil {
+			return
+		}
 	}
 	for i, name := range route.names {
 		r.SetPathValue(name, string(call.req.params[i]))
@@ -98,7 +107,9 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
 }
 
-func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) {
+// serveFast answers by a fast handler and returns nil, or, when the handler lends the request,
+// returns it for the HTTP handler.
+func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
 	s := l.s
 	if left, ok := r.Context().Value(leftKey{}).(*leftCount); ok {
 		if left.fast++; left.fast >= s.cfg.LeftRequests {
@@ -129,9 +140,16 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 		call.req.Query, call.req.Body = call.qry, body
 		call.req.header = appendFields(call.req.header[:0], r)
 		s.run(route, &call.resp, &call.req)
+		if call.resp.lent {
+			if r.Body != http.NoBody {
+				r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(body)))
+			}
+			return r
+		}
 	}
 	call.write(w, r)
 	s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+	return nil
 }
 
 func (c *fastCall) write(w http.ResponseWriter, r *http.Request) {
@@ -251,6 +269,9 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 			if _, ok := c.(*leftConn); ok {
 				return context.WithValue(ctx, leftKey{}, new(leftCount))
 			}
+			if _, ok := c.(lender); ok {
+				return context.WithValue(ctx, lentKey{}, true)
+			}
 			return ctx
 		},
 		ConnState: func(c net.Conn, state http.ConnState) {
@@ -320,7 +341,7 @@ func (w logWriter) Write(p []byte) (int, error) {
 func (s *Server) run(route *route, w *Response, r *Request) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.deferred = false
+			w.deferred, w.lent = false, false
 			if s.panicked(route, p) {
 				w.Problem(http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
 			} else {
@@ -329,6 +350,9 @@ func (s *Server) run(route *route, w *Response, r *Request) {
 		}
 	}()
 	route.Fast(w, r)
+	if w.lent && route.HTTP == nil {
+		panic("BUG: a handler lends its request and the route has no HTTP handler")
+	}
 }
 
 // faultAddress tells a memory fault in mapped data from other panics: with SetPanicOnFault, and

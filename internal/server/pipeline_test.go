@@ -22,7 +22,7 @@ type exchange struct {
 func randomExchange(rnd *rand.Rand, id int) exchange {
 	word := fmt.Sprintf("r%d", id)
 	body := strings.Repeat("\r\n\r\n", rnd.IntN(3)) + strings.Repeat(word, rnd.IntN(400))
-	switch rnd.IntN(12) {
+	switch rnd.IntN(16) {
 	case 0, 1, 2:
 		return exchange{get("/fast/" + word), "GET", 200, "GET " + word + " "}
 	case 3:
@@ -40,6 +40,14 @@ func randomExchange(rnd *rand.Rand, id int) exchange {
 	case 10:
 		n := rnd.IntN(40_000)
 		return exchange{get(fmt.Sprintf("/big/%d", n)), "GET", 200, strings.Repeat("x", n)}
+	case 11:
+		return exchange{get("/either/" + word), "GET", 200, "GET " + word + " "}
+	case 12:
+		return exchange{head_("/either/" + word + "?lend"), "HEAD", 200, ""}
+	case 13:
+		return exchange{post("/either/"+word+"?lend", body), "POST", 200, "POST lent " + word + " lend " + body}
+	case 14:
+		return exchange{post("/either/"+word+"?deferred", body), "POST", 200, "POST lent " + word + " deferred " + body}
 	default:
 		n := rnd.IntN(100)
 		return exchange{get(fmt.Sprintf("/stream/%d", n)), "GET", 200, strings.Repeat("s", 1000*n)}

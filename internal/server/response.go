@@ -19,6 +19,7 @@ type Response struct {
 
 	header   []byte // further field lines, each with its CRLF
 	deferred bool
+	lent     bool
 	worker   bool
 }
 
@@ -31,6 +32,7 @@ func (w *Response) reset(onWorker bool) {
 	w.Body = w.Body[:0]
 	w.header = w.header[:0]
 	w.deferred = false
+	w.lent = false
 	w.worker = onWorker
 }
 
@@ -45,6 +47,11 @@ func (w *Response) Defer() bool {
 	w.deferred = true
 	return true
 }
+
+// Lend asks for the request to be answered by the route's HTTP handler, on net/http, as that of a
+// route without Fast is: for work too long even for a worker, or work that waits. The handler must
+// return at once, without having done anything that shows. Only handlers of routes with HTTP may.
+func (w *Response) Lend() { w.lent = true }
 
 // Field adds a header field. Name and value must be valid and free of secrets; Content-Type,
 // Content-Length, Date and Connection are the kernel's.

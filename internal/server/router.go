@@ -54,8 +54,8 @@ func (t *router) add(r *route) {
 	if !ok || methodName([]byte(method)) == "" || !strings.HasPrefix(path, "/") {
 		panic(fmt.Sprintf("BUG: route pattern %q is not a method, a space and a path", r.Pattern))
 	}
-	if (r.Fast == nil) == (r.HTTP == nil) {
-		panic(fmt.Sprintf("BUG: route %q must have either Fast or HTTP", r.Pattern))
+	if r.Fast == nil && r.HTTP == nil {
+		panic(fmt.Sprintf("BUG: route %q must have Fast or HTTP", r.Pattern))
 	}
 	r.path, r.names = path, wildcards(path)
 	n, params, ended := &t.root, 0, false

@@ -79,7 +79,6 @@ func TestAWrongTableOfRoutesPanics(t *testing.T) {
 		"no path":               {{Pattern: "GET a", Fast: fast}},
 		"method that is none":   {{Pattern: "G(T /a", Fast: fast}},
 		"no handler":            {{Pattern: "GET /a"}},
-		"two handlers":          {{Pattern: "GET /a", Fast: fast, HTTP: slow}},
 		"the same twice":        {{Pattern: "GET /a", Fast: fast}, {Pattern: "GET /a", HTTP: slow}},
 		"same under other name": {{Pattern: "GET /{a}", Fast: fast}, {Pattern: "GET /{b}", Fast: fast}},
 		"HEAD taken by GET":     {{Pattern: "GET /a", Fast: fast}, {Pattern: "HEAD /a", Fast: fast}},

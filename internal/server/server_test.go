@@ -74,6 +74,8 @@ func (e *echo) Routes() []Route {
 		{Pattern: "GET /lent/panic", HTTP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
 		{Pattern: "GET /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
 		{Pattern: "POST /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
+		{Pattern: "GET /either/{word}", Fast: e.either(fast), HTTP: http.HandlerFunc(e.lent)},
+		{Pattern: "POST /either/{word}", Fast: e.either(fast), HTTP: http.HandlerFunc(e.lent)},
 		{Pattern: "GET /stream/{n}", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n := 0
 			fmt.Sscan(r.PathValue("n"), &n)
@@ -84,6 +86,22 @@ func (e *echo) Routes() []Route {
 				}
 			}
 		})},
+	}
+}
+
+// either lends what a query asks it to lend, on the loop or on a worker, and answers the rest.
+func (e *echo) either(fast Handler) Handler {
+	return func(w *Response, r *Request) {
+		w.Field("X-Fast", "yes")
+		w.Body = append(w.Body, "not to be seen "...)
+		switch q := string(r.Query); {
+		case q == "deferred" && w.Defer():
+		case q == "lend" || q == "deferred":
+			w.Lend()
+		default:
+			w.Body = w.Body[:0]
+			fast(w, r)
+		}
 	}
 }
 

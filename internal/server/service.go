@@ -57,10 +57,11 @@ func Off(format string, args ...any) error {
 //
 // A handler runs on the event loop and holds up every connection of that loop. Work that may
 // take more than InlineMicroseconds, or answers beyond InlineBytes, must be declared before any of it
-// is done: see Response.Defer.
+// is done: see Response.Defer and Response.Lend.
 type Handler func(w *Response, r *Request)
 
-// Route binds a pattern to what answers it: exactly one of Fast and HTTP is set.
+// Route binds a pattern to what answers it: Fast or HTTP, or both, where Fast answers what it can
+// and lends the rest to HTTP.
 type Route struct {
 	// Pattern is a method, a space and a path: "GET /feed/{user}". A segment in braces
 	// matches any one non-empty segment; a last segment "{rest...}" matches what is left.
@@ -68,7 +69,9 @@ type Route struct {
 	Pattern string
 	// Fast is answered inline by the event loop.
 	Fast Handler
-	// HTTP is lent to net/http: it may block, stream and allocate.
+	// HTTP is lent to net/http: it may block, stream and allocate. Beside Fast it is called for
+	// requests that Fast has lent, and for those that reach net/http without it: it must be able
+	// to answer all.
 	HTTP http.Handler
 	// Admin puts the route on the admin port; only HTTP routes may be there.
 	Admin bool

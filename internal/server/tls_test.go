@@ -74,6 +74,8 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 					do("POST", "/fast/a", "body", 200, "POST a body")
 					do("GET", "/deferred/a", "", 200, "GET a ")
 					do("POST", "/lent/a", "body", 200, "POST lent a  body")
+					do("POST", "/either/a?lend", "body", 200, "POST lent a lend body")
+					do("GET", "/either/a", "", 200, "GET a ")
 					do("GET", "/big/300000", "", 200, strings.Repeat("x", 300_000))
 					do("GET", "/nowhere", "", 404, "")
 					do("DELETE", "/fast/a", "", 405, "")

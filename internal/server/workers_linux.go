@@ -74,6 +74,17 @@ func (l *loop) answered(c *conn) {
 	}
 }
 
+// lendDeferred lends a request that a worker would not answer.
+func (l *loop) lendDeferred(c *conn) {
+	c.phase = phaseReading
+	if c.gone {
+		l.close(c)
+		return
+	}
+	l.out = l.out[:0]
+	l.lend(c, c.in, c.size)
+}
+
 // work is a worker: it runs deferred requests until there are no more.
 func (f *fastLane) work(stripe int) {
 	s := f.s
@@ -98,6 +109,10 @@ func (f *fastLane) work(stripe int) {
 		route, _ := s.routes.find(h.method, h.path, &r.params)
 		r.decodeParams()
 		s.run(route, &w, &r)
+		if w.lent {
+			c.loop.post(message{kind: msgLend, conn: c})
+			continue
+		}
 		now := time.Now()
 		heads.tick(now)
 		c.closing = h.flags&connClose != 0
