@@ -42,7 +42,7 @@ $(DEMO_FEEDS): | build
 
 .PHONY: test-deps
 test-deps:
-	@scripts/need.sh gcc=gcc
+	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev
 	@scripts/venv.sh build/venv
 
 .PHONY: test
@@ -97,7 +97,7 @@ BENCH_NEEDS :=
 endif
 
 .PHONY: bench
-bench: bench-build $(BENCH_NEEDS) ## measure weir against its peers; FULL=1 for 5 million users, BENCH="flags" for more
+bench: bench-build $(BENCH_NEEDS) ## measure weir against its peers; FULL=1 for 5 million users, BENCH="flags" for more (--services sequence)
 	@mkdir -p build/bench
 	@# A failing test is in the table; the bench goes on.
 	-$(GO_TEST) -count=1 -v -run 'Alloc' $(NO_RACE) >build/bench/allocations.txt 2>&1
@@ -108,6 +108,9 @@ bench-build: build
 	@scripts/need.sh gcc=gcc wrk=wrk nginx=nginx-light
 	@mkdir -p build/bin
 	gcc -O2 -Wall -Wextra -o build/bin/floor bench/floor/floor.c
+	@# GMP is there to compare with. Without it the report says so and has the rest.
+	scripts/need.sh gmp.h=libgmp-dev && gcc -O2 -Wall -Wextra -o build/bin/gmp bench/gmp/gmp.c -lgmp || rm -f build/bin/gmp
+	$(GO) test -c -trimpath -o build/bin/decimal.test ./internal/sequence/decimal
 	cd bench && $(GO) build -trimpath -o ../build/bin/ ./...
 
 .PHONY: bench-inputs

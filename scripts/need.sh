@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# need.sh COMMAND=PACKAGE... installs the Debian package of every command that is missing.
+# need.sh COMMAND=PACKAGE... installs the Debian package of every command that is missing. Instead of a
+# command there may be a C header, gmp.h for one.
 #
 # It does nothing, quickly, when all are there. It installs as root, or through sudo.
 set -euo pipefail
 
 packages=()
 for pair in "$@"; do
-	command -v "${pair%%=*}" >/dev/null || packages+=("${pair#*=}")
+	name=${pair%%=*}
+	case $name in
+	*.h) gcc -E -include "$name" -x c /dev/null >/dev/null 2>&1 ;;
+	*) command -v "$name" >/dev/null ;;
+	esac || packages+=("${pair#*=}")
 done
 [ ${#packages[@]} -eq 0 ] && exit 0
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 )
 
 // What the bars are about. Smaller runs compare with them for a first impression only.
@@ -67,6 +68,25 @@ const (
 	notMeasured = "not measured"
 )
 
+// newBar returns a bar that is decided. A limit that is not a number is none.
+func newBar(figure, format string, atMost bool, limit, aim float64, values []float64) *bar {
+	b := &bar{Figure: figure, Format: format, AtMost: atMost, Aim: &aim, Values: values}
+	if !math.IsNaN(limit) {
+		b.Bar = &limit
+	}
+	b.decide()
+	return b
+}
+
+// writeBars writes the table of bars.
+func writeBars(w *strings.Builder, bars []*bar) {
+	fmt.Fprint(w, "| figure | bar | aim | measured | lowest..highest | |\n|---|---|---|---|---|---|\n")
+	for _, b := range bars {
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n",
+			b.Figure, b.limit(b.Bar), b.limit(b.Aim), b.value(), b.spread(), b.verdict())
+	}
+}
+
 // decide fills in Median and Result from Values.
 func (b *bar) decide() {
 	v, ok := median(b.Values)
@@ -90,15 +110,10 @@ func (b *bar) decide() {
 	}
 }
 
-// judge fills in the bars from what was measured.
+// judge fills in the feed's bars from what was measured.
 func (r *report) judge() {
 	add := func(figure, format string, atMost bool, limit, aim float64, values []float64) {
-		b := &bar{Figure: figure, Format: format, AtMost: atMost, Aim: &aim, Values: values}
-		if !math.IsNaN(limit) {
-			b.Bar = &limit
-		}
-		b.decide()
-		r.Bars = append(r.Bars, b)
+		r.Bars = append(r.Bars, newBar(figure, format, atMost, limit, aim, values))
 	}
 	none := math.NaN()
 

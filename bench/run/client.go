@@ -94,18 +94,29 @@ type load struct {
 	P99       int64   `json:"p99_us"`
 	// Others is the share of the server's core that neither the server nor idleness had.
 	Others float64 `json:"others"`
+	// Asking is how busy wrk's core was: near 1 it is wrk that set the rate, and not the server.
+	Asking float64 `json:"asking"`
 }
 
 // wrk loads p for d with one of the scripts in bench/wrk and that script's arguments.
 func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, script, path string, args ...any) (*load, error) {
+	return b.wrkOver(ctx, b.connections, p, d, script, path, args...)
+}
+
+// wrkOver is wrk with another number of connections.
+func (b *bench) wrkOver(ctx context.Context, connections int, p *process, d time.Duration, script, path string, args ...any) (*load, error) {
 	argv := []string{
-		"wrk", "-t1", fmt.Sprint("-c", b.connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())), // wrk knows whole seconds
+		"wrk", "-t1", fmt.Sprint("-c", connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())), // wrk knows whole seconds
 		"--timeout", "10s", "-s", b.source("wrk", script), "http://" + p.addr + path, "--",
 	}
 	for _, a := range args {
 		argv = append(argv, fmt.Sprint(a))
 	}
 	busyBefore, err := coreBusy(serverCore)
+	if err != nil {
+		return nil, err
+	}
+	askingBefore, err := coreBusy(clientCore)
 	if err != nil {
 		return nil, err
 	}
@@ -126,9 +137,15 @@ func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, script, pa
 	if err != nil {
 		return nil, err
 	}
+	askingAfter, err := coreBusy(clientCore)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(start).Seconds()
 	others := (busyAfter - busyBefore) - (after - before)
 	return &load{
-		Others:    max(0, others.Seconds()/time.Since(start).Seconds()),
+		Others:    max(0, others.Seconds()/took),
+		Asking:    (askingAfter - askingBefore).Seconds() / took,
 		PerSecond: float64(s.Requests) / (float64(s.Micros) / 1e6),
 		CPU:       float64((after - before).Microseconds()) / float64(s.Requests),
 		P50:       s.P50,

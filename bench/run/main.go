@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command run measures weir against the floor (the least an HTTP answer costs here), the baseline
-// (the same feed as it is usually written) and two well-known servers, and compares what it finds
-// with weir's bars.
+// Command run measures weir against the floor (the least an HTTP answer costs here), baselines (the
+// same service as it is usually written) and two well-known servers, and compares what it finds with
+// weir's bars. This is about the feed; sequence.go has what is other for the sequence.
 //
 // Each server is pinned to core 0 and whoever asks to core 1. The servers take turns, in another
 // order each round, because whatever else the machine does moves all of them together: a ratio is
@@ -29,12 +29,19 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+// The services that are measured.
+const (
+	serviceFeed     = "feed"
+	serviceSequence = "sequence"
 )
 
 // bench is one run's configuration. Paths are relative to the root of the repository.
@@ -47,6 +54,7 @@ type bench struct {
 	duration    time.Duration // of one measurement
 	colds       int           // starts with an empty page cache
 	warmingRate float64       // requests a second while a cold server warms
+	services    []string      // what is measured
 	only        []string      // names of servers, all when empty
 	dir         string        // for feeds, data directories and logs
 	allocs      string        // file with the output of go test -v for the allocation tests
@@ -66,6 +74,7 @@ func main() {
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "length of one measurement, in whole seconds")
 	flag.IntVar(&b.colds, "colds", 3, "starts with an empty page cache, as root")
 	flag.Float64Var(&b.warmingRate, "warming-rate", 10_000, "requests a second to a server that warms after a cold start")
+	services := flag.String("services", serviceFeed+","+serviceSequence, "what to measure, by comma")
 	only := flag.String("only", "", "servers to run, by comma, of "+strings.Join(names(), ","))
 	flag.StringVar(&b.dir, "dir", "build/bench", "directory for feeds, data and logs")
 	flag.StringVar(&b.allocs, "allocs", "", "output of go test -v for the allocation tests")
@@ -74,6 +83,7 @@ func main() {
 	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
 	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
 	flag.Parse()
+	b.services = strings.Split(*services, ",")
 	if *only != "" {
 		b.only = strings.Split(*only, ",")
 	}
@@ -101,6 +111,11 @@ func (b *bench) prepare() error {
 	if b.rounds < 1 || b.users < 1 || b.duration < time.Second {
 		return errors.New("--rounds and --users must be 1 or more, --duration 1s or more")
 	}
+	for _, s := range b.services {
+		if s != serviceFeed && s != serviceSequence {
+			return fmt.Errorf("--services takes %s and %s, got %q", serviceFeed, serviceSequence, s)
+		}
+	}
 	if err := os.MkdirAll(filepath.Join(b.dir, "logs"), 0o755); err != nil {
 		return err
 	}
@@ -108,13 +123,31 @@ func (b *bench) prepare() error {
 }
 
 func (b *bench) run(ctx context.Context, jsonPath string) error {
-	servers, err := b.servers()
-	if err != nil {
-		return err
-	}
 	r := &report{Machine: describe(), Parameters: b.parameters()}
 	if load1, err := strconv.ParseFloat(r.Machine.Load1, 64); err == nil && load1 > 0.5 {
 		log.Printf("the load average is %.2f: somebody else is at work here, and latencies will tell of them", load1)
+	}
+	if slices.Contains(b.services, serviceFeed) {
+		if err := b.measureFeed(ctx, r); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(b.services, serviceSequence) {
+		var err error
+		if r.Sequence, err = b.measureSequence(ctx); err != nil {
+			return fmt.Errorf("%s: %w", serviceSequence, err)
+		}
+	}
+	if err := r.writeJSON(jsonPath); err != nil {
+		return err
+	}
+	return r.writeMarkdown(os.Stdout)
+}
+
+func (b *bench) measureFeed(ctx context.Context, r *report) error {
+	servers, err := b.servers()
+	if err != nil {
+		return err
 	}
 	if r.Samples, err = b.takeTurns(ctx, servers); err != nil {
 		return err
@@ -138,10 +171,7 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		}
 	}
 	r.judge()
-	if err := r.writeJSON(jsonPath); err != nil {
-		return err
-	}
-	return r.writeMarkdown(os.Stdout)
+	return nil
 }
 
 // source returns the path of a file of this module.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -39,24 +38,28 @@ func (p *process) memory(data []string) (int64, error) {
 
 // parseOwn adds up RssAnon and RssShmem of /proc/PID/status.
 func parseOwn(status string) (int64, error) {
-	var total int64
-	found := 0
+	anon, err := parseStatus(status, "RssAnon")
+	if err != nil {
+		return 0, err
+	}
+	shared, err := parseStatus(status, "RssShmem")
+	return anon + shared, err
+}
+
+// parseStatus returns a size of /proc/PID/status in bytes.
+func parseStatus(status, field string) (int64, error) {
 	for line := range strings.Lines(status) {
 		name, value, _ := strings.Cut(line, ":")
-		if name != "RssAnon" && name != "RssShmem" {
+		if name != field {
 			continue
 		}
 		kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("not a size: %q", line)
 		}
-		total += kb << 10
-		found++
+		return kb << 10, nil
 	}
-	if found != 2 {
-		return 0, errors.New("no RssAnon and RssShmem in the process status: this needs Linux 4.5")
-	}
-	return total, nil
+	return 0, fmt.Errorf("no %s in the process status: this needs Linux 4.5", field)
 }
 
 // residentUnder returns how many bytes of the file, or of the files under the directory, are in

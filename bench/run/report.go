@@ -15,15 +15,18 @@ import (
 	"time"
 )
 
-// report is everything a run found; as JSON it is what --json holds.
+// report is everything a run found; as JSON it is what --json holds. What is not the machine's and
+// not the sequence's is the feed's.
 type report struct {
 	Machine     machine      `json:"machine"`
 	Parameters  parameters   `json:"parameters"`
-	Bars        []*bar       `json:"bars"`
-	Samples     []*sample    `json:"samples"`
+	Bars        []*bar       `json:"bars,omitempty"`
+	Samples     []*sample    `json:"samples,omitempty"`
 	Starts      *starts      `json:"starts,omitempty"`
 	Imports     []imported   `json:"imports,omitempty"`
 	Allocations *allocations `json:"allocations,omitempty"`
+
+	Sequence *sequenceReport `json:"sequence,omitempty"`
 }
 
 type machine struct {
@@ -84,11 +87,16 @@ func describe() machine {
 	return m
 }
 
-// of returns get of every sample of a server that has it.
-func (r *report) of(server string, get func(*sample) (float64, bool)) []float64 {
+// figured is a sample of one of the services: what one turn of one server found.
+type figured interface {
+	turn() (server string, round int)
+}
+
+// figuresOf returns get of every sample of a server that has it.
+func figuresOf[S figured](samples []S, server string, get func(S) (float64, bool)) []float64 {
 	var values []float64
-	for _, s := range r.Samples {
-		if s.Server != server {
+	for _, s := range samples {
+		if name, _ := s.turn(); name != server {
 			continue
 		}
 		if v, ok := get(s); ok {
@@ -98,16 +106,19 @@ func (r *report) of(server string, get func(*sample) (float64, bool)) []float64 
 	return values
 }
 
-// ratios returns a's figure over b's for every round in which both have one.
-func (r *report) ratios(a, b string, get func(*sample) (float64, bool)) []float64 {
+// ratiosOf returns a's figure over b's for every round in which both have one.
+func ratiosOf[S figured](samples []S, a, b string, get func(S) (float64, bool)) []float64 {
 	values := map[[2]any]float64{}
-	for _, s := range r.Samples {
+	rounds := 0
+	for _, s := range samples {
+		server, round := s.turn()
+		rounds = max(rounds, round)
 		if v, ok := get(s); ok {
-			values[[2]any{s.Server, s.Round}] = v
+			values[[2]any{server, round}] = v
 		}
 	}
 	var ratios []float64
-	for round := 1; round <= r.Parameters.Rounds; round++ {
+	for round := 1; round <= rounds; round++ {
 		x, okX := values[[2]any{a, round}]
 		y, okY := values[[2]any{b, round}]
 		if okX && okY && y != 0 {
@@ -115,6 +126,14 @@ func (r *report) ratios(a, b string, get func(*sample) (float64, bool)) []float6
 		}
 	}
 	return ratios
+}
+
+func (r *report) of(server string, get func(*sample) (float64, bool)) []float64 {
+	return figuresOf(r.Samples, server, get)
+}
+
+func (r *report) ratios(a, b string, get func(*sample) (float64, bool)) []float64 {
+	return ratiosOf(r.Samples, a, b, get)
 }
 
 // median returns the middle of the values, or false when there are none.
@@ -140,20 +159,28 @@ func (r *report) writeJSON(path string) error {
 
 func (r *report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
-	m, p := r.Machine, r.Parameters
+	m := r.Machine
 	fmt.Fprintf(&b, "%s, %s; %s, %s, Linux %s, load average %s at the start.\n", m.Date, m.Weir, m.CPU, m.Memory, m.Kernel, m.Load1)
-	fmt.Fprintf(&b, "%d users x %d items up to %d, %d connections, medians of %d rounds of %.0f s.\n\n",
+	if r.Samples != nil {
+		r.writeFeed(&b)
+	}
+	if r.Sequence != nil {
+		r.Sequence.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *report) writeFeed(b *strings.Builder) {
+	p := r.Parameters
+	fmt.Fprintf(b, "\n### Feeds\n\n%d users x %d items up to %d, %d connections, medians of %d rounds of %.0f s.\n\n",
 		p.Users, p.Items, p.MaxItem, p.Connections, p.Rounds, p.Seconds)
 
 	if p.Users != barUsers || p.Items != barItems {
-		fmt.Fprintf(&b, "The bars are set for %d users x %d items: this was a quick look.\n\n", barUsers, barItems)
+		fmt.Fprintf(b, "The bars are set for %d users x %d items: this was a quick look.\n\n", barUsers, barItems)
 	}
-	fmt.Fprint(&b, "| figure | bar | aim | measured | lowest..highest | |\n|---|---|---|---|---|---|\n")
-	for _, bar := range r.Bars {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n",
-			bar.Figure, bar.limit(bar.Bar), bar.limit(bar.Aim), bar.value(), bar.spread(), bar.verdict())
-	}
-	fmt.Fprint(&b, "\n| server | CPU a request | requests/s | p50 | p99 | pipelined by 16, requests/s | CPU a request | memory | exec to first answer |\n|---|---|---|---|---|---|---|---|---|\n")
+	writeBars(b, r.Bars)
+	fmt.Fprint(b, "\n| server | CPU a request | requests/s | p50 | p99 | pipelined by 16, requests/s | CPU a request | memory | exec to first answer |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, name := range names() {
 		row := []string{name}
 		for _, c := range columns {
@@ -165,15 +192,13 @@ func (r *report) writeMarkdown(w io.Writer) error {
 			row = append(row, fmt.Sprintf(c.format, v))
 		}
 		if len(r.of(name, memoryOf)) > 0 {
-			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
 		}
 	}
 	for _, n := range r.notes() {
-		fmt.Fprintf(&b, "\n- %s", n)
+		fmt.Fprintf(b, "\n- %s", n)
 	}
-	fmt.Fprintln(&b)
-	_, err := io.WriteString(w, b.String())
-	return err
+	fmt.Fprintln(b)
 }
 
 var columns = []struct {

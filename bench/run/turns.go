@@ -30,6 +30,8 @@ type sample struct {
 	First     float64  `json:"first_answer_ms,omitempty"` // from exec, when this turn began with a start
 }
 
+func (s *sample) turn() (server string, round int) { return s.Server, s.Round }
+
 // takeTurns runs every round and returns the samples in the order they were taken.
 func (b *bench) takeTurns(ctx context.Context, servers []*server) ([]*sample, error) {
 	asleep := map[string]*process{}
