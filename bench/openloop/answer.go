@@ -3,14 +3,13 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/bench/answer"
 )
 
 // readable takes in what has arrived on c and, if that ends an answer, accounts for it and gives
@@ -26,7 +25,7 @@ func (l *loop) readable(c *conn, more bool) error {
 		return errors.New("the server closed a connection")
 	}
 	c.in = append(c.in, l.read[:n]...)
-	status, length, err := parseAnswer(c.in)
+	status, length, err := answer.Parse(c.in)
 	if err != nil || length == 0 || len(c.in) < length {
 		return err
 	}
@@ -68,57 +67,4 @@ func (l *loop) pace(now, end time.Duration) error {
 		return nil
 	}
 	return l.send(c, now)
-}
-
-var (
-	headEnd       = []byte("\r\n\r\n")
-	contentLength = []byte("content-length:")
-)
-
-// parseAnswer returns the status and the whole length in bytes of the answer that b begins with,
-// or length 0 while its head is incomplete. Only answers with a Content-Length are understood.
-func parseAnswer(b []byte) (status, length int, err error) {
-	end := bytes.Index(b, headEnd)
-	if end < 0 {
-		return 0, 0, nil
-	}
-	head := b[:end]
-	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, []byte("HTTP/1.1 ")) {
-		return 0, 0, fmt.Errorf("not an HTTP/1.1 answer: %q", head)
-	}
-	if status, err = strconv.Atoi(string(head[9:12])); err != nil {
-		return 0, 0, fmt.Errorf("not a status: %q", head[9:12])
-	}
-	for line := range bytes.SplitSeq(head, []byte("\r\n")) {
-		if len(line) < len(contentLength) || !bytes.EqualFold(line[:len(contentLength)], contentLength) {
-			continue
-		}
-		body, err := strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):])))
-		if err != nil || body < 0 {
-			return 0, 0, fmt.Errorf("not a length: %q", line)
-		}
-		return status, end + len(headEnd) + body, nil
-	}
-	return 0, 0, fmt.Errorf("an answer without Content-Length: %q", head)
-}
-
-// quantiles are of the nearest rank, in microseconds.
-type quantiles struct {
-	P50  int64 `json:"p50"`
-	P99  int64 `json:"p99"`
-	P999 int64 `json:"p999"`
-	Max  int64 `json:"max"`
-}
-
-// quantilesOf sorts times in place.
-func quantilesOf(times []time.Duration) quantiles {
-	if len(times) == 0 {
-		return quantiles{}
-	}
-	slices.Sort(times)
-	at := func(perMille int) int64 {
-		rank := (len(times)*perMille + 999) / 1000
-		return times[max(rank, 1)-1].Microseconds()
-	}
-	return quantiles{at(500), at(990), at(999), at(1000)}
 }

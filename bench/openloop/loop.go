@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"weir/bench/answer"
 )
 
 // drain is how long answers are waited for after the last request was due.
@@ -34,7 +36,7 @@ type result struct {
 	Requests int     `json:"requests"` // answered
 	Missing  int     `json:"missing"`  // due but not answered when the run ended
 	Rate     float64 `json:"rate"`     // due a second
-	quantiles
+	answer.Quantiles
 	Lag  int64       `json:"lag"` // 99th percentile of how late a due request was noticed
 	Also *alsoResult `json:"also,omitempty"`
 	// Not2xx counts the answers, of either kind, with another status.
@@ -43,7 +45,7 @@ type result struct {
 
 type alsoResult struct {
 	Requests int `json:"requests"`
-	quantiles
+	answer.Quantiles
 }
 
 type conn struct {
@@ -101,12 +103,12 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 		Requests:  len(l.took),
 		Missing:   due - len(l.took),
 		Rate:      o.rate,
-		quantiles: quantilesOf(l.took),
-		Lag:       quantilesOf(l.lag).P99,
+		Quantiles: answer.QuantilesOf(l.took),
+		Lag:       answer.QuantilesOf(l.lag).P99,
 		Not2xx:    l.not2xx,
 	}
 	if o.also != "" {
-		r.Also = &alsoResult{len(l.alsoTook), quantilesOf(l.alsoTook)}
+		r.Also = &alsoResult{len(l.alsoTook), answer.QuantilesOf(l.alsoTook)}
 	}
 	return r, nil
 }

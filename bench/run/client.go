@@ -17,13 +17,13 @@ import (
 // summary is what the load generators print in their last line, times in microseconds.
 type summary struct {
 	Requests     int     `json:"requests"`
-	Micros       int64   `json:"micros"` // of the run; wrk only
+	Micros       int64   `json:"micros"` // of the run; of closed loops only
 	P50          int64   `json:"p50"`
 	P99          int64   `json:"p99"`
 	Max          int64   `json:"max"`
 	Not2xx       int     `json:"not2xx"`
 	SocketErrors int     `json:"socket_errors"` // wrk only
-	Missing      int     `json:"missing"`       // openloop: due and never answered
+	Missing      int     `json:"missing"`       // due, or sent, and never answered; not wrk
 	Dropped      int     `json:"dropped"`       // k6: due and never sent
 	Lag          int64   `json:"lag"`           // openloop: its own lateness, 99th percentile
 	Rate         float64 `json:"rate"`          // openloop: due a second
@@ -86,7 +86,7 @@ func parseSummary(out string) (*summary, error) {
 	return &s, nil
 }
 
-// load is a closed loop of wrk and what it cost the server.
+// load is a closed loop and what it cost the server.
 type load struct {
 	PerSecond float64 `json:"requests_per_second"`
 	CPU       float64 `json:"cpu_us_per_request"` // user and system
@@ -94,7 +94,8 @@ type load struct {
 	P99       int64   `json:"p99_us"`
 	// Others is the share of the server's core that neither the server nor idleness had.
 	Others float64 `json:"others"`
-	// Asking is how busy wrk's core was: near 1 it is wrk that set the rate, and not the server.
+	// Asking is how busy the load generator's core was: near 1 it may be that which set the rate, and
+	// not the server.
 	Asking float64 `json:"asking"`
 }
 
@@ -112,6 +113,11 @@ func (b *bench) wrkOver(ctx context.Context, connections int, p *process, d time
 	for _, a := range args {
 		argv = append(argv, fmt.Sprint(a))
 	}
+	return loaded(ctx, p, argv)
+}
+
+// loaded runs a closed loop, wrk or closedloop, and returns what it did to p.
+func loaded(ctx context.Context, p *process, argv []string) (*load, error) {
 	busyBefore, err := coreBusy(serverCore)
 	if err != nil {
 		return nil, err

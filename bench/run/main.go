@@ -60,6 +60,7 @@ type bench struct {
 	allocs      string        // file with the output of go test -v for the allocation tests
 	inputs      string        // directory with the inputs of the import figures
 	k6          string        // path of the k6 binary
+	sequenceWrk bool          // ask for the sequence by wrk
 }
 
 func main() {
@@ -80,6 +81,7 @@ func main() {
 	flag.StringVar(&b.allocs, "allocs", "", "output of go test -v for the allocation tests")
 	flag.StringVar(&b.inputs, "import", "", "measure importing lists and exploded of this directory")
 	flag.StringVar(&b.k6, "k6", "", "k6, for a second opinion on the open loop")
+	flag.BoolVar(&b.sequenceWrk, "sequence-wrk", false, "ask for the sequence by wrk, which then sets the rate, instead of closedloop")
 	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
 	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
 	flag.Parse()

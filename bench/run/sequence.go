@@ -67,7 +67,7 @@ type walked struct {
 }
 
 func (b *bench) measureSequence(ctx context.Context) (*sequenceReport, error) {
-	r := &sequenceReport{Parameters: sequenceParameters{sequenceConnections, b.rounds, b.duration.Seconds()}}
+	r := &sequenceReport{Parameters: sequenceParameters{sequenceConnections, b.rounds, b.duration.Seconds(), b.sequenceWrk}}
 	servers := []string{nameFloor, nameBaseline, nameWeir}
 	if len(b.only) > 0 {
 		servers = slices.DeleteFunc(servers, func(s string) bool { return !slices.Contains(b.only, s) })
@@ -125,23 +125,19 @@ func (b *bench) sequenceAt(ctx context.Context, s *sequenceSample, index, first,
 	if err := p.settle(ctx); err != nil {
 		return err
 	}
-	// Loads end with requests on their way, so the index may be off by as many.
+	// A load may have asked for one path more often than for another by as many as it has connections.
 	slack := 0
 	for i := first - 1; i < end; i++ {
 		l, d := sequenceLoads[max(i, first)], b.duration
 		if i < first {
 			d = time.Second // not counted
 		}
-		args := make([]any, len(l.paths))
-		for i, path := range l.paths {
-			args[i] = path
-		}
 		if s.Server != nameFloor {
 			if err := checkCurrent(ctx, p.addr, index, slack); err != nil {
 				return err
 			}
 		}
-		found, err := b.wrkOver(ctx, sequenceConnections, p, d, "sequence.lua", "/", args...)
+		found, err := b.askInTurn(ctx, p, d, l.paths)
 		if err != nil {
 			return err
 		}
@@ -156,6 +152,22 @@ func (b *bench) sequenceAt(ctx context.Context, s *sequenceSample, index, first,
 		return nil
 	}
 	return checkCurrent(ctx, p.addr, index, slack)
+}
+
+// askInTurn loads p for d with requests for the paths in turn. Unless wrk is asked for, closedloop
+// does it: wrk takes longer for an answer this long than a server does.
+func (b *bench) askInTurn(ctx context.Context, p *process, d time.Duration, paths []string) (*load, error) {
+	if b.sequenceWrk {
+		args := make([]any, len(paths))
+		for i, path := range paths {
+			args[i] = path
+		}
+		return b.wrkOver(ctx, sequenceConnections, p, d, "sequence.lua", "/", args...)
+	}
+	argv := []string{
+		"build/bin/closedloop", "--address", p.addr, "--connections", fmt.Sprint(sequenceConnections), "--duration", d.String(),
+	}
+	return loaded(ctx, p, append(argv, paths...))
 }
 
 // startSequence launches a server whose index is where it is wanted.

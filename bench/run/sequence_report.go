@@ -19,6 +19,7 @@ type sequenceParameters struct {
 	Connections int     `json:"connections"`
 	Rounds      int     `json:"rounds"`
 	Seconds     float64 `json:"seconds"`
+	Wrk         bool    `json:"wrk"` // asked by wrk, else by closedloop
 }
 
 // rateOf and cpuOf return a load's figures.
@@ -87,7 +88,11 @@ func (r *sequenceReport) judge() {
 	for _, f := range []struct {
 		load     string
 		bar, aim float64
-	}{{loadLow, 20, 45}, {loadHigh, 20, 45}, {loadCurrent, 25, 50}} {
+	}{
+		{loadLow, 20, 45},
+		{loadHigh, 20, 45},
+		{loadCurrent, 25, 50},
+	} {
 		add(f.load+", requests/s, weir / baseline", "%.1f", false, f.bar, f.aim, r.ratios(nameWeir, nameBaseline, rateOf(f.load)))
 	}
 	add(loadAll+", CPU a request, weir / C floor", "%.2f", true, 1.6, 1.2, r.ratios(nameWeir, nameFloor, cpuOf(loadAll)))
@@ -148,18 +153,26 @@ func duration(ns []float64) string {
 // notes are the figures without a bar that help to read those with one.
 func (r *sequenceReport) notes() []string {
 	var notes []string
-	share := func(get func(*load) float64) func(*sequenceSample) (float64, bool) { return ofLoad(loadCurrent, get) }
-	asking := func(server string) ([]float64, []float64) {
-		return r.of(server, share(func(l *load) float64 { return 100 * l.Asking })), r.of(server, rateOf(loadCurrent))
+	share := func(get func(*load) float64) func(*sequenceSample) (float64, bool) {
+		return ofLoad(loadCurrent, func(l *load) float64 { return 100 * get(l) })
+	}
+	asker := "closedloop"
+	if r.Parameters.Wrk {
+		asker = "wrk"
 	}
 	for _, server := range []string{nameFloor, nameWeir} {
-		busy, rate := asking(server)
-		if b, ok := median(busy); ok {
-			per, _ := median(rate)
-			notes = append(notes, fmt.Sprintf("wrk's core was %.0f %% busy asking %s for /current, %.0f times a second.", b, server, per))
+		busy, ok := median(r.of(server, share(func(l *load) float64 { return l.Asking })))
+		rate, known := median(r.of(server, rateOf(loadCurrent)))
+		if ok && known {
+			notes = append(notes, fmt.Sprintf("%s's core was %.0f %% busy asking %s for /current, %.0f times a second.", asker, busy, server, rate))
 		}
 	}
-	if v, ok := median(r.of(nameWeir, share(func(l *load) float64 { return 100 * l.Others }))); ok {
+	for _, l := range sequenceLoads[:3] {
+		if v, ok := median(r.ratios(nameFloor, nameBaseline, rateOf(l.name))); ok {
+			notes = append(notes, fmt.Sprintf("%s: the C floor is at %.0f times the baseline, which is as far as system calls go.", l.name, v))
+		}
+	}
+	if v, ok := median(r.of(nameWeir, share(func(l *load) float64 { return l.Others }))); ok {
 		notes = append(notes, fmt.Sprintf("While weir was measured, others had %.0f %% of its core.", v))
 	}
 	own, ok := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Own })))

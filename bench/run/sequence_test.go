@@ -165,7 +165,7 @@ func TestGMPsProgramComputesTheSequence(t *testing.T) {
 
 // measured is a report with figures that are easy to tell apart.
 func measured() *sequenceReport {
-	r := &sequenceReport{Parameters: sequenceParameters{12, 2, 3}}
+	r := &sequenceReport{Parameters: sequenceParameters{12, 2, 3, false}}
 	loads := func(rate, cpu float64) map[string]*load {
 		all := map[string]*load{}
 		for i, l := range sequenceLoads {

@@ -1,0 +1,223 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/bench/answer"
+)
+
+const (
+	readBytes = 256 << 10
+	headBytes = 8 << 10 // longest head of an answer
+	drain     = 10 * time.Second
+)
+
+type options struct {
+	address     string // IPv4 address and port
+	paths       []string
+	connections int
+	duration    time.Duration
+}
+
+// result is what a run found. Times are in microseconds.
+type result struct {
+	Requests int   `json:"requests"` // answered
+	Micros   int64 `json:"micros"`   // from the first request to the last answer
+	Missing  int   `json:"missing"`  // sent but not answered
+	answer.Quantiles
+	Not2xx int `json:"not2xx"`
+}
+
+type conn struct {
+	fd    int
+	since time.Duration // when the request in flight was sent
+	head  []byte        // of the answer, as long as it is incomplete
+	rest  int           // bytes of the answer that are still to come once its head is there
+}
+
+type loop struct {
+	epfd     int
+	conns    []*conn // by descriptor
+	requests [][]byte
+	next     int // of requests
+	start    time.Time
+	read     []byte
+
+	took     []time.Duration
+	inFlight int
+	not2xx   int
+}
+
+// run asks for o.paths until the time is over and then awaits the answers that are on their way.
+func run(o options) (*result, error) {
+	if len(o.paths) == 0 || o.connections < 1 {
+		return nil, errors.New("say what to ask for, PATH..., on 1 connection or more")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// Everything the loop keeps is allocated here, so there is nothing to collect later.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	l := &loop{
+		read: make([]byte, readBytes),
+		took: make([]time.Duration, 0, int(300_000*o.duration.Seconds())),
+	}
+	for _, path := range o.paths {
+		l.requests = append(l.requests, []byte("GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+	}
+	defer l.close()
+	if err := l.connect(o.address, o.connections); err != nil {
+		return nil, err
+	}
+	if err := l.spin(o.duration); err != nil {
+		return nil, err
+	}
+	return &result{
+		Requests:  len(l.took),
+		Micros:    time.Since(l.start).Microseconds(),
+		Missing:   l.inFlight,
+		Quantiles: answer.QuantilesOf(l.took),
+		Not2xx:    l.not2xx,
+	}, nil
+}
+
+func (l *loop) connect(to string, connections int) error {
+	address, err := netip.ParseAddrPort(to)
+	if err != nil || !address.Addr().Is4() {
+		return fmt.Errorf("address must be like 127.0.0.1:8080, got %q", to)
+	}
+	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll_create1: %w", err)
+	}
+	for range connections {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+		for len(l.conns) <= fd {
+			l.conns = append(l.conns, nil)
+		}
+		l.conns[fd] = &conn{fd: fd, head: make([]byte, 0, headBytes)}
+		if err := unix.Connect(fd, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}); err != nil {
+			return fmt.Errorf("connect to %s: %w", to, err)
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+			return fmt.Errorf("set TCP_NODELAY: %w", err)
+		}
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return fmt.Errorf("set non-blocking: %w", err)
+		}
+		if err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+			return fmt.Errorf("epoll_ctl: %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *loop) close() {
+	for _, c := range l.conns {
+		if c != nil {
+			unix.Close(c.fd)
+		}
+	}
+	if l.epfd > 0 {
+		unix.Close(l.epfd)
+	}
+}
+
+func (l *loop) spin(d time.Duration) error {
+	var events [256]unix.EpollEvent
+	l.start = time.Now()
+	for _, c := range l.conns {
+		if c == nil {
+			continue
+		}
+		if err := l.send(c, 0); err != nil {
+			return err
+		}
+	}
+	for l.inFlight > 0 {
+		n, err := unix.EpollWait(l.epfd, events[:], 100)
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("epoll_wait: %w", err)
+		}
+		if time.Since(l.start) > d+drain {
+			return nil
+		}
+		for _, ev := range events[:max(n, 0)] {
+			if err := l.readable(l.conns[ev.Fd], d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *loop) send(c *conn, now time.Duration) error {
+	request := l.requests[l.next]
+	if l.next++; l.next == len(l.requests) {
+		l.next = 0
+	}
+	c.since = now
+	l.inFlight++
+	// One small request at a time on a connection always fits its empty send buffer.
+	if n, err := unix.Write(c.fd, request); err != nil || n < len(request) {
+		return fmt.Errorf("wrote %d of %d bytes of a request: %w", n, len(request), err)
+	}
+	return nil
+}
+
+// readable takes in what has arrived on c and, if that ends an answer, sends the next request, until end.
+func (l *loop) readable(c *conn, end time.Duration) error {
+	n, err := unix.Read(c.fd, l.read)
+	switch {
+	case err == unix.EAGAIN || err == unix.EINTR:
+		return nil
+	case err != nil:
+		return fmt.Errorf("read an answer: %w", err)
+	case n == 0:
+		return errors.New("the server closed a connection")
+	}
+	if c.rest == 0 {
+		head := l.read[:n]
+		if len(c.head) > 0 {
+			head = append(c.head, head...)
+		}
+		status, length, err := answer.Parse(head)
+		if err != nil {
+			return err
+		}
+		if length == 0 {
+			if len(head) > headBytes {
+				return fmt.Errorf("the head of an answer is longer than %d bytes", headBytes)
+			}
+			c.head = append(c.head[:0], head...)
+			return nil
+		}
+		if status/100 != 2 {
+			l.not2xx++
+		}
+		c.rest, n, c.head = length, len(head), c.head[:0]
+	}
+	if c.rest -= n; c.rest > 0 {
+		return nil
+	}
+	if c.rest < 0 {
+		return fmt.Errorf("%d bytes came after an answer that nothing was asked after", -c.rest)
+	}
+	l.inFlight--
+	now := time.Since(l.start)
+	l.took = append(l.took, now-c.since)
+	if now >= end {
+		return nil
+	}
+	return l.send(c, now)
+}
