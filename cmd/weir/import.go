@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/feed"
 	"weir/internal/ingest"
+	"weir/internal/size"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func newImport() *cobra.Command {
 		duplicate = "merge"
 		userIDs   = "auto"
 		itemIDs   = "auto"
-		memory    = size(1 << 30)
+		memory    = size.Bytes(1 << 30)
 	)
 	cmd := &cobra.Command{
 		Use:   "import SOURCE... -o FILE",

@@ -18,6 +18,7 @@ import (
 var mayImport = map[string][]string{
 	"weir/internal/disk":          {},
 	"weir/internal/metrics":       {},
+	"weir/internal/size":          {},
 	"weir/internal/ingest":        {"weir/internal/disk"},
 	"weir/internal/progress":      {"weir/internal/disk", "weir/internal/metrics"},
 	"weir/internal/server":        {"weir/internal/metrics"},

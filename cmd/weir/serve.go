@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/server"
+	"weir/internal/size"
 )
 
 func newServe() *cobra.Command {
@@ -23,9 +24,9 @@ func newServe() *cobra.Command {
 		dataDir              string
 		logFormat, logLevel  string
 		certificate, keyFile string
-		maxHeader, maxBody   = size(cfg.MaxHeader), size(cfg.MaxBody)
-		maxOutput, maxInput  = size(cfg.MaxOutput), size(cfg.MaxInput)
-		maxStream            = size(cfg.MaxStream)
+		maxHeader, maxBody   = size.Bytes(cfg.MaxHeader), size.Bytes(cfg.MaxBody)
+		maxOutput, maxInput  = size.Bytes(cfg.MaxOutput), size.Bytes(cfg.MaxInput)
+		maxStream            = size.Bytes(cfg.MaxStream)
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",

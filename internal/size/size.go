@@ -1,0 +1,49 @@
+// Package size is a number of bytes as the value of a flag: "1048576", "1024KiB" or "1 MiB". It is shown in the
+// largest unit that divides it.
+package size
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Bytes is a number of bytes; it implements pflag.Value.
+type Bytes int64
+
+// String implements pflag.Value.
+func (b *Bytes) String() string {
+	for _, u := range units {
+		if *b >= Bytes(u.bytes) && *b%Bytes(u.bytes) == 0 {
+			return strconv.FormatInt(int64(*b)/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(int64(*b), 10)
+}
+
+// Set implements pflag.Value. The error says what a size looks like.
+func (b *Bytes) Set(v string) error {
+	unit := int64(1)
+	number := v
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(v, u.name); ok {
+			number, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n <= 0 || n > math.MaxInt64/unit {
+		return fmt.Errorf("a size is a whole number of bytes above 0, or one with KiB, MiB or GiB behind it")
+	}
+	*b = Bytes(n * unit)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (b *Bytes) Type() string { return "size" }
+
+var units = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
