@@ -1,0 +1,205 @@
+package decimal
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// Add appends a+b to dst and returns it.
+func Add(dst, a, b []byte) []byte {
+	if len(a) < len(b) {
+		a, b = b, a
+	}
+	at := len(dst)
+	// The sum is written where it belongs if its length is known beforehand, as it nearly always is from the
+	// leading digits. Otherwise it moves by a byte.
+	guess := carries(a, b)
+	dst = slices.Grow(dst, len(a)+1)[:at+guess+len(a)]
+	carry := addInto(dst[at+guess:], a, b)
+	if carry == guess {
+		if carry == 1 {
+			dst[at] = '1'
+		}
+		return dst
+	}
+	// The guess is 0 where there is doubt.
+	dst = append(dst, 0)
+	copy(dst[at+1:], dst[at:])
+	dst[at] = '1'
+	return dst
+}
+
+// Sub appends a-b to dst and returns it. a must not be less than b.
+func Sub(dst, a, b []byte) []byte {
+	at := len(dst)
+	if len(a) < len(b) {
+		return append(dst, '0') // not a difference of natural numbers
+	}
+	guess := cancels(a, b)
+	dst = slices.Grow(dst, len(a))
+	// The digits that are known to be zero are computed in a place of their own, which leaves dst as it has to be.
+	body := dst[at : at+len(a)-guess]
+	if guess > 0 && len(b) > len(a)-guess {
+		subInto(body, a[guess:], b[len(b)-(len(a)-guess):])
+	} else {
+		subInto(body, a[guess:], b)
+	}
+	zeros := 0
+	for zeros < len(body)-1 && body[zeros] == '0' {
+		zeros++
+	}
+	if zeros > 0 {
+		copy(body, body[zeros:])
+	}
+	return dst[:at+len(body)-zeros]
+}
+
+// lead is how many leading digits a guess looks at: what fits a uint64 with room for a sum.
+const lead = 18
+
+// leading returns the value of the first lead digits of a, and of the digits of b that stand below them. a is at least
+// lead digits long and b is not longer than a.
+func leading(a, b []byte) (x, y uint64) {
+	for _, c := range a[:lead] {
+		x = x*10 + uint64(c-'0')
+	}
+	if n := lead - (len(a) - len(b)); n > 0 {
+		for _, c := range b[:n] {
+			y = y*10 + uint64(c-'0')
+		}
+	}
+	return x, y
+}
+
+// carries returns 1 if a+b is sure to be a digit longer than a, which is not shorter than b.
+func carries(a, b []byte) int {
+	if len(a) < lead {
+		return 0
+	}
+	if x, y := leading(a, b); x+y >= 1e18 {
+		return 1
+	}
+	return 0
+}
+
+// cancels returns how many leading digits of a-b are sure to be zero, with a-b seen as long as a. It looks at the
+// first lead digits.
+func cancels(a, b []byte) int {
+	if len(a) < lead {
+		return 0
+	}
+	x, y := leading(a, b)
+	if x-y >= 1e17 {
+		return 0
+	}
+	zeros := lead
+	for d := x - y; d > 0; d /= 10 {
+		zeros--
+	}
+	// All lead digits may cancel and what is below still be no number without them: one digit stays.
+	return min(zeros, len(a)-1)
+}
+
+// addInto writes the len(a) low digits of a+b to dst, which is as long as a, and returns the carry. b is not longer.
+func addInto(dst, a, b []byte) int {
+	var carry uint64
+	i, j := len(a), len(b)
+	i, j, carry = addVectors(dst, a, b, carry)
+	i, j, carry = addWords(dst, a, b, i, j, carry)
+	return addDigits(dst, a, b, i, j, int(carry))
+}
+
+// subInto writes a-b to dst, which is as long as a. b is not longer.
+func subInto(dst, a, b []byte) {
+	i, j, borrow := subVectors(dst, a, b, 0)
+	i, j, borrow = subWords(dst, a, b, i, j, borrow)
+	subDigits(dst, a, b, i, j, int(borrow))
+}
+
+// addDigits adds the digits of a below i and of b below j, a digit at a time. It is the reference for what is faster.
+func addDigits(dst, a, b []byte, i, j, carry int) int {
+	for i > 0 {
+		i--
+		d := int(a[i]-'0') + carry
+		if j > 0 {
+			j--
+			d += int(b[j] - '0')
+		} else if carry == 0 {
+			copy(dst[:i+1], a[:i+1])
+			return 0
+		}
+		carry = 0
+		if d > 9 {
+			d -= 10
+			carry = 1
+		}
+		dst[i] = byte('0' + d)
+	}
+	return carry
+}
+
+// subDigits subtracts as addDigits adds.
+func subDigits(dst, a, b []byte, i, j, borrow int) {
+	for i > 0 {
+		i--
+		d := int(a[i]-'0') - borrow
+		if j > 0 {
+			j--
+			d -= int(b[j] - '0')
+		} else if borrow == 0 {
+			copy(dst[:i+1], a[:i+1])
+			return
+		}
+		borrow = 0
+		if d < 0 {
+			d += 10
+			borrow = 1
+		}
+		dst[i] = byte('0' + d)
+	}
+}
+
+// Eight digits are one word, its lowest byte the least significant digit. A decimal digit and a bias of 0xF6 carry out
+// of their byte when the digit passes nine, so decimal carries are the carries of an ordinary addition.
+const (
+	zeros8 = 0x3030303030303030
+	bias8  = 0xF6F6F6F6F6F6F6F6 - zeros8 // for a word of ASCII digits
+	highs8 = 0x8080808080808080
+)
+
+// addWords adds as many whole words as both numbers have below i and j, and returns where it stopped and the carry.
+func addWords(dst, a, b []byte, i, j int, carry uint64) (int, int, uint64) {
+	for i >= 8 && j >= 8 {
+		x := bits.ReverseBytes64(binary.LittleEndian.Uint64(a[i-8 : i]))
+		y := bits.ReverseBytes64(binary.LittleEndian.Uint64(b[j-8 : j]))
+		// x is digits and zeros8; adding bias8 makes it digits and 0xF6, y becomes digits alone.
+		var s uint64
+		s, carry = bits.Add64(x+bias8, y-zeros8, carry)
+		// A byte that carried is below ten. One that did not still has the bias: it is 0xF6 or more, and its
+		// highest bit says so. 0xF6 is taken off and '0' put on; to the others '0' is added alone.
+		stay := (s & highs8) >> 7 // 1 in each byte that did not carry
+		s -= stay * 0xF6
+		s += zeros8
+		binary.LittleEndian.PutUint64(dst[i-8:i], bits.ReverseBytes64(s))
+		i, j = i-8, j-8
+	}
+	return i, j, carry
+}
+
+// subWords subtracts as addWords adds.
+func subWords(dst, a, b []byte, i, j int, borrow uint64) (int, int, uint64) {
+	for i >= 8 && j >= 8 {
+		x := bits.ReverseBytes64(binary.LittleEndian.Uint64(a[i-8 : i]))
+		y := bits.ReverseBytes64(binary.LittleEndian.Uint64(b[j-8 : j]))
+		var s uint64
+		s, borrow = bits.Sub64(x, y, borrow)
+		// A byte that borrowed is 0xF6 or more and has its highest bit set: it has 256 too many where ten belong.
+		wrapped := (s & highs8) >> 7
+		s -= wrapped * 0xF6
+		s += zeros8
+		binary.LittleEndian.PutUint64(dst[i-8:i], bits.ReverseBytes64(s))
+		i, j = i-8, j-8
+	}
+	return i, j, borrow
+}

@@ -1,0 +1,18 @@
+package decimal
+
+// addVectors does nothing: there are no vectors here. What it says is in add_amd64.go.
+func addVectors(_, a, b []byte, carry uint64) (i, j int, out uint64) { return len(a), len(b), carry }
+
+// subVectors does nothing: there are no vectors here. What it says is in add_amd64.go.
+func subVectors(_, a, b []byte, borrow uint64) (i, j int, out uint64) {
+	return len(a), len(b), borrow
+}
+func (t *transform) passVectors(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
+	passPlain(z, stride, vectors, radix, r, back)
+}
+
+func (t *transform) leafVectors(z, leaf []float64, run *[12]float64) { leavesPlain(z, leaf, run) }
+
+func (t *transform) settleVectors(z []float64, from, to, k int, m *mix, s *settler) {
+	t.settlePlain(z, from, to, k, m, s)
+}
