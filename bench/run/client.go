@@ -32,6 +32,8 @@ type summary struct {
 		P50      int64 `json:"p50"`
 		P99      int64 `json:"p99"`
 	} `json:"also"`
+
+	cpu time.Duration // the load generator's own, user and system
 }
 
 // client runs a load generator on the client core and returns its summary. A run with a failed
@@ -61,6 +63,7 @@ func client(ctx context.Context, until <-chan struct{}, argv ...string) (*summar
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s%s", strings.Join(argv, " "), err, out.String(), errOut.String())
 	}
+	s.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	return s, nil
 }
 
@@ -94,10 +97,15 @@ type load struct {
 	P99       int64   `json:"p99_us"`
 	// Others is the share of the server's core that neither the server nor idleness had.
 	Others float64 `json:"others"`
-	// Asking is how busy the load generator's core was: near 1 it may be that which set the rate, and
+	// Asking is the load generator's share of its core: near 1 it may be that which set the rate, and
 	// not the server.
 	Asking float64 `json:"asking"`
+	// OthersAsking is the share of that core that neither the load generator nor idleness had.
+	OthersAsking float64 `json:"others_asking"`
 }
+
+// disturbed says whether others had so much of one of the cores that the figures are theirs, too.
+func (l *load) disturbed() bool { return max(l.Others, l.OthersAsking) > 0.1 }
 
 // wrk loads p for d with one of the scripts in bench/wrk and that script's arguments.
 func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, script, path string, args ...any) (*load, error) {
@@ -149,12 +157,15 @@ func loaded(ctx context.Context, p *process, argv []string) (*load, error) {
 	}
 	took := time.Since(start).Seconds()
 	others := (busyAfter - busyBefore) - (after - before)
+	othersAsking := (askingAfter - askingBefore) - s.cpu
 	return &load{
 		Others:    max(0, others.Seconds()/took),
-		Asking:    (askingAfter - askingBefore).Seconds() / took,
+		Asking:    s.cpu.Seconds() / took,
 		PerSecond: float64(s.Requests) / (float64(s.Micros) / 1e6),
 		CPU:       float64((after - before).Microseconds()) / float64(s.Requests),
 		P50:       s.P50,
 		P99:       s.P99,
+
+		OthersAsking: max(0, othersAsking.Seconds()/took),
 	}, nil
 }

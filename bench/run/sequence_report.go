@@ -150,18 +150,28 @@ func duration(ns []float64) string {
 	return fmt.Sprintf("%.2f ms", v/1e6)
 }
 
+// disturbed returns how many loads were, and the largest share that others had of a core.
+func (r *sequenceReport) disturbed() (n int, worst float64) {
+	for _, s := range r.Samples {
+		for _, l := range s.Loads {
+			if l.disturbed() {
+				n++
+				worst = max(worst, l.Others, l.OthersAsking)
+			}
+		}
+	}
+	return n, worst
+}
+
 // notes are the figures without a bar that help to read those with one.
 func (r *sequenceReport) notes() []string {
 	var notes []string
-	share := func(get func(*load) float64) func(*sequenceSample) (float64, bool) {
-		return ofLoad(loadCurrent, func(l *load) float64 { return 100 * get(l) })
-	}
 	asker := "closedloop"
 	if r.Parameters.Wrk {
 		asker = "wrk"
 	}
 	for _, server := range []string{nameFloor, nameWeir} {
-		busy, ok := median(r.of(server, share(func(l *load) float64 { return l.Asking })))
+		busy, ok := median(r.of(server, ofLoad(loadCurrent, func(l *load) float64 { return 100 * l.Asking })))
 		rate, known := median(r.of(server, rateOf(loadCurrent)))
 		if ok && known {
 			notes = append(notes, fmt.Sprintf("%s's core was %.0f %% busy asking %s for /current, %.0f times a second.", asker, busy, server, rate))
@@ -172,8 +182,8 @@ func (r *sequenceReport) notes() []string {
 			notes = append(notes, fmt.Sprintf("%s: the C floor is at %.0f times the baseline, which is as far as system calls go.", l.name, v))
 		}
 	}
-	if v, ok := median(r.of(nameWeir, share(func(l *load) float64 { return l.Others }))); ok {
-		notes = append(notes, fmt.Sprintf("While weir was measured, others had %.0f %% of its core.", v))
+	if n, worst := r.disturbed(); n > 0 {
+		notes = append(notes, fmt.Sprintf("In %d loads others had more than a tenth of one of the cores, up to %.0f %%, also when they were repeated: the figures are theirs, too.", n, 100*worst))
 	}
 	own, ok := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Own })))
 	if peak, known := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Peak }))); ok && known {
