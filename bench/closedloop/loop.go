@@ -26,6 +26,7 @@ type options struct {
 	paths       []string
 	connections int
 	duration    time.Duration
+	requests    int // in all, 0 for no limit
 }
 
 // result is what a run found. Times are in microseconds.
@@ -54,6 +55,7 @@ type loop struct {
 
 	took     []time.Duration
 	inFlight int
+	left     int // requests that may still be sent, negative when there is no limit
 	not2xx   int
 }
 
@@ -68,7 +70,11 @@ func run(o options) (*result, error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	l := &loop{
 		read: make([]byte, readBytes),
-		took: make([]time.Duration, 0, int(300_000*o.duration.Seconds())),
+		took: make([]time.Duration, 0, min(int(300_000*o.duration.Seconds()), 10_000_000)),
+		left: -1,
+	}
+	if o.requests > 0 {
+		l.left = o.requests
 	}
 	for _, path := range o.paths {
 		l.requests = append(l.requests, []byte("GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
@@ -161,7 +167,12 @@ func (l *loop) spin(d time.Duration) error {
 	return nil
 }
 
+// send sends the next request, if there is one left.
 func (l *loop) send(c *conn, now time.Duration) error {
+	if l.left == 0 {
+		return nil
+	}
+	l.left--
 	request := l.requests[l.next]
 	if l.next++; l.next == len(l.requests) {
 		l.next = 0

@@ -50,6 +50,24 @@ func TestPathsAreAskedForInTurnAndEachAnswerIsCountedOnce(t *testing.T) {
 	}
 }
 
+func TestNoMoreRequestsAreSentThanAskedFor(t *testing.T) {
+	var mu sync.Mutex
+	arrived := 0
+	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		arrived++
+		mu.Unlock()
+		io.WriteString(w, "{}")
+	})
+	for _, c := range []struct{ connections, requests int }{{1, 100}, {3, 100}, {7, 5}} {
+		arrived = 0
+		got, err := run(options{address: address, paths: []string{"/"}, connections: c.connections, duration: time.Minute, requests: c.requests})
+		if err != nil || got.Requests != c.requests || got.Missing != 0 || arrived != c.requests {
+			t.Errorf("%+v, %v, and %d arrived; want %d", got, err, arrived, c.requests)
+		}
+	}
+}
+
 // raw answers every request with the given pieces, each written by itself.
 func raw(t *testing.T, pieces ...string) string {
 	t.Helper()

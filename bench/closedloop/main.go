@@ -29,6 +29,7 @@ func main() {
 	flag.StringVar(&o.address, "address", "127.0.0.1:8080", "IPv4 address and port of the server")
 	flag.IntVar(&o.connections, "connections", 12, "connections")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long to ask")
+	flag.IntVar(&o.requests, "requests", 0, "end after so many requests, if that is earlier; 0 is no limit")
 	flag.Parse()
 	o.paths = flag.Args()
 

@@ -29,6 +29,7 @@ const (
 	sequencePatience    = 30 * time.Second
 	sequenceAgain       = 3       // times that a disturbed load is repeated
 	walkTo              = 100_000 // where the walk of the memory figure ends
+	walkPatience        = 5 * time.Minute
 )
 
 // sequenceLoads are the loads of a turn, in order.
@@ -73,6 +74,9 @@ func (b *bench) measureSequence(ctx context.Context) (*sequenceReport, error) {
 	servers := []string{nameFloor, nameBaseline, nameWeir}
 	if len(b.only) > 0 {
 		servers = slices.DeleteFunc(servers, func(s string) bool { return !slices.Contains(b.only, s) })
+	}
+	if err := checkBenchmarks(ctx); err != nil {
+		return nil, err
 	}
 	for round := range b.rounds {
 		for i := range servers {
@@ -233,19 +237,16 @@ func (b *bench) walk(ctx context.Context, name string) (found *walked, err error
 			err = stopErr
 		}
 	}()
-	start := time.Now()
-	for i := range walkTo {
-		// Read to the end but not looked at: what comes out of it is at the end of the walk.
-		if err := ask(ctx, http.MethodGet, "http://"+p.addr+"/next", "", io.Discard); err != nil {
-			return nil, fmt.Errorf("step %d: %w", i+1, err)
-		}
+	asked, err := client(ctx, nil, "build/bin/closedloop", "--address", p.addr, "--connections", "1",
+		"--requests", fmt.Sprint(walkTo), "--duration", walkPatience.String(), "/next")
+	if err != nil {
+		return nil, fmt.Errorf("walk %s: %w", name, err)
 	}
-	took := time.Since(start)
 	status, err := os.ReadFile(p.proc("status"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is gone: %w", p.name, err)
 	}
-	found = &walked{Seconds: took.Seconds()}
+	found = &walked{Seconds: float64(asked.Micros) / 1e6}
 	if found.Resident, err = parseStatus(string(status), "VmRSS"); err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func (b *bench) walk(ctx context.Context, name string) (found *walked, err error
 	if found.Own, err = parseOwn(string(status)); err != nil {
 		return nil, err
 	}
-	log.Printf("%s after /next from 0 to %d in %.1f s: %s", name, walkTo, took.Seconds(), mib(found.Resident))
+	log.Printf("%s after /next from 0 to %d in %.1f s: %s", name, walkTo, found.Seconds, mib(found.Resident))
 	return found, checkCurrent(ctx, p.addr, walkTo, 0)
 }
 

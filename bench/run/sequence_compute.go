@@ -95,6 +95,24 @@ func (b *bench) compute(ctx context.Context, r *sequenceReport, round int) error
 	return nil
 }
 
+// checkBenchmarks returns an error if weir's benchmarks are built and one of them is not called what it is
+// called here: better now than after the servers.
+func checkBenchmarks(ctx context.Context) error {
+	if _, err := os.Stat(decimalBenchmarks); err != nil {
+		return nil
+	}
+	out, err := runPinned(ctx, decimalBenchmarks, "-test.list=^Benchmark")
+	if err != nil {
+		return err
+	}
+	for _, c := range computations {
+		if !slices.Contains(strings.Fields(out), c.benchmark) {
+			return fmt.Errorf("weir's arithmetic has no benchmark called %s, only %s", c.benchmark, strings.Join(strings.Fields(out), ", "))
+		}
+	}
+	return nil
+}
+
 // benchmark runs one of weir's Go benchmarks and returns the median of its times.
 func benchmark(ctx context.Context, name, benchtime string, times int) (float64, error) {
 	out, err := runPinned(ctx, decimalBenchmarks, "-test.run=^$", "-test.bench=^"+name+"$",
