@@ -128,6 +128,8 @@ type settler struct {
 	realLast, imagLast   float64 // the last coefficients, which wait for the remainders of the next
 	realCarry, imagCarry float64 // carries to their digits
 	sum                  float64 // of the squares of all digits so far
+
+	vectors [104]float64 // all of this for assembly
 }
 
 // settlePlain settles the points of z from from to to, except that the digit of the last is not stored unless it is the last

@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package decimal
 
 // addVectors does nothing: there are no vectors here. What it says is in add_amd64.go.

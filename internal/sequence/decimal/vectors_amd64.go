@@ -1,0 +1,107 @@
+package decimal
+
+import "golang.org/x/sys/cpu"
+
+// hasAVX512 says whether the assembly can run. GODEBUG=cpu.avx512f=off in the environment turns it off.
+var hasAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI
+
+// addAVX512 adds that many vectors of 64 digits and returns the carry.
+//
+//go:noescape
+func addAVX512(dst, a, b *byte, vectors int, carry uint64) uint64
+
+// subAVX512 subtracts that many vectors of 64 digits and returns the borrow.
+//
+//go:noescape
+func subAVX512(dst, a, b *byte, vectors int, borrow uint64) uint64
+
+//go:noescape
+func split4AVX512(z *float64, stride, vectors int, r *[4]complex128)
+
+//go:noescape
+func join4AVX512(z *float64, stride, vectors int, r *[4]complex128)
+
+//go:noescape
+func split8AVX512(z *float64, stride, vectors int, r *[4]complex128)
+
+//go:noescape
+func join8AVX512(z *float64, stride, vectors int, r *[4]complex128)
+
+//go:noescape
+func leavesAVX512(z *float64, blocks int, leaf *float64, run *[12]float64)
+
+//go:noescape
+func settleAVX512(to, from *float64, vectors int, c *[10]float64, state *[104]float64)
+
+// addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped and the carry.
+// a is not shorter than b, dst as long as a.
+func addVectors(dst, a, b []byte, carry uint64) (i, j int, out uint64) {
+	n := len(b) / 64
+	if n == 0 || !hasAVX512 {
+		return len(a), len(b), carry
+	}
+	i, j = len(a)-64*n, len(b)-64*n
+	return i, j, addAVX512(&dst[i], &a[i], &b[j], n, carry)
+}
+
+// subVectors subtracts as addVectors adds.
+func subVectors(dst, a, b []byte, borrow uint64) (i, j int, out uint64) {
+	n := len(b) / 64
+	if n == 0 || !hasAVX512 {
+		return len(a), len(b), borrow
+	}
+	i, j = len(a)-64*n, len(b)-64*n
+	return i, j, subAVX512(&dst[i], &a[i], &b[j], n, borrow)
+}
+
+func (t *transform) passVectors(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
+	if t.plain || !hasAVX512 {
+		passPlain(z, stride, vectors, radix, r, back)
+		return
+	}
+	_ = z[(radix-1)*stride+vectors*vector-1]
+	switch {
+	case radix == 8 && back:
+		join8AVX512(&z[0], stride, vectors, r)
+	case radix == 8:
+		split8AVX512(&z[0], stride, vectors, r)
+	case back:
+		join4AVX512(&z[0], stride, vectors, r)
+	default:
+		split4AVX512(&z[0], stride, vectors, r)
+	}
+}
+
+func (t *transform) leafVectors(z, leaf []float64, run *[12]float64) {
+	if t.plain || !hasAVX512 {
+		leavesPlain(z, leaf, run)
+		return
+	}
+	blocks := len(z) / (2 * minimum)
+	_ = leaf[blocks*runEntry-1]
+	leavesAVX512(&z[0], blocks, &leaf[0], run)
+}
+
+func (t *transform) settleVectors(z []float64, from, to, k int, m *mix, s *settler) {
+	if t.plain || !hasAVX512 || k != 4 {
+		t.settlePlain(z, from, to, k, m, s)
+		return
+	}
+	base := float64(powersOfTen[k])
+	c := &[10]float64{1 / float64(t.n), 1 / base, base, base / 2, 0.5, 2, m.realRe, m.realIm, m.imagRe, m.imagIm}
+	z = z[:2*t.n]
+	if from == 0 {
+		// There is nothing before the first vector, whose place is therefore elsewhere.
+		var nowhere [vector]float64
+		settleAVX512(&nowhere[0], &z[0], 1, c, &s.vectors)
+		from = 8
+	}
+	settleAVX512(&z[2*from-vector], &z[2*from], (to-from)/8, c, &s.vectors)
+	if to == t.n {
+		var nothing [vector]float64
+		settleAVX512(&z[2*to-vector], &nothing[0], 1, c, &s.vectors)
+		for _, x := range s.vectors[96:104] {
+			s.sum += x
+		}
+	}
+}
