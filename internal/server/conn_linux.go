@@ -390,6 +390,9 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 		l.watch(c, 0)
 		c.lent.unblock()
 	default:
+		if c.phase == phaseLent && len(c.in) == c.size && atEnd(c.fd) {
+			c.lent.finish()
+		}
 		l.watch(c, 0)
 	}
 }

@@ -29,6 +29,7 @@ type lentConn struct {
 	request  []byte     // what is left to read of it
 	over     bool       // given back: the descriptor is not ours until the next request
 	ended    bool       // there will be no next request
+	finished bool       // the client sends no more
 	gone     bool       // the client has gone
 	writable bool       // the loop says that the socket takes more
 	expired  bool       // the read deadline has passed
@@ -111,7 +112,7 @@ func (lc *lentConn) Read(p []byte) (int, error) {
 			n := copy(p, lc.request)
 			lc.request = lc.request[n:]
 			return n, nil
-		case lc.ended:
+		case lc.ended, lc.finished:
 			return 0, io.EOF
 		}
 		lc.change.Wait()
@@ -207,6 +208,16 @@ func (lc *lentConn) lose() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.gone = true
+	lc.change.Broadcast()
+}
+
+// finish tells net/http that the client sends no more. As on its own connections that ends the
+// request's context: whoever wants an answer keeps the connection open. It is told only when no
+// further request waits, as the context is the connection's.
+func (lc *lentConn) finish() {
+	lc.mu.Lock()
+	defer lc.mu.Unlock()
+	lc.finished = true
 	lc.change.Broadcast()
 }
 

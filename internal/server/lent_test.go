@@ -36,6 +36,47 @@ func TestALentHandlerLearnsThatItsClientHasGone(t *testing.T) {
 	})
 }
 
+// A client that closes its connection in an orderly way is not told apart from one that only sends
+// no more. Its context ends, and what is answered nevertheless is sent.
+func TestALentHandlerLearnsThatItsClientSendsNoMore(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		started, ended := make(chan struct{}), make(chan error, 1)
+		s := start(t, cfg, &echo{}, handled("GET /wait", func(w http.ResponseWriter, r *http.Request) {
+			close(started)
+			<-r.Context().Done()
+			ended <- r.Context().Err()
+			io.WriteString(w, "too late")
+		}))
+		c := dial(t, s)
+		c.send(get("/wait"))
+		<-started
+		c.CloseWrite()
+		if err := <-ended; err != context.Canceled {
+			t.Errorf("the context ended by %v", err)
+		}
+		c.expect("GET", 200, "too late")
+		c.expectClosed()
+		await(t, "the connection to be gone", func() bool { return s.connections.Load() == 0 })
+	})
+}
+
+// What has been asked before is answered, whoever sends no more.
+func TestLentRequestsBeforeTheEndOfInputAreAnswered(t *testing.T) {
+	s := start(t, Config{}, &echo{}, handled("GET /context", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Context().Err())
+	}))
+	for range 20 {
+		c := dial(t, s)
+		c.send(strings.Repeat(get("/context"), 20) + get("/fast/last"))
+		c.CloseWrite()
+		for range 20 {
+			c.expect("GET", 200, "<nil>")
+		}
+		c.expect("GET", 200, "GET last ")
+		c.expectClosed()
+	}
+}
+
 func TestALentHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, handled("POST /see/{a}/{rest...}", func(w http.ResponseWriter, r *http.Request) {

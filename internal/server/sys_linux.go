@@ -34,6 +34,13 @@ func receive(fd int, p []byte) (int, error) {
 	}
 }
 
+// atEnd says whether a socket's client has said that it sends no more, with nothing left to read.
+func atEnd(fd int) bool {
+	var one [1]byte
+	n, _, err := unix.Recvfrom(fd, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return n == 0 && err == nil
+}
+
 // send writes what the socket takes without waiting.
 func send(fd int, p []byte) (int, error) {
 	for {
