@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -39,6 +40,8 @@ func TestPathsAreAskedForInTurnAndEachAnswerIsCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if all := asked["/up"] + asked["/down"]; all < connections || got.Requests != all || got.Missing != 0 || got.Not2xx != 0 {
 		t.Errorf("%+v, and %d requests arrived", got, all)
 	}
@@ -51,19 +54,16 @@ func TestPathsAreAskedForInTurnAndEachAnswerIsCountedOnce(t *testing.T) {
 }
 
 func TestNoMoreRequestsAreSentThanAskedFor(t *testing.T) {
-	var mu sync.Mutex
-	arrived := 0
+	var arrived atomic.Int64
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		arrived++
-		mu.Unlock()
+		arrived.Add(1)
 		io.WriteString(w, "{}")
 	})
 	for _, c := range []struct{ connections, requests int }{{1, 100}, {3, 100}, {7, 5}} {
-		arrived = 0
+		arrived.Store(0)
 		got, err := run(options{address: address, paths: []string{"/"}, connections: c.connections, duration: time.Minute, requests: c.requests})
-		if err != nil || got.Requests != c.requests || got.Missing != 0 || arrived != c.requests {
-			t.Errorf("%+v, %v, and %d arrived; want %d", got, err, arrived, c.requests)
+		if err != nil || got.Requests != c.requests || got.Missing != 0 || arrived.Load() != int64(c.requests) {
+			t.Errorf("%+v, %v, and %d arrived; want %d", got, err, arrived.Load(), c.requests)
 		}
 	}
 }
