@@ -29,14 +29,16 @@ type app struct {
 const dataFormat = "1"
 
 // openApp locks the data directory, opens the services and listens. Run serves and closes all of
-// it.
+// it. Without a data directory the services must have been told of places of their own.
 func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
-	lock, err := openData(dataDir)
-	if err != nil {
-		return nil, err
+	var lock *disk.DirLock
+	if dataDir != "" {
+		if lock, err = openData(dataDir); err != nil {
+			return nil, err
+		}
 	}
 	a := &app{lock: lock, log: cfg.Log}
 	defer func() {
@@ -103,6 +105,17 @@ func (a *app) Reload(ctx context.Context) {
 			r.Reload(ctx) //nolint:errcheck // the service logs why; the old data serves on
 		}
 	}
+}
+
+// busy returns how many goroutines of services may compute for long at a time, each of which would
+// otherwise take a processor of the scheduler from the loops until it is preempted, 10 ms later.
+func (a *app) busy() (n int) {
+	for _, s := range a.services {
+		if b, ok := s.(interface{ Busy() int }); ok {
+			n += b.Busy()
+		}
+	}
+	return n
 }
 
 // close closes what was opened without having been run.

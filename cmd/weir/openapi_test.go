@@ -34,12 +34,13 @@ type apiDoc struct {
 }
 
 type apiPath struct {
-	Servers    []struct{ URL string } `yaml:"servers"` // only the admin port's paths have some
+	Servers    []struct{ URL string } `yaml:"servers"` // only what is on the admin port has some, paths or methods
 	Parameters []apiParameter         `yaml:"parameters"`
 	Methods    map[string]apiCall     `yaml:",inline"`
 }
 
 type apiCall struct {
+	Servers    []struct{ URL string } `yaml:"servers"`
 	Parameters []apiParameter         `yaml:"parameters"`
 	Responses  map[string]apiResponse `yaml:"responses"`
 }
@@ -118,7 +119,8 @@ func startAPI(t *testing.T) (a *app, public, admin string) {
 	for i, add := range services {
 		openers[i] = add(flags)
 	}
-	if err := flags.Parse([]string{"--feeds", filepath.Join(dir, "feeds.weir"), "--feeds-watch", "-1s"}); err != nil {
+	if err := flags.Parse([]string{"--feeds", filepath.Join(dir, "feeds.weir"), "--feeds-watch", "-1s",
+		"--sequence-max-index", "4294967295", "--sequence-range-bytes", "2GiB"}); err != nil {
 		t.Fatal(err)
 	}
 	log, err := newLog(t.Output(), "text", "info")
@@ -148,10 +150,10 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 
 	var described, onAdmin []string
 	for path, p := range doc.Paths {
-		for method := range p.Methods {
+		for method, call := range p.Methods {
 			route := strings.ToUpper(method) + " " + path
 			switch {
-			case len(p.Servers) > 0:
+			case len(p.Servers)+len(call.Servers) > 0:
 				onAdmin = append(onAdmin, route)
 			case method == "head": // goes with GET
 				if _, ok := p.Methods["get"]; !ok {
@@ -178,7 +180,11 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 	}
 	for _, route := range onAdmin {
 		method, path, _ := strings.Cut(route, " ")
-		if got := callAPI(t, method, admin+path, ""); got.StatusCode != http.StatusOK {
+		body := ""
+		if method == http.MethodPut {
+			body = `{"index":7}`
+		}
+		if got := callAPI(t, method, admin+path, body); got.StatusCode != http.StatusOK {
 			t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)
 		}
 	}
@@ -205,7 +211,7 @@ func TestOpenAPIDescribesTheParameters(t *testing.T) {
 		}
 		for method, call := range p.Methods {
 			for _, parameter := range call.Parameters {
-				testQuery(t, strings.ToUpper(method), public+strings.ReplaceAll(path, "{userId}", "1"), doc.parameter(parameter))
+				testQuery(t, strings.ToUpper(method), public+wildcard.ReplaceAllString(path, "1"), doc.parameter(parameter))
 			}
 		}
 	}
@@ -216,7 +222,12 @@ func testQuery(t *testing.T, method, url string, p apiParameter) {
 	t.Helper()
 	ask := func(value string) *answerOfAPI {
 		query := "?peek=1&" + p.Name + "=" + value
-		if p.Name == "from" {
+		switch {
+		case strings.HasSuffix(url, "/fib") && p.Name == "from":
+			query += "&to=4294967295"
+		case strings.HasSuffix(url, "/fib"):
+			query += "&from=4294967295"
+		case p.Name == "from":
 			query += "&list=000000000000"
 		}
 		return callAPI(t, method, url+query, "")
@@ -266,7 +277,7 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 	if err := json.Unmarshal(callAPI(t, "GET", public+"/feed/1?peek=1&meta=1", "").body, &page); err != nil {
 		t.Fatal(err)
 	}
-	const user, position = "/feed/{userId}", "/feed/{userId}/position"
+	const user, position, value = "/feed/{userId}", "/feed/{userId}/position", "/fib/{n}"
 	for _, c := range []struct {
 		method, path, url, body string
 		status                  int
@@ -290,6 +301,26 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		{"PUT", position, public + "/feed/1/position", strings.Repeat(" ", 1<<20+1), 413},
 		{"PUT", position, public + "/feed/3/position", `{"position":0}`, 404},
 		{"DELETE", position, public + "/feed/1/position", "", 200},
+		{"GET", "/current", public + "/current", "", 200},
+		{"GET", "/next", public + "/next", "", 200},
+		{"HEAD", "/next", public + "/next", "", 200},
+		{"GET", "/previous", public + "/previous", "", 200},
+		{"HEAD", "/previous", public + "/previous", "", 200},
+		{"GET", value, public + "/fib/0", "", 200},
+		{"GET", value, public + "/fib/100000", "", 200},
+		{"GET", value, public + "/fib/100000?format=text", "", 200},
+		{"GET", value, public + "/fib/4294967295", "", 503},
+		{"GET", value, public + "/fib/4294967296", "", 422},
+		{"GET", value, public + "/fib/%zz", "", 400},
+		{"GET", "/fib", public + "/fib?from=90000&to=90010", "", 200},
+		{"GET", "/fib", public + "/fib?from=4294967295&to=4294967295", "", 503},
+		{"GET", "/fib", public + "/fib?from=1&to=0", "", 422},
+		{"PUT", "/current", admin + "/current", `{"index":4294967295}`, 200},
+		{"PUT", "/current", admin + "/current", `{"index":4294967296}`, 422},
+		{"GET", "/next", public + "/next", "", 409},
+		{"GET", "/previous", public + "/previous", "", 503},
+		{"GET", "/current", public + "/current", "", 503},
+		{"GET", "/debug/cache", admin + "/debug/cache", "", 200},
 		{"GET", "/health", public + "/health", "", 200},
 		{"GET", "/version", public + "/version", "", 200},
 		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload", "", 200},

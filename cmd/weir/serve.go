@@ -20,22 +20,18 @@ import (
 
 func newServe() *cobra.Command {
 	var (
-		cfg                  = server.Defaults()
-		dataDir              string
-		logFormat, logLevel  string
-		certificate, keyFile string
-		maxHeader, maxBody   = size.Bytes(cfg.MaxHeader), size.Bytes(cfg.MaxBody)
-		maxOutput, maxInput  = size.Bytes(cfg.MaxOutput), size.Bytes(cfg.MaxInput)
-		maxStream            = size.Bytes(cfg.MaxStream)
+		kernel  = newKernelFlags()
+		listen  string
+		dataDir string
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve feeds",
 		Long: `Serve answers requests on --listen, and metrics, profiles and reloads on --admin.
 
-A service runs when it is given what it serves: recommendation feeds with --feeds. Positions and
-everything else that must outlive the process are kept in the --data directory, which one server
-at a time may use.
+Recommendation feeds are served when --feeds names their lists, the Fibonacci sequence unless
+--sequence=false. Positions and everything else that must outlive the process are kept in the
+--data directory, which one server at a time may use.
 
 SIGHUP takes up new data and certificates, as renaming a new snapshot over --feeds does for that
 snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
@@ -44,23 +40,65 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Listen, "listen", ":8080", "address of the public port")
+	f.StringVar(&listen, "listen", ":8080", "address of the public port")
+	f.StringVar(&dataDir, "data", "weir-data", "directory of what must outlive the process")
+	kernel.add(cmd)
+	openers := make([]server.Opener, len(services))
+	for i, flags := range services {
+		openers[i] = flags(f)
+	}
+	cobra.CheckErr(cmd.MarkFlagFilename("feeds"))
+	cobra.CheckErr(cmd.MarkFlagFilename("fallback"))
+	cobra.CheckErr(cmd.MarkFlagFilename("sequence-file"))
+	cobra.CheckErr(cmd.MarkFlagDirname("data"))
+
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, keys, err := kernel.config(cmd)
+		if err != nil {
+			return err
+		}
+		cfg.Listen = listen
+		return serve(cmd.Context(), cfg, dataDir, openers, keys)
+	}
+	return cmd
+}
+
+// kernelFlags are the flags of every command that serves.
+type kernelFlags struct {
+	cfg                         server.Config
+	logFormat, logLevel         string
+	certificate, keyFile        string
+	maxHeader, maxBody          size.Bytes
+	maxOutput, maxInput, stream size.Bytes
+}
+
+func newKernelFlags() *kernelFlags {
+	cfg := server.Defaults()
+	return &kernelFlags{
+		cfg:       cfg,
+		maxHeader: size.Bytes(cfg.MaxHeader), maxBody: size.Bytes(cfg.MaxBody),
+		maxOutput: size.Bytes(cfg.MaxOutput), maxInput: size.Bytes(cfg.MaxInput), stream: size.Bytes(cfg.MaxStream),
+	}
+}
+
+// add adds the flags to a command, all but that of the public port's address.
+func (k *kernelFlags) add(cmd *cobra.Command) {
+	f, cfg := cmd.Flags(), &k.cfg
 	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081", "address of the admin port (metrics, profiles, reload); keep it private; empty is off")
 	f.StringVar(&cfg.TLSListen, "tls-listen", "", "address of the public port with TLS and HTTP/2; empty is off")
-	f.StringVar(&certificate, "tls-cert", "", "certificate chain for --tls-listen, PEM; read again at SIGHUP")
-	f.StringVar(&keyFile, "tls-key", "", "private key for --tls-listen, PEM; read again at SIGHUP")
-	f.StringVar(&dataDir, "data", "weir-data", "directory of what must outlive the process")
-	f.StringVar(&logFormat, "log-format", "text", "how to log: text or json")
-	f.StringVar(&logLevel, "log-level", "info", "what to log: debug, info, warn or error")
+	f.StringVar(&k.certificate, "tls-cert", "", "certificate chain for --tls-listen, PEM; read again at SIGHUP")
+	f.StringVar(&k.keyFile, "tls-key", "", "private key for --tls-listen, PEM; read again at SIGHUP")
+	f.StringVar(&k.logFormat, "log-format", "text", "how to log: text or json")
+	f.StringVar(&k.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
 	f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
 	f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers for requests too long for an event loop")
 	f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests that may wait for a worker; one more is answered 503")
 	f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections, "open connections; one more is answered 503 and closed")
-	f.Var(&maxHeader, "max-header", "size of a request's line and headers")
-	f.Var(&maxBody, "max-body", "size of a request's body for fast routes")
-	f.Var(&maxStream, "max-stream", "size of a request's body for all other routes")
-	f.Var(&maxOutput, "max-output", "answers waiting for one client before its requests wait too")
-	f.Var(&maxInput, "max-input", "unfinished requests held in memory, all together")
+	f.Var(&k.maxHeader, "max-header", "size of a request's line and headers")
+	f.Var(&k.maxBody, "max-body", "size of a request's body for fast routes")
+	f.Var(&k.stream, "max-stream", "size of a request's body for all other routes")
+	f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
+	f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
 	f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout, "from a request's first byte to its last")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "from an answer to the connection's next request")
 	f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout, "without the client taking a byte of its answer")
@@ -68,37 +106,26 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	f.IntVar(&cfg.LeftRequests, "left-requests", cfg.LeftRequests, "requests after which a connection that net/http had to take is closed")
 	f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
 	f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
-	openers := make([]server.Opener, len(services))
-	for i, flags := range services {
-		openers[i] = flags(f)
-	}
-	cobra.CheckErr(cmd.MarkFlagFilename("feeds"))
-	cobra.CheckErr(cmd.MarkFlagFilename("fallback"))
-	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
+}
 
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		log, err := newLog(cmd.ErrOrStderr(), logFormat, logLevel)
-		if err != nil {
-			return usageError{cmd.CommandPath(), err}
-		}
-		cfg.Log = log
-		cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(maxHeader), int(maxBody), int(maxOutput)
-		cfg.MaxStream, cfg.MaxInput = int64(maxStream), int64(maxInput)
-		keys, err := openCertificate(cfg.TLSListen, certificate, keyFile)
-		if err != nil {
-			return usageError{cmd.CommandPath(), err}
-		}
-		cfg.TLS = keys.config()
-		// The loops keep their processors busy: without one to spare, a request on net/http
-		// would wait for the runtime's monitor to look at the network, 8 ms instead of 60 us.
-		if !cfg.NetHTTP {
-			runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Workers))
-		}
-		return serve(cmd.Context(), cfg, dataDir, openers, keys)
+// config returns what the flags say, once they are parsed.
+func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, error) {
+	log, err := newLog(cmd.ErrOrStderr(), k.logFormat, k.logLevel)
+	if err != nil {
+		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
-	return cmd
+	cfg := k.cfg
+	cfg.Log = log
+	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
+	cfg.MaxStream, cfg.MaxInput = int64(k.stream), int64(k.maxInput)
+	keys, err := openCertificate(cfg.TLSListen, k.certificate, k.keyFile)
+	if err != nil {
+		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
+	}
+	cfg.TLS = keys.config()
+	return cfg, keys, nil
 }
 
 // serve runs a server until it is told to stop.
@@ -112,6 +139,11 @@ func serve(ctx context.Context, cfg server.Config, dataDir string, openers []ser
 	a, err := openApp(ctx, cfg, dataDir, openers)
 	if err != nil {
 		return err
+	}
+	// The loops keep their processors busy: without one to spare, a request on net/http
+	// would wait for the runtime's monitor to look at the network, 8 ms instead of 60 us.
+	if !cfg.NetHTTP {
+		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Workers) + a.busy())
 	}
 	go func() {
 		for {

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/feed"
+	"weir/internal/sequence"
 	"weir/internal/server"
 )
 
@@ -11,4 +12,5 @@ import (
 // returns what opens it once they are parsed.
 var services = []func(*pflag.FlagSet) server.Opener{
 	feed.Flags,
+	sequence.Flags,
 }
