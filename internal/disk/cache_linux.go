@@ -16,3 +16,11 @@ func Cache(f *os.File, off, n int64) error {
 	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.NewSectionReader(f, off, n), make([]byte, 1<<20))
 	return err
 }
+
+// Uncache lets the page cache forget what it holds of f from off on, but for what has not been synced.
+func Uncache(f *os.File, off, n int64) error {
+	if err := retry(func() error { return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) }); err != nil {
+		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}
+	}
+	return nil
+}

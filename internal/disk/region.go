@@ -82,3 +82,16 @@ func (r *Region) Close() error {
 	r.words, r.mapped = nil, 0
 	return err
 }
+
+// Zeros returns n words of memory, all zero, of which only those pages count that have been touched. Release gives them back.
+// On systems where that cannot be done the error wraps errors.ErrUnsupported.
+func Zeros(n int) ([]atomic.Uint64, error) {
+	words, err := zeros(n)
+	if err != nil {
+		return nil, fmt.Errorf("take %d bytes of address space: %w", 8*n, err)
+	}
+	return words, nil
+}
+
+// Release gives back what Zeros returned.
+func Release(words []atomic.Uint64) error { return release(words) }

@@ -43,9 +43,9 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 		more lists
 		as   shape
 	}{
-		"ids":           {"256k", users(60_000, 1), dense},
-		"keys":          {"256k", users(60_000, 1<<40), keyed},
-		"cells of keys": {"320k", users(16_000, 1<<40), keyed}, // 9 bytes a key fit, 8 a cell do not
+		"ids":           {"384k", users(60_000, 1), dense},
+		"keys":          {"384k", users(60_000, 1<<40), keyed},
+		"cells of keys": {"448k", users(16_000, 1<<40), keyed}, // 9 bytes a key fit, 8 a cell do not
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, files := smallDisk(t, c.size), t.TempDir()

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"errors"
 	"fmt"
 	"os"
 )
@@ -35,6 +36,11 @@ func (s *Store) grow(cells uint64) error {
 	if size > s.size {
 		if err := s.faults.Allocate(s.f, s.size, size-s.size); err != nil {
 			return err
+		}
+		if s.redo != nil {
+			if err := s.redo.reserve(size); err != nil {
+				return errors.Join(err, s.f.Truncate(s.size)) // room that others may need
+			}
 		}
 	}
 	// Also when the space was taken before, by Open perhaps: a header must not reach the disk ahead of the size it needs.

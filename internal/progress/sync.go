@@ -50,7 +50,28 @@ func (s *Store) sync() error {
 	return nil
 }
 
+// flush makes durable what changed, by the redo log if there is one with room.
 func (s *Store) flush() error {
+	if s.redo == nil {
+		return s.syncCells()
+	}
+	fits, err := s.redo.append(s.changed[:s.n.Load()/64+1], s.words)
+	if fits || err != nil {
+		return err
+	}
+	s.checkpoints.Add(0, 1)
+	return s.checkpoint()
+}
+
+// checkpoint syncs the cells themselves, and begins the redo log anew.
+func (s *Store) checkpoint() error {
+	if err := s.syncCells(); err != nil {
+		return err
+	}
+	return s.redo.restart()
+}
+
+func (s *Store) syncCells() error {
 	if s.region != nil {
 		if err := s.region.Flush(); err != nil {
 			return err
@@ -109,6 +130,7 @@ func (s *Store) register(r *metrics.Registry, name string) {
 		r = metrics.New(1)
 	}
 	s.syncs = r.Counter("weir_progress_syncs_total", "Syncs of cursors to the disk, failed ones included.", "store", name)
+	s.checkpoints = r.Counter("weir_progress_checkpoints_total", "Syncs of the cells themselves, because the redo log was full or is not trusted.", "store", name)
 	r.Gauge("weir_progress_sync_lag_seconds", "Age of the oldest advance that is not on the disk: what a power failure would cost.",
 		func() float64 { return s.lag().Seconds() }, "store", name)
 	r.Gauge("weir_progress_last_sync_duration_seconds", "How long the last sync of cursors took.",

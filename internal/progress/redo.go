@@ -1,0 +1,254 @@
+package progress
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+)
+
+// A sync writes the cells that changed since the last one to the redo log, one after the other, instead of the pages of 512
+// cells that they lie in. Of 200,000 random advances a second in 5 million cells it writes 3 MB and not 40, and no page has to fault
+// again afterwards. When the log is full, the cells themselves are synced, a checkpoint, and the log begins anew.
+//
+// As long as the system stays up the log is not read: the cells are in the page cache, and newer. Only when Open finds that the system
+// was started since are its batches done again, in order, over what reached the disk of the cells.
+//
+// The log is a sequence of batches, each on pages of its own, so that a torn write harms none before it:
+//
+//	offset  size  field
+//	     0     8  magic, "weirredo" as a little-endian number
+//	     8     4  version of the format, 1
+//	    12     4  zero
+//	    16    16  boot ID of the system that wrote it
+//	    32     8  epoch: a random number, one a checkpoint
+//	    40     8  number of entries
+//	    48     8  XXH3-64 of the entries and then of the bytes before
+//	    56     8  zero
+//	    64        entries, 16 bytes each: index and value of a cell
+//
+// The first batch of an epoch is empty. Its write ends the checkpoint: whether or not it reaches the disk, what is
+// found there is right. What follows the last batch is of older epochs and does not count.
+type redoLog struct {
+	f      *os.File
+	faults disk.Faults
+	boot   [16]byte
+	length int64 // of the file when it was opened
+	size   int64 // bytes that are allocated
+	end    int64 // where the next batch goes; 0 means that a checkpoint comes first
+	epoch  uint64
+	chunk  []byte // entries on their way into the file
+	hash   *xxh3.Hasher
+}
+
+const (
+	redoMagic     = 0x6f64657272696577 // "weirredo"
+	redoVersion   = 1
+	redoHeaderLen = 64
+	checkedRedo   = 48 // bytes of a header that its checksum covers
+	redoEntryLen  = 16
+	redoChunkLen  = 64 << 10
+
+	// The log is as long as the cells' file, so that in the long run each is written as much as the other, but not longer than this.
+	maxRedoLen = 256 << 20
+)
+
+// redoPath returns where the log of the cells at path is.
+func redoPath(path string) string { return path + ".redo" }
+
+// openRedo opens the log of the cells at path, or makes an empty one.
+func openRedo(path string, boot [16]byte, faults disk.Faults) (*redoLog, error) {
+	f, err := os.OpenFile(redoPath(path), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, makeWritable)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	// It has to be in its directory before anything relies on it.
+	if err := disk.SyncDir(filepath.Dir(path)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &redoLog{f: f, faults: faults, boot: boot, length: info.Size(), chunk: make([]byte, 0, redoChunkLen), hash: xxh3.New()}, nil
+}
+
+// removeRedo removes a log without cells: it belongs to a file that is gone.
+func removeRedo(path string) error {
+	if _, err := os.Lstat(redoPath(path)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err := os.Remove(redoPath(path)); err != nil {
+		return fmt.Errorf("%w: %s", err, makeWritable)
+	}
+	return disk.SyncDir(filepath.Dir(path))
+}
+
+// reserve makes room for as much as cells of size bytes want. What is there already is asked for again, for a copy
+// of the file may have holes. The caller syncs.
+func (l *redoLog) reserve(size int64) error {
+	if size = min(size, maxRedoLen); size <= l.size {
+		return nil
+	}
+	if err := l.faults.Allocate(l.f, 0, size); err != nil {
+		return err
+	}
+	l.size = size
+	return nil
+}
+
+// append writes the cells that are marked in changed, and unmarks them, as one batch, and waits until it is on the disk. It returns false when the log
+// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint.
+func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) {
+	if l.end == 0 {
+		return false, nil
+	}
+	begin := l.end
+	at := begin + redoHeaderLen
+	l.chunk = l.chunk[:0]
+	l.hash.Reset()
+	for w := range changed {
+		if changed[w].Load() == 0 {
+			continue
+		}
+		// Unmark before reading: whoever swaps in between marks it again.
+		for marks := changed[w].Swap(0); marks != 0; marks &= marks - 1 {
+			i := w*64 + bits.TrailingZeros64(marks)
+			l.chunk = binary.NativeEndian.AppendUint64(l.chunk, uint64(i))
+			l.chunk = binary.NativeEndian.AppendUint64(l.chunk, words[i].Load())
+		}
+		if len(l.chunk) >= redoChunkLen-64*redoEntryLen {
+			if at, err = l.flush(at); at == 0 || err != nil {
+				return false, err
+			}
+		}
+	}
+	if at, err = l.flush(at); at == 0 || err != nil {
+		return false, err
+	}
+	entries := uint64(at-begin-redoHeaderLen) / redoEntryLen
+	if entries == 0 {
+		return true, nil
+	}
+	if err := l.seal(begin, entries); err != nil {
+		return false, err
+	}
+	l.end = (at + pageSize - 1) / pageSize * pageSize
+	return true, disk.Uncache(l.f, begin, l.end-begin)
+}
+
+// flush writes the chunk at at, and returns where the next one goes, or 0 when there is no room for this one.
+func (l *redoLog) flush(at int64) (int64, error) {
+	if at+int64(len(l.chunk)) > l.size {
+		return 0, nil
+	}
+	if _, err := l.f.WriteAt(l.chunk, at); err != nil {
+		return 0, err
+	}
+	l.hash.Write(l.chunk) //nolint:errcheck // never fails
+	at += int64(len(l.chunk))
+	l.chunk = l.chunk[:0]
+	return at, nil
+}
+
+// seal writes the header of the batch at begin, whose entries are in the file and in hash, and waits for the disk.
+func (l *redoLog) seal(begin int64, entries uint64) error {
+	e := binary.NativeEndian
+	h := make([]byte, redoHeaderLen)
+	e.PutUint64(h[0:], redoMagic)
+	e.PutUint32(h[8:], redoVersion)
+	copy(h[16:], l.boot[:])
+	e.PutUint64(h[32:], l.epoch)
+	e.PutUint64(h[40:], entries)
+	l.hash.Write(h[:checkedRedo]) //nolint:errcheck // never fails
+	e.PutUint64(h[checkedRedo:], l.hash.Sum64())
+	if _, err := l.f.WriteAt(h, begin); err != nil {
+		return err
+	}
+	return l.faults.SyncData(l.f)
+}
+
+// restart begins a new epoch. All cells are on the disk.
+func (l *redoLog) restart() error {
+	if l.size < 2*pageSize {
+		return fmt.Errorf("BUG: no room was reserved in %s", l.f.Name())
+	}
+	var random [8]byte
+	rand.Read(random[:]) //nolint:errcheck // never fails
+	l.epoch = binary.NativeEndian.Uint64(random[:])
+	l.hash.Reset()
+	if err := l.seal(0, 0); err != nil {
+		return err
+	}
+	l.end = pageSize
+	return nil
+}
+
+// redo returns how many entries it gave to set: those of all whole batches, if the system was started since they were written,
+// else none, for then the cells are newer.
+func (l *redoLog) redo(set func(i, value uint64)) (entries uint64, err error) {
+	var epoch uint64
+	for at := int64(0); ; {
+		h, body, ok, err := l.batch(at)
+		if err != nil || !ok {
+			return entries, err
+		}
+		if at == 0 {
+			epoch = h.epoch
+		}
+		if h.version != redoVersion {
+			return entries, fmt.Errorf("%w: %s has version %d, this program reads version %d: use the program that wrote it",
+				ErrVersion, l.f.Name(), h.version, redoVersion)
+		}
+		if h.boot == l.boot || h.epoch != epoch {
+			return entries, nil
+		}
+		for ; len(body) > 0; body = body[redoEntryLen:] {
+			set(binary.NativeEndian.Uint64(body), binary.NativeEndian.Uint64(body[8:]))
+			entries++
+		}
+		at += (int64(redoHeaderLen+h.entries*redoEntryLen) + pageSize - 1) / pageSize * pageSize
+	}
+}
+
+type redoHeader struct {
+	version        uint32
+	boot           [16]byte
+	epoch, entries uint64
+}
+
+// batch reads what is at at; ok is false when that is no whole batch.
+func (l *redoLog) batch(at int64) (h redoHeader, body []byte, ok bool, err error) {
+	b := make([]byte, redoHeaderLen)
+	if _, err := l.f.ReadAt(b, at); err == io.EOF {
+		return h, nil, false, nil
+	} else if err != nil {
+		return h, nil, false, err
+	}
+	e := binary.NativeEndian
+	h = redoHeader{version: e.Uint32(b[8:]), boot: [16]byte(b[16:]), epoch: e.Uint64(b[32:]), entries: e.Uint64(b[40:])}
+	if e.Uint64(b) != redoMagic || h.entries > uint64(l.length-at-redoHeaderLen)/redoEntryLen {
+		return h, nil, false, nil
+	}
+	body = make([]byte, h.entries*redoEntryLen)
+	if _, err := l.f.ReadAt(body, at+redoHeaderLen); err == io.EOF {
+		return h, nil, false, nil
+	} else if err != nil {
+		return h, nil, false, err
+	}
+	l.hash.Reset()
+	l.hash.Write(body)            //nolint:errcheck // never fails
+	l.hash.Write(b[:checkedRedo]) //nolint:errcheck // never fails
+	return h, body, l.hash.Sum64() == e.Uint64(b[checkedRedo:]), nil
+}
+
+func (l *redoLog) close() error { return l.f.Close() }

@@ -1,0 +1,342 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+	"weir/internal/metrics"
+)
+
+// The system in which a test writes, and the one it finds itself in after the power has been gone.
+var (
+	before = [16]byte{1}
+	after  = [16]byte{2}
+)
+
+// mapped skips a test of the redo log where there is none.
+func mapped(t *testing.T) {
+	t.Helper()
+	if _, err := disk.Zeros(1); errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("this system does not map cells, so there is no redo log")
+	}
+}
+
+// image is what a disk holds of a store.
+type image struct{ cells, redo []byte }
+
+// look reads what the page cache holds.
+func look(t *testing.T, path string) (now image) {
+	t.Helper()
+	var err error
+	if now.cells, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if now.redo, err = os.ReadFile(redoPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+// restore writes an image to files of its own.
+func (m image) restore(t *testing.T) (path string) {
+	t.Helper()
+	path = file(t, m.cells)
+	if err := os.WriteFile(redoPath(path), m.redo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// mix returns bytes of which each unit is of any one of the versions.
+func mix(r *rand.Rand, unit int, versions ...[]byte) []byte {
+	mixed := bytes.Clone(versions[len(versions)-1])
+	for at := 0; at < len(mixed); at += unit {
+		v := versions[r.IntN(len(versions))]
+		if at < len(v) {
+			copy(mixed[at:min(at+unit, len(mixed))], v[at:])
+		}
+	}
+	return mixed
+}
+
+func values(s *Store) []uint64 {
+	v := make([]uint64, s.Len())
+	for i := range v {
+		v[i] = s.Load(uint64(i))
+	}
+	return v
+}
+
+// The disk may hold any page of the cells as it was at any time since the last checkpoint, and any sector of the log that the
+// sync in progress was writing. Whatever it is, no cell may be behind the last sync that has returned.
+func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
+	mapped(t)
+	const cells, rounds, sector = 3000, 80, 512
+	rng := rand.New(rand.NewPCG(1, 2))
+	path := temp(t)
+	r := metrics.New(1)
+	s := mustOpen(t, path, cells, Options{SyncInterval: time.Hour, boot: before, Metrics: r})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	durable := look(t, path)
+	versions := [][]byte{durable.cells} // of the cells, since the last checkpoint
+	synced := values(s)
+	check := func(what string, m image) {
+		t.Helper()
+		s := mustOpen(t, m.restore(t), 0, Options{boot: after})
+		for i, low := range synced {
+			if got, high := s.Load(uint64(i)), binary.NativeEndian.Uint64(versions[len(versions)-1][dataOffset+8*i:]); got < low || got > high {
+				t.Fatalf("power failure %s: cell %d holds %d, synced was %d, written %d", what, i, got, low, high)
+			}
+		}
+		mustClose(t, s)
+	}
+	for range rounds {
+		for range 1 + rng.IntN(3) {
+			for range rng.IntN(400) {
+				mustAdvance(t, s, rng.Uint64N(cells))
+			}
+			versions = append(versions, look(t, path).cells)
+		}
+		check("between syncs", image{mix(rng, pageSize, versions...), durable.redo})
+		checkpoints := metric(t, r, "weir_progress_checkpoints_total")
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		now := look(t, path)
+		torn := mix(rng, sector, durable.redo, now.redo)
+		if metric(t, r, "weir_progress_checkpoints_total") > checkpoints {
+			check("in a checkpoint, before the cells are on the disk", image{mix(rng, pageSize, versions...), durable.redo})
+			check("in a checkpoint, while the log begins anew", image{now.cells, torn})
+			versions = [][]byte{now.cells}
+		} else {
+			check("while the log is written", image{mix(rng, pageSize, versions...), torn})
+		}
+		durable, synced = now, values(s)
+		check("after a sync", image{mix(rng, pageSize, versions...), durable.redo})
+	}
+	if got := metric(t, r, "weir_progress_checkpoints_total"); got < 3 || got > rounds/2 {
+		t.Errorf("%v checkpoints in %d syncs: the test wants some of both", got, rounds)
+	}
+}
+
+// store3 leaves cell 0 at 3, of which 2 are in the log, as a process does that is killed.
+func store3(t *testing.T) image {
+	t.Helper()
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	for range 2 {
+		mustAdvance(t, s, 0)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustAdvance(t, s, 0)
+	return look(t, path)
+}
+
+func TestLogIsDoneAgainOnlyAfterTheSystemWentDown(t *testing.T) {
+	mapped(t)
+	m := store3(t)
+	s := mustOpen(t, m.restore(t), 0, Options{boot: before})
+	wantCell(t, s, 0, 3)
+	s = mustOpen(t, m.restore(t), 0, Options{boot: after})
+	wantCell(t, s, 0, 2) // what the last sync wrote: this log can take a cell back
+}
+
+func TestLogIsDoneAgainOnce(t *testing.T) {
+	mapped(t)
+	path := store3(t).restore(t)
+	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour, boot: after})
+	mustAdvance(t, s, 0)
+	s = mustOpen(t, look(t, path).restore(t), 0, Options{boot: after}) // killed
+	wantCell(t, s, 0, 3)
+}
+
+func TestClosedCellsAreWholeWithoutTheirLog(t *testing.T) {
+	mapped(t)
+	path := store3(t).restore(t)
+	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour, boot: before})
+	mustAdvance(t, s, 0)
+	mustClose(t, s)
+	m := look(t, path)
+	for _, boot := range [][16]byte{before, after} {
+		s := mustOpen(t, m.restore(t), 0, Options{boot: boot})
+		wantCell(t, s, 0, 4)
+		s = mustOpen(t, file(t, m.cells), 0, Options{boot: boot})
+		wantCell(t, s, 0, 4)
+	}
+}
+
+func TestNewCellsForgetAnOldLog(t *testing.T) {
+	mapped(t)
+	path := store3(t).restore(t)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	wantCell(t, s, 0, 0)
+	s = mustOpen(t, look(t, path).restore(t), 0, Options{boot: after}) // before the first sync
+	wantCell(t, s, 0, 0)
+}
+
+func TestCheckpointSyncsTheCellsBeforeTheLogBeginsAnew(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	var seen [][]byte // the log's first batch at each sync
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error {
+		log, err := os.ReadFile(redoPath(path))
+		seen = append(seen, log[:min(len(log), redoHeaderLen)])
+		return err
+	}}})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	seen = seen[:0]
+	first := look(t, path).redo[:redoHeaderLen]
+	if err := s.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 2 || !bytes.Equal(seen[0], first) || bytes.Equal(seen[1], first) {
+		t.Errorf("%d syncs, want one of the cells with the log as it was and one of the log anew", len(seen))
+	}
+}
+
+func TestLogOfMoreCellsThanThereAre(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	few := look(t, path).cells
+	if err := errors.Join(s.Grow(100_000), s.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mustAdvance(t, s, 0)
+	mustAdvance(t, s, 99_999)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	s = mustOpen(t, image{few, look(t, path).redo}.restore(t), 0, Options{boot: after})
+	wantCell(t, s, 0, 2)
+	if s.Len() != 10 {
+		t.Errorf("%d cells, want 10", s.Len())
+	}
+}
+
+func TestLogOfAnotherVersionIsRefused(t *testing.T) {
+	mapped(t)
+	m := store3(t)
+	head := m.redo[:redoHeaderLen] // of the first batch, which has no entries
+	binary.NativeEndian.PutUint32(head[8:], redoVersion+1)
+	binary.NativeEndian.PutUint64(head[checkedRedo:], xxh3.Hash(head[:checkedRedo]))
+	path := m.restore(t)
+	_, err := Open(path, 0, Options{boot: after})
+	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), redoPath(path)) {
+		t.Fatalf("error %v, want ErrVersion that names the log", err)
+	}
+	if now := look(t, path); !slices.Equal(now.redo, m.redo) || !slices.Equal(now.cells, m.cells) {
+		t.Error("files that were refused have changed")
+	}
+}
+
+func TestFailedWriteOfTheLogPoisons(t *testing.T) {
+	mapped(t)
+	broken := errors.New("input/output error")
+	var fail error
+	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error { return fail }}})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mustAdvance(t, s, 0)
+	fail = broken
+	if err := s.Sync(); !errors.Is(err, ErrPoisoned) || !errors.Is(err, broken) {
+		t.Errorf("Sync: %v, want ErrPoisoned that wraps the cause", err)
+	}
+	if ok, err := s.CompareAndSwap(0, 2, 3); ok || !errors.Is(err, ErrPoisoned) {
+		t.Errorf("swap afterwards: %v, %v", ok, err)
+	}
+}
+
+func TestLogWithoutABootIDIsNotPassedOver(t *testing.T) {
+	mapped(t)
+	path := store3(t).restore(t)
+	if _, err := Open(path, 0, Options{noBoot: true}); err == nil || !strings.Contains(err.Error(), redoPath(path)) {
+		t.Errorf("error %v, want one that names the log", err)
+	}
+	if err := os.Remove(redoPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, path, 0, Options{noBoot: true, SyncInterval: time.Hour})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+	if _, err := os.Lstat(redoPath(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("there is a log nobody could trust: %v", err)
+	}
+}
+
+// A log is bytes that some earlier program left: none of them may crash Open or make it take much memory.
+func FuzzRedoLog(f *testing.F) {
+	if _, err := disk.Zeros(1); err != nil {
+		f.Skip("this system does not map cells, so there is no redo log")
+	}
+	cells := header{version: version, cells: 10}.encode()
+	cells = append(cells, header{version: version, sequence: 1, cells: 10}.encode()...)
+	cells = append(cells, make([]byte, disk.Granule-len(cells))...)
+	batch := func(boot, epoch byte, entries uint64, body ...uint64) []byte {
+		e := binary.NativeEndian
+		b := make([]byte, redoHeaderLen)
+		e.PutUint64(b, redoMagic)
+		e.PutUint32(b[8:], redoVersion)
+		b[16], b[32] = boot, epoch
+		e.PutUint64(b[40:], entries)
+		var words []byte
+		for _, w := range body {
+			words = e.AppendUint64(words, w)
+		}
+		e.PutUint64(b[checkedRedo:], xxh3.Hash(append(bytes.Clone(words), b[:checkedRedo]...)))
+		b = append(b, words...)
+		return append(b, make([]byte, pageSize-len(b))...)
+	}
+	f.Add([]byte(nil))
+	f.Add(batch(1, 0, 0))
+	f.Add(append(batch(1, 0, 0), batch(1, 0, 2, 3, 33, 9, 99)...))
+	f.Add(append(batch(1, 0, 0), batch(2, 0, 1, 3, 33)...))
+	f.Add(append(batch(1, 0, 0), batch(1, 1, 1, 3, 33)...))
+	f.Add(batch(1, 0, 1<<40))
+	f.Add(batch(1, 0, 1, 10, 1))
+	f.Fuzz(func(t *testing.T, redo []byte) {
+		s, err := Open(image{cells, redo}.restore(t), 0, Options{boot: after, SyncInterval: time.Hour})
+		if err != nil {
+			if !errors.Is(err, ErrVersion) {
+				t.Errorf("error %v", err)
+			}
+			return
+		}
+		if s.Len() != 10 {
+			t.Errorf("%d cells", s.Len())
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
