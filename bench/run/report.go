@@ -246,6 +246,8 @@ func (r *report) notes() []string {
 		p.Seconds, r.of(nameWeir, open(func(s *summary) float64 { return float64(s.Also.Requests) })))
 	note("The open loop's p99 beside 1,000 lent requests a second: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenPaced })))
 	note("The open loop's p99 with nothing beside it: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenAlone })))
+	note("The floor's p99 in an open loop at half of its own ceiling, with nothing beside it: %.3f ms. That is the machine's part.", 1000,
+		r.of(nameFloor, p99Of(func(s *sample) *summary { return s.OpenAlone })))
 	note("k6 at "+strconv.Itoa(k6Rate)+" requests a second, its own slowness included: p99 %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.K6 })))
 	if r.Starts != nil {
 		if r.Starts.NotCold != "" {

@@ -101,8 +101,12 @@ func (b *bench) measure(ctx context.Context, s *server, p *process, r *sample) (
 	if r.Pipelined, err = b.wrk(ctx, p, b.duration, "pipeline.lua", "/", b.users, seed+2, pipelineDepth); err != nil {
 		return err
 	}
+	half := r.Plain.PerSecond / 2
 	if s.feeds == "" {
-		r.Memory, err = p.memory(nil)
+		if r.Memory, err = p.memory(nil); err == nil && s.name == nameFloor {
+			// What the machine alone makes of a p99.
+			r.OpenAlone, err = b.openLoop(ctx, p, half, b.duration, nil, seed+5)
+		}
 		return err
 	}
 	if r.Memory, err = p.memory([]string{s.feeds, s.data}); err != nil {
@@ -111,7 +115,6 @@ func (b *bench) measure(ctx context.Context, s *server, p *process, r *sample) (
 	if r.Lent, err = b.wrk(ctx, p, b.duration, "summary.lua", lentPath); err != nil {
 		return err
 	}
-	half := r.Plain.PerSecond / 2
 	if r.Open, err = b.openLoop(ctx, p, half, b.duration, nil, seed+3, "--also", lentPath); err != nil {
 		return err
 	}
