@@ -95,6 +95,8 @@ type load struct {
 	CPU       float64 `json:"cpu_us_per_request"` // user and system
 	P50       int64   `json:"p50_us"`
 	P99       int64   `json:"p99_us"`
+	// Busy is the server's share of its core.
+	Busy float64 `json:"busy"`
 	// Others is the share of the server's core that neither the server nor idleness had.
 	Others float64 `json:"others"`
 	// Asking is the load generator's share of its core: near 1 it may be that which set the rate, and
@@ -159,6 +161,7 @@ func loaded(ctx context.Context, p *process, argv []string) (*load, error) {
 	others := (busyAfter - busyBefore) - (after - before)
 	othersAsking := (askingAfter - askingBefore) - s.cpu
 	return &load{
+		Busy:      (after - before).Seconds() / took,
 		Others:    max(0, others.Seconds()/took),
 		Asking:    s.cpu.Seconds() / took,
 		PerSecond: float64(s.Requests) / (float64(s.Micros) / 1e6),

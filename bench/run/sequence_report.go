@@ -171,11 +171,17 @@ func (r *sequenceReport) notes() []string {
 		asker = "wrk"
 	}
 	for _, server := range []string{nameFloor, nameWeir} {
-		busy, ok := median(r.of(server, ofLoad(loadCurrent, func(l *load) float64 { return 100 * l.Asking })))
+		asking, ok := median(r.of(server, ofLoad(loadCurrent, func(l *load) float64 { return 100 * l.Asking })))
 		rate, known := median(r.of(server, rateOf(loadCurrent)))
 		if ok && known {
-			notes = append(notes, fmt.Sprintf("%s's core was %.0f %% busy asking %s for /current, %.0f times a second.", asker, busy, server, rate))
+			notes = append(notes, fmt.Sprintf("%s's core was %.0f %% busy asking %s for /current, %.0f times a second.", asker, asking, server, rate))
 		}
+	}
+	busy := ofLoad(loadAll, func(l *load) float64 { return 100 * l.Busy })
+	floor, ok1 := median(r.of(nameFloor, busy))
+	weir, ok2 := median(r.of(nameWeir, busy))
+	if ok1 && ok2 {
+		notes = append(notes, fmt.Sprintf("Asked for the three, the floor was busy %.0f %% of the time and weir %.0f %%: a server that waits is woken more often, for fewer requests each time, and each costs it more.", floor, weir))
 	}
 	for _, l := range sequenceLoads[:3] {
 		if v, ok := median(r.ratios(nameFloor, nameBaseline, rateOf(l.name))); ok {
@@ -185,8 +191,9 @@ func (r *sequenceReport) notes() []string {
 	if n, worst := r.disturbed(); n > 0 {
 		notes = append(notes, fmt.Sprintf("In %d loads others had more than a tenth of one of the cores, up to %.0f %%, also when they were repeated: the figures are theirs, too.", n, 100*worst))
 	}
-	own, ok := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Own })))
-	if peak, known := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Peak }))); ok && known {
+	own, ok1 := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Own })))
+	peak, ok2 := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Peak })))
+	if ok1 && ok2 {
 		notes = append(notes, fmt.Sprintf("Of the resident memory %.0f MiB were weir's own, not program text and not mapped files; at most %.0f MiB were resident during the walk.", own, peak))
 	}
 	version := ""

@@ -169,7 +169,7 @@ func measured() *sequenceReport {
 	loads := func(rate, cpu float64) map[string]*load {
 		all := map[string]*load{}
 		for i, l := range sequenceLoads {
-			all[l.name] = &load{PerSecond: rate * float64(i+1), CPU: cpu}
+			all[l.name] = &load{PerSecond: rate * float64(i+1), CPU: cpu, Busy: cpu / 10}
 		}
 		return all
 	}
@@ -237,11 +237,14 @@ func TestWhatWasNotMeasuredSaysSo(t *testing.T) {
 	}
 }
 
-func TestDisturbedLoadsAreCountedInTheNotes(t *testing.T) {
+func TestTheNotesSayHowBusyTheCoresWereAndWithWhom(t *testing.T) {
 	const said = "others had more than a tenth"
 	r := measured()
 	if notes := strings.Join(r.notes(), "\n"); strings.Contains(notes, said) {
 		t.Errorf("nobody disturbed and the notes are\n%s", notes)
+	}
+	if want := "the floor was busy 50 % of the time and weir 70 %"; !strings.Contains(strings.Join(r.notes(), "\n"), want) {
+		t.Errorf("the notes lack %q", want)
 	}
 	r.Samples[0].Loads[loadLow].Others = 0.4
 	r.Samples[2].Loads[loadAll].OthersAsking = 0.25
