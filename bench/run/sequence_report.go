@@ -189,7 +189,7 @@ func (r *sequenceReport) notes() []string {
 		}
 	}
 	if n, worst := r.disturbed(); n > 0 {
-		notes = append(notes, fmt.Sprintf("In %d loads others had more than a tenth of one of the cores, up to %.0f %%, also when they were repeated: the figures are theirs, too.", n, 100*worst))
+		notes = append(notes, fmt.Sprintf("Loads in which others had more than a tenth of one of the cores, also when they were repeated: %d, up to %.0f %%. Their figures are the others', too.", n, 100*worst))
 	}
 	own, ok1 := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Own })))
 	peak, ok2 := median(r.of(nameWeir, ofWalk(func(w *walked) int64 { return w.Peak })))
