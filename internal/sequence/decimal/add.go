@@ -55,21 +55,28 @@ func Sub(dst, a, b []byte) []byte {
 	return dst[:at+len(body)-zeros]
 }
 
-// lead is how many leading digits a guess looks at: what fits a uint64 with room for a sum.
-const lead = 18
+// lead is how many leading digits a guess looks at.
+const lead = 16
 
 // leading returns the value of the first lead digits of a, and of the digits of b that stand below them. a is at least
 // lead digits long and b is not longer than a.
 func leading(a, b []byte) (x, y uint64) {
-	for _, c := range a[:lead] {
-		x = x*10 + uint64(c-'0')
+	x = parse8(a)*1e8 + parse8(a[8:])
+	if len(b) == len(a) {
+		return x, parse8(b)*1e8 + parse8(b[8:])
 	}
-	if n := lead - (len(a) - len(b)); n > 0 {
-		for _, c := range b[:n] {
-			y = y*10 + uint64(c-'0')
-		}
+	for i := len(a) - len(b); i < lead; i++ {
+		y = y*10 + uint64(b[i-(len(a)-len(b))]-'0')
 	}
 	return x, y
+}
+
+// parse8 returns the value of the first eight digits of a, in three steps that join neighbours.
+func parse8(a []byte) uint64 {
+	d := binary.LittleEndian.Uint64(a) - zeros8
+	d = d*10 + d>>8
+	d = (d&0x000000FF000000FF*(100+1_000_000<<32) + d>>16&0x000000FF000000FF*(1+10_000<<32)) >> 32
+	return d & 0xFFFFFFFF
 }
 
 // carries returns 1 if a+b is sure to be a digit longer than a, which is not shorter than b.
@@ -77,7 +84,7 @@ func carries(a, b []byte) int {
 	if len(a) < lead {
 		return 0
 	}
-	if x, y := leading(a, b); x+y >= 1e18 {
+	if x, y := leading(a, b); x+y >= 1e16 {
 		return 1
 	}
 	return 0
@@ -90,29 +97,27 @@ func cancels(a, b []byte) int {
 		return 0
 	}
 	x, y := leading(a, b)
-	if x-y >= 1e17 {
+	if x-y >= 1e15 {
 		return 0
 	}
 	zeros := lead
 	for d := x - y; d > 0; d /= 10 {
 		zeros--
 	}
-	// All lead digits may cancel and what is below still be no number without them: one digit stays.
+	// All those digits may cancel and what is below still be no number without them: one digit stays.
 	return min(zeros, len(a)-1)
 }
 
 // addInto writes the len(a) low digits of a+b to dst, which is as long as a, and returns the carry. b is not longer.
 func addInto(dst, a, b []byte) int {
-	var carry uint64
-	i, j := len(a), len(b)
-	i, j, carry = addVectors(dst, a, b, carry)
+	i, j, carry := addVectors(dst, a, b)
 	i, j, carry = addWords(dst, a, b, i, j, carry)
 	return addDigits(dst, a, b, i, j, int(carry))
 }
 
 // subInto writes a-b to dst, which is as long as a. b is not longer.
 func subInto(dst, a, b []byte) {
-	i, j, borrow := subVectors(dst, a, b, 0)
+	i, j, borrow := subVectors(dst, a, b)
 	i, j, borrow = subWords(dst, a, b, i, j, borrow)
 	subDigits(dst, a, b, i, j, int(borrow))
 }

@@ -13,7 +13,17 @@ func addAVX512(dst, a, b *byte, vectors int, carry uint64) uint64
 // subAVX512 subtracts that many vectors of 64 digits and returns the borrow.
 //
 //go:noescape
-func subAVX512(dst, a, b *byte, vectors int, borrow uint64) uint64
+func subAVX512(dst, a, b *byte, vectors int, carry uint64) uint64
+
+// addWordsAVX512 adds that many vectors, faster, unless it returns false for known: then dst is garbage.
+//
+//go:noescape
+func addWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
+
+// subWordsAVX512 subtracts as addWordsAVX512 adds.
+//
+//go:noescape
+func subWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
 
 //go:noescape
 func split4AVX512(z *float64, stride, vectors int, r *[4]complex128)
@@ -35,23 +45,29 @@ func settleAVX512(to, from *float64, vectors int, c *[10]float64, state *[104]fl
 
 // addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped and the carry.
 // a is not shorter than b, dst as long as a.
-func addVectors(dst, a, b []byte, carry uint64) (i, j int, out uint64) {
+func addVectors(dst, a, b []byte) (i, j int, carry uint64) {
 	n := len(b) / 64
 	if n == 0 || !hasAVX512 {
-		return len(a), len(b), carry
+		return len(a), len(b), 0
 	}
 	i, j = len(a)-64*n, len(b)-64*n
-	return i, j, addAVX512(&dst[i], &a[i], &b[j], n, carry)
+	if carry, known := addWordsAVX512(&dst[i], &a[i], &b[j], n); known {
+		return i, j, carry
+	}
+	return i, j, addAVX512(&dst[i], &a[i], &b[j], n, 0)
 }
 
 // subVectors subtracts as addVectors adds.
-func subVectors(dst, a, b []byte, borrow uint64) (i, j int, out uint64) {
+func subVectors(dst, a, b []byte) (i, j int, borrow uint64) {
 	n := len(b) / 64
 	if n == 0 || !hasAVX512 {
-		return len(a), len(b), borrow
+		return len(a), len(b), 0
 	}
 	i, j = len(a)-64*n, len(b)-64*n
-	return i, j, subAVX512(&dst[i], &a[i], &b[j], n, borrow)
+	if borrow, known := subWordsAVX512(&dst[i], &a[i], &b[j], n); known {
+		return i, j, borrow
+	}
+	return i, j, subAVX512(&dst[i], &a[i], &b[j], n, 0)
 }
 
 func (t *transform) passVectors(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
