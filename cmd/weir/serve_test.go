@@ -254,8 +254,14 @@ func (l *logs) String() string {
 // start starts weir serve with further flags, and waits until it serves.
 func start(t testing.TB, args ...string) *process {
 	t.Helper()
+	return startCommand(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...))
+}
+
+// startCommand starts weir with a command that serves, and its flags.
+func startCommand(t testing.TB, args []string) *process {
+	t.Helper()
 	p := &process{ports: ports{t: t}, logs: new(logs), done: make(chan struct{})}
-	p.cmd = exec.Command("weir", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--log-format", "json", "--loops", "2"}, args...)...)
+	p.cmd = exec.Command("weir", append(args, "--admin", "127.0.0.1:0", "--log-format", "json", "--loops", "2")...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +277,8 @@ func start(t testing.TB, args ...string) *process {
 			var line struct{ Msg, Listen, TLS, Admin string }
 			// What is no JSON shows up in the tests of the log.
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "weir is serving" {
-				p.public, p.tls, p.admin = line.Listen, line.TLS, line.Admin
+				// What listens on all addresses is asked at this one.
+				p.public, p.tls, p.admin = strings.Replace(line.Listen, "[::]", "127.0.0.1", 1), line.TLS, line.Admin
 				close(serving)
 			}
 			p.logs.add(lines.Text())

@@ -2,6 +2,8 @@ package sequence
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
@@ -27,9 +29,24 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	flags.IntVar(&cfg.Waiting, "sequence-waiting", DefaultWaiting, "requests that may wait for values; one more is answered 503")
 	flags.Var(&rangeBytes, "sequence-range-bytes", "longest answer to /fib?from=A&to=B; beyond it 422")
 	flags.DurationVar(&cfg.Sync, "sequence-sync", DefaultSync, "how often the index is made safe against a loss of power")
+	cfg.fileFlag = "--sequence-file"
+	if flags.Lookup("file") != nil { // which says it in this command
+		cfg.fileFlag = "--file"
+	}
 	return func(_ context.Context, env server.Env) (server.Service, error) {
 		if !on {
 			return nil, server.Off("--sequence=false")
+		}
+		// The zero value of a Config is its default, and no value of a flag.
+		switch {
+		case cfg.MaxIndex == 0:
+			return nil, fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got 0", uint64(HardMaxIndex))
+		case cfg.Computations == 0:
+			return nil, fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got 0", maxComputations)
+		case cfg.Waiting == 0:
+			return nil, errors.New("--sequence-waiting must be a whole number above 0, got 0")
+		case cfg.Sync == 0:
+			return nil, errors.New("--sequence-sync must be a time above 0, got 0s")
 		}
 		cfg.CacheBytes, cfg.ComputeBytes, cfg.RangeBytes = int64(cacheBytes), int64(computeBytes), int64(rangeBytes)
 		return Open(cfg, env)

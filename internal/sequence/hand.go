@@ -105,7 +105,7 @@ func (s *Sequence) giveBetween(dst []byte, h *hand, format format) []byte {
 	own.body = b.append(own.body)
 	own.publish(n)
 	dst = own.append(dst, format)
-	if n%interval == 0 && n > anchorEnd {
+	if n%(2*interval) == 0 && n > anchorEnd { // so all between are within an interval of one
 		s.keep(n, own)
 	}
 	own.unpin()

@@ -59,6 +59,8 @@ const (
 type Config struct {
 	// File holds the index; sequence/current.cells in the data directory when empty.
 	File string
+	// fileFlag is what File is called where it is set.
+	fileFlag string
 	// MaxIndex is the largest index that is served, at most HardMaxIndex.
 	MaxIndex uint64
 	// CacheBytes bounds the digits in the cache of pairs.
@@ -76,6 +78,9 @@ type Config struct {
 
 // fill replaces zeros by defaults and refuses what cannot work, naming the flag.
 func (c *Config) fill() error {
+	if c.fileFlag == "" {
+		c.fileFlag = "--sequence-file"
+	}
 	if c.MaxIndex == 0 {
 		c.MaxIndex = DefaultMaxIndex
 	}
@@ -110,7 +115,7 @@ func (c *Config) fill() error {
 	case c.Computations < 0 || c.Computations > maxComputations:
 		return fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got %d", maxComputations, c.Computations)
 	case c.Waiting < 0:
-		return fmt.Errorf("--sequence-waiting must not be negative, got %d", c.Waiting)
+		return fmt.Errorf("--sequence-waiting must be a whole number above 0, got %d", c.Waiting)
 	case c.Sync < 0:
 		return fmt.Errorf("--sequence-sync must be a time above 0, got %v", c.Sync)
 	}
@@ -163,13 +168,13 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 func (s *Sequence) open(cfg Config, env server.Env) error {
 	if cfg.File != "" {
 		var err error
-		if s.lock, err = lockFile(cfg.File); err != nil {
+		if s.lock, err = lockFile(cfg.File, cfg.fileFlag); err != nil {
 			return err
 		}
 	} else {
 		cfg.File = filepath.Join(env.DataDir, "sequence", "current.cells")
 		if err := os.MkdirAll(filepath.Dir(cfg.File), 0o755); err != nil {
-			return fmt.Errorf("%w; name another place with --sequence-file", err)
+			return fmt.Errorf("%w; name another place with %s", err, cfg.fileFlag)
 		}
 	}
 	s.cfg = cfg
@@ -178,17 +183,18 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 		SyncInterval: cfg.Sync, Metrics: env.Metrics, Name: "sequence", Logger: env.Log, MaxCells: 1,
 	})
 	if err != nil {
-		return fmt.Errorf("%w; --sequence-file names another place", err)
+		return fmt.Errorf("%w; %s names another place", err, cfg.fileFlag)
 	}
 	return s.checkCursor()
 }
 
 // lockFile takes a file outside of the data directory for this process, by a directory beside it: several sequences may have their
 // files in one place.
-func lockFile(path string) (*disk.DirLock, error) {
+func lockFile(path, flag string) (*disk.DirLock, error) {
 	dir := path + ".lock"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("lock %s: %w; name another place with --sequence-file", path, err)
+	// Only what is beside the file is made: a path to nowhere is a mistake.
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("lock %s: %w; name another place with %s", path, err, flag)
 	}
 	lock, err := disk.LockDir(dir)
 	if err != nil {
@@ -200,14 +206,14 @@ func lockFile(path string) (*disk.DirLock, error) {
 // checkCursor refuses a file that is another's, or whose index is not served.
 func (s *Sequence) checkCursor() error {
 	if n := s.store.Len(); n != 1 {
-		return fmt.Errorf("%s holds %d cursors and not the one of a sequence: name another file with --sequence-file", s.cfg.File, n)
+		return fmt.Errorf("%s holds %d cursors and not the one of a sequence: name another file with %s", s.cfg.File, n, s.cfg.fileFlag)
 	}
 	switch at := s.at(); {
 	case at > HardMaxIndex:
-		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with --sequence-file", s.cfg.File, at)
+		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s", s.cfg.File, at, s.cfg.fileFlag)
 	case at > s.cfg.MaxIndex:
-		return fmt.Errorf("the index in %s is %d, beyond --sequence-max-index %d: raise that to %d at least, or name another file with --sequence-file",
-			s.cfg.File, at, s.cfg.MaxIndex, at)
+		return fmt.Errorf("the index in %s is %d, beyond --sequence-max-index %d: raise that to %d at least, or name another file with %s",
+			s.cfg.File, at, s.cfg.MaxIndex, at, s.cfg.fileFlag)
 	}
 	return nil
 }
