@@ -115,11 +115,11 @@ func addInto(dst, a, b []byte) int {
 	return addDigits(dst, a, b, i, j, int(carry))
 }
 
-// subInto writes a-b to dst, which is as long as a. b is not longer.
-func subInto(dst, a, b []byte) {
+// subInto writes the len(a) low digits of a-b to dst, which is as long as a, and returns the borrow. b is not longer.
+func subInto(dst, a, b []byte) int {
 	i, j, borrow := subVectors(dst, a, b)
 	i, j, borrow = subWords(dst, a, b, i, j, borrow)
-	subDigits(dst, a, b, i, j, int(borrow))
+	return subDigits(dst, a, b, i, j, int(borrow))
 }
 
 // addDigits adds the digits of a below i and of b below j, a digit at a time. It is the reference for what is faster.
@@ -145,7 +145,7 @@ func addDigits(dst, a, b []byte, i, j, carry int) int {
 }
 
 // subDigits subtracts as addDigits adds.
-func subDigits(dst, a, b []byte, i, j, borrow int) {
+func subDigits(dst, a, b []byte, i, j, borrow int) int {
 	for i > 0 {
 		i--
 		d := int(a[i]-'0') - borrow
@@ -154,7 +154,7 @@ func subDigits(dst, a, b []byte, i, j, borrow int) {
 			d -= int(b[j] - '0')
 		} else if borrow == 0 {
 			copy(dst[:i+1], a[:i+1])
-			return
+			return 0
 		}
 		borrow = 0
 		if d < 0 {
@@ -163,6 +163,7 @@ func subDigits(dst, a, b []byte, i, j, borrow int) {
 		}
 		dst[i] = byte('0' + d)
 	}
+	return borrow
 }
 
 // Eight digits are one word, its lowest byte the least significant digit. A decimal digit and a bias of 0xF6 carry out

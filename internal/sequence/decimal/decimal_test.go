@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // implementations are the ways to compute that have to agree: plain Go, and assembly where the processor allows it.
-func implementations(t testing.TB, test func(t *testing.T, plain bool)) {
+func implementations(t *testing.T, test func(t *testing.T, plain bool)) {
 	t.Helper()
-	tt := t.(*testing.T)
-	tt.Run("plain", func(t *testing.T) { test(t, true) })
-	tt.Run("vectors", func(t *testing.T) { test(t, false) })
+	t.Run("plain", func(t *testing.T) { test(t, true) })
+	t.Run("vectors", func(t *testing.T) {
+		if !hasAVX512 {
+			t.Skip("this processor has no AVX-512, or GODEBUG turns it off")
+		}
+		test(t, false)
+	})
 }
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
@@ -57,6 +62,93 @@ func check(t testing.TB, what string, got []byte, prefix string, want *big.Int) 
 	}
 	if g, w := string(got[len(prefix):]), want.String(); g != w {
 		t.Fatalf("%s = %.200s, want %.200s", what, g, w)
+	}
+}
+
+// ways are the implementations of a step. Each appends the low digits of a+b and a-b, which are as long as a, and returns the
+// carry.
+var ways = []struct {
+	name     string
+	needs    bool
+	add, sub func(dst, a, b []byte) int
+}{
+	{"digits", true,
+		func(dst, a, b []byte) int { return addDigits(dst, a, b, len(a), len(b), 0) },
+		func(dst, a, b []byte) int { return subDigits(dst, a, b, len(a), len(b), 0) }},
+	{"words", true,
+		func(dst, a, b []byte) int {
+			i, j, carry := addWords(dst, a, b, len(a), len(b), 0)
+			return addDigits(dst, a, b, i, j, int(carry))
+		},
+		func(dst, a, b []byte) int {
+			i, j, borrow := subWords(dst, a, b, len(a), len(b), 0)
+			return subDigits(dst, a, b, i, j, int(borrow))
+		}},
+	{"vectors", hasAVX512, addInto, subInto},
+	{"masks", hasAVX512,
+		func(dst, a, b []byte) int {
+			i, j, carry := addMasks(dst, a, b)
+			return addDigits(dst, a, b, i, j, int(carry))
+		},
+		func(dst, a, b []byte) int {
+			i, j, borrow := subMasks(dst, a, b)
+			return subDigits(dst, a, b, i, j, int(borrow))
+		}},
+}
+
+// checkWays compares all implementations of a step with the reference, which is the first. a is not shorter than b.
+func checkWays(t testing.TB, a, b []byte) {
+	t.Helper()
+	var sum, difference []byte
+	var carry, borrow int
+	for i, w := range ways {
+		if !w.needs {
+			continue
+		}
+		// Bytes on either side that must stay as they are.
+		room := []byte(strings.Repeat("#", len(a)+128))
+		dst := room[64:][:len(a):len(a)]
+		c := w.add(dst, a, b)
+		if edges := string(room[:64]) + string(room[64+len(a):]); strings.Trim(edges, "#") != "" {
+			t.Fatalf("%s: %s + %s wrote beyond its place", w.name, a, b)
+		}
+		if i == 0 {
+			sum, carry = slices.Clone(dst), c
+		}
+		if string(dst) != string(sum) || c != carry {
+			t.Fatalf("%s: %s + %s = %d, %s, want %d, %s", w.name, a, b, c, dst, carry, sum)
+		}
+		c = w.sub(dst, a, b)
+		if edges := string(room[:64]) + string(room[64+len(a):]); strings.Trim(edges, "#") != "" {
+			t.Fatalf("%s: %s - %s wrote beyond its place", w.name, a, b)
+		}
+		if i == 0 {
+			difference, borrow = slices.Clone(dst), c
+		}
+		if string(dst) != string(difference) || c != borrow {
+			t.Fatalf("%s: %s - %s = %d, %s, want %d, %s", w.name, a, b, c, dst, borrow, difference)
+		}
+	}
+}
+
+func TestAllWaysToTakeAStepAgree(t *testing.T) {
+	r := newRand(6)
+	for round := range 3000 {
+		most := 1 + round/5
+		a, b := number(r, 1+r.IntN(most)), number(r, 1+r.IntN(most))
+		if len(a) < len(b) {
+			a, b = b, a
+		}
+		checkWays(t, a, b)
+		checkWays(t, a, a)
+		// Word sums of 99999999, which the fast way does not know about.
+		complement := make([]byte, len(a))
+		for i, c := range a {
+			complement[i] = '9' - (c - '0')
+		}
+		checkWays(t, a, complement)
+		complement[len(a)-1] = '9'
+		checkWays(t, a, complement)
 	}
 }
 
@@ -357,23 +449,6 @@ func TestTheContextIsLookedAtThroughout(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestCostIsWhatIsAllocated(t *testing.T) {
-	for _, n := range []uint64{10, 1000, 100_000, 3_000_000} {
-		fib(t, n) // tables that are kept
-		var cost int64
-		result := testing.Benchmark(func(b *testing.B) {
-			b.ReportAllocs()
-			for range b.N {
-				fib(b, n)
-			}
-			cost = Cost(n)
-		})
-		if got := result.AllocedBytesPerOp(); got > cost || got < cost/4 && cost > 1<<20 {
-			t.Errorf("Fibonacci(%d) allocates %d bytes, and Cost says %d", n, got, cost)
-		}
-	}
 }
 
 func TestErrorBoundIsRespected(t *testing.T) {

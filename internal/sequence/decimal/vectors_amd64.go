@@ -54,7 +54,17 @@ func addVectors(dst, a, b []byte) (i, j int, carry uint64) {
 	if carry, known := addWordsAVX512(&dst[i], &a[i], &b[j], n); known {
 		return i, j, carry
 	}
-	return i, j, addAVX512(&dst[i], &a[i], &b[j], n, 0)
+	return addMasks(dst, a, b)
+}
+
+// addMasks is the sure part of addVectors.
+func addMasks(dst, a, b []byte) (i, j int, carry uint64) {
+	n := len(b) / 64
+	i, j = len(a)-64*n, len(b)-64*n
+	if n > 0 {
+		carry = addAVX512(&dst[i], &a[i], &b[j], n, 0)
+	}
+	return i, j, carry
 }
 
 // subVectors subtracts as addVectors adds.
@@ -67,7 +77,17 @@ func subVectors(dst, a, b []byte) (i, j int, borrow uint64) {
 	if borrow, known := subWordsAVX512(&dst[i], &a[i], &b[j], n); known {
 		return i, j, borrow
 	}
-	return i, j, subAVX512(&dst[i], &a[i], &b[j], n, 0)
+	return subMasks(dst, a, b)
+}
+
+// subMasks is the sure part of subVectors.
+func subMasks(dst, a, b []byte) (i, j int, borrow uint64) {
+	n := len(b) / 64
+	i, j = len(a)-64*n, len(b)-64*n
+	if n > 0 {
+		borrow = subAVX512(&dst[i], &a[i], &b[j], n, 0)
+	}
+	return i, j, borrow
 }
 
 func (t *transform) passVectors(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
