@@ -198,7 +198,7 @@ func lockFile(path, flag string) (*disk.DirLock, error) {
 	}
 	lock, err := disk.LockDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w; %s names another place", path, err, flag)
 	}
 	return lock, nil
 }
