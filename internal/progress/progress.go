@@ -316,11 +316,14 @@ func (s *Store) Load(i uint64) uint64 {
 	return s.loadSlow(i)
 }
 
-// Prefetch asks for cell i to be brought into the processor's cache, for a Load that comes a
+// Prefetch asks for cell i to be brought into the processor's cache, for a Load and a CompareAndSwap that come a
 // microsecond later. It never waits; a cell there is not is passed over.
 func (s *Store) Prefetch(i uint64) {
 	if i < s.mapped.Load() {
 		disk.PrefetchWord(&s.words[i])
+		if w := i / 64; w < uint64(len(s.changed)) {
+			disk.PrefetchWord(&s.changed[w])
+		}
 	}
 }
 
