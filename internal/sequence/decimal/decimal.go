@@ -5,17 +5,18 @@
 // is ever converted from binary, which costs more than computing the number did. All other input is the caller's error:
 // results are then meaningless, though nothing outside dst is written and nothing faults.
 //
-// Add, Sub and Mul append to dst and return it, as append does. They allocate only if dst has too little capacity; the
-// capacity they need is that of the longer operand plus one for Add, of the longer for Sub, of both for Mul. The memory
-// of dst beyond its length must not overlap an operand. All functions may be called concurrently.
+// Add, Sub and Mul append to dst and return it, as append does. Add and Sub allocate nothing if dst has room for the digits
+// of the longer operand, and one more for Add. Mul needs memory of its own, some eight bytes a digit of the product, and
+// room for about twenty digits more than the product has. The memory of dst beyond its length must not overlap an
+// operand. All functions may be called concurrently.
 //
 // # Steps
 //
-// Add and Sub have three implementations with one meaning, in add.go: a digit at a time, which is the reference; eight
-// digits a word, which runs everywhere; and sixty-four digits a vector in assembly (add_amd64.s), where the processor
-// has AVX-512. The carry of a vector is one addition of two 64-bit numbers: every digit sum above nine generates
-// one, every nine passes one on, and that is how carries run through an adder. (Warren, Hacker's Delight, chapter 2;
-// the mask arithmetic is the well known one for big integers in SIMD.)
+// Add and Sub are computed a digit at a time by the reference, eight digits a word everywhere (add.go), and sixty-four
+// digits a vector in assembly where the processor has AVX-512 (add_amd64.s). The carry of a word is that of an ordinary
+// addition of bytes with a bias of 0xF6 (D. W. Jones, "BCD Arithmetic, a tutorial", 1999). A vector takes eight
+// words whose carries do not wait for each other; where that is not possible, one addition of two 64-bit masks, of the digits that
+// generate a carry and of those that pass one on, takes it through all sixty-four.
 //
 // # Products
 //

@@ -47,17 +47,17 @@ func parse(ctx context.Context, z []float64, part int, a []byte, k int) error {
 }
 
 // format writes a number of digits in base 10^k as ASCII to dst, k times as long, with leading zeros.
-func format(ctx context.Context, dst []byte, z []float64, part, digits, k int) error {
+func (t *transform) format(dst []byte, z []float64, part, digits, k int) error {
 	borrow := 0
 	for from := 0; from < digits; from += checkPoints {
 		if from > 0 {
-			if err := ctx.Err(); err != nil {
+			if err := t.ctx.Err(); err != nil {
 				return err
 			}
 		}
 		n := min(checkPoints, digits-from)
 		to := dst[k*(digits-from-n) : k*(digits-from)]
-		borrow = formatPlain(to, z[2*from:], part, n, k, borrow)
+		borrow = t.formatVectors(to, z[2*from:], part, n, k, borrow)
 	}
 	return nil
 }

@@ -89,20 +89,20 @@ func fibonacciBase(ctx context.Context, n uint64, k int, plain bool) (f, previou
 		sum += 2 * (2*18*float64(powersOfTen[k]) + 18*18)
 		m = n >> shift
 	}
-	if f, err = formatFibonacci(ctx, z, realPart, n, k); err != nil {
+	if f, err = formatFibonacci(t, z, realPart, n, k); err != nil {
 		return nil, nil, err
 	}
-	if previous, err = formatFibonacci(ctx, z, imagPart, n-1, k); err != nil {
+	if previous, err = formatFibonacci(t, z, imagPart, n-1, k); err != nil {
 		return nil, nil, err
 	}
 	return f, previous, nil
 }
 
-func formatFibonacci(ctx context.Context, z []float64, part int, n uint64, k int) ([]byte, error) {
+func formatFibonacci(t *transform, z []float64, part int, n uint64, k int) ([]byte, error) {
 	digits := Digits(n)
 	padded := (digits + k - 1) / k * k
 	text := make([]byte, padded)
-	if err := format(ctx, text, z, part, padded/k, k); err != nil {
+	if err := t.format(text, z, part, padded/k, k); err != nil {
 		return nil, err
 	}
 	return text[padded-digits:], nil

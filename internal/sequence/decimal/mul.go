@@ -57,7 +57,7 @@ func mulLong(ctx context.Context, dst, a, b []byte, k int, plain bool) ([]byte, 
 	}
 	at := len(dst)
 	product := slices.Grow(dst, k*digits)[:at+k*digits]
-	if err := format(ctx, product[at:], z, realPart, digits, k); err != nil {
+	if err := t.format(product[at:], z, realPart, digits, k); err != nil {
 		return dst, err
 	}
 	return product[:at+trim(product[at:])], nil

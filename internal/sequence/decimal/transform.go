@@ -7,8 +7,7 @@ import "context"
 // The polynomial is halved modulo X^m - r and X^m + r, where r is a square root of what stands in its modulus, until the
 // remainders are numbers. These are squared, and the way is gone back. Block b of a level has the modulus
 // X^(2m) - root(b)^2 and so needs the one root(b), whatever m is; its halves are the blocks 2b and 2b+1 of the next
-// level. (D. J. Bernstein, "Multidigit multiplication for mathematicians", 2001, calls this the Gauss-Cooley-Tukey map with
-// roots in bit-reversed order.) Nothing has to be reordered, since what was taken apart in one order is put together
+// level. (See D. J. Bernstein, "Multidigit multiplication for mathematicians", 2001.) Nothing has to be reordered, since what was taken apart in one order is put together
 // in the same. Going depth first, a block is done with before the next one is touched, so every level of cache is
 // used for all that fits into it.
 //
@@ -41,9 +40,9 @@ type transform struct {
 const (
 	vector  = 16 // float64 in a vector
 	minimum = 64 // points of the shortest transform
-	// checkPoints is how many points are worked on between two looks at the context. A pass over them takes less than a
-	// millisecond, and a block of so many, all levels of it, a few.
-	checkPoints = 1 << 15
+	// checkPoints is how many points a pass works on between two looks at the context: 0.2 ms of work with AVX-512, 3 ms
+	// without. Blocks look at it before they are worked on, unless they are a good deal smaller.
+	checkPoints = 1 << 14
 )
 
 // lengthFor returns the length of a transform of at least n points.

@@ -43,6 +43,11 @@ func leavesAVX512(z *float64, blocks int, leaf *float64, run *[12]float64)
 //go:noescape
 func settleAVX512(to, from *float64, vectors int, c *[10]float64, state *[104]float64)
 
+// formatAVX512 writes groups of 16 digits in base 10^4, one number of the points in z, in reverse order to dst.
+//
+//go:noescape
+func formatAVX512(dst *byte, z *float64, groups int, borrow uint64) uint64
+
 // addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped and the carry.
 // a is not shorter than b, dst as long as a.
 func addVectors(dst, a, b []byte) (i, j int, carry uint64) {
@@ -140,4 +145,15 @@ func (t *transform) settleVectors(z []float64, from, to, k int, m *mix, s *settl
 			s.sum += x
 		}
 	}
+}
+
+func (t *transform) formatVectors(dst []byte, z []float64, part, digits, k, borrow int) int {
+	groups := digits / 16
+	if t.plain || !hasAVX512 || k != 4 || groups == 0 {
+		return formatPlain(dst, z, part, digits, k, borrow)
+	}
+	_ = z[groups*2*vector-1]
+	low := dst[len(dst)-64*groups:]
+	borrow = -int(formatAVX512(&low[0], &z[part], groups, uint64(-borrow)))
+	return formatPlain(dst[:len(dst)-64*groups], z[groups*2*vector:], part, digits-16*groups, k, borrow)
 }

@@ -24,3 +24,7 @@ func (t *transform) leafVectors(z, leaf []float64, run *[12]float64) { leavesPla
 func (t *transform) settleVectors(z []float64, from, to, k int, m *mix, s *settler) {
 	t.settlePlain(z, from, to, k, m, s)
 }
+
+func (t *transform) formatVectors(dst []byte, z []float64, part, digits, k, borrow int) int {
+	return formatPlain(dst, z, part, digits, k, borrow)
+}
