@@ -136,14 +136,15 @@ func serve(ctx context.Context, cfg server.Config, dataDir string, openers []ser
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 
+	// The loops keep their processors busy: without one to spare, a request on net/http
+	// would wait for the runtime's monitor to look at the network, 8 ms instead of 60 us. Many
+	// more than can run make the scheduler dearer: 6 for one loop cost a lent request a tenth.
+	if !cfg.NetHTTP {
+		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
+	}
 	a, err := openApp(ctx, cfg, dataDir, openers)
 	if err != nil {
 		return err
-	}
-	// The loops keep their processors busy: without one to spare, a request on net/http
-	// would wait for the runtime's monitor to look at the network, 8 ms instead of 60 us.
-	if !cfg.NetHTTP {
-		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Workers) + a.busy())
 	}
 	go func() {
 		for {

@@ -228,8 +228,6 @@ func (c *computations) load() (waiting int, bytes int64) {
 	return c.waiting, c.bytes
 }
 
-func (c *computations) atOnce() int { return len(c.classes) * cap(c.classes[0]) }
-
 // close ends all flights and returns when they have ended.
 func (c *computations) close() {
 	c.mu.Lock()
@@ -246,6 +244,9 @@ func (s *Sequence) compute(ctx context.Context, n uint64) (p pair, h how, err er
 	case !ok:
 		h = miss
 		p.index = n
+		if class(n) > 0 {
+			defer s.long()()
+		}
 		p.f, p.previous, err = decimal.Fibonacci(ctx, n)
 	case p.index == n:
 		return p, direct, nil

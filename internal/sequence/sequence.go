@@ -29,7 +29,6 @@ package sequence
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -131,7 +130,7 @@ type Sequence struct {
 	cache        *cache
 	computations *computations
 	given        [hows]*metrics.Counter // values given, by where they came from
-	log          *slog.Logger
+	long         func() (done func())   // server.Env.Long
 }
 
 // how tells where a value came from.
@@ -151,7 +150,10 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	s := &Sequence{cache: newCache(cfg.CacheBytes), log: env.Log}
+	s := &Sequence{cache: newCache(cfg.CacheBytes), long: env.Long}
+	if s.long == nil {
+		s.long = func() func() { return func() {} }
+	}
 	if err := s.open(cfg, env); err != nil {
 		return nil, errors.Join(fmt.Errorf("sequence: %w", err), s.release())
 	}
@@ -228,9 +230,6 @@ func (s *Sequence) Ready() error {
 	}
 	return nil
 }
-
-// Busy says how many goroutines may compute for long at the same time.
-func (s *Sequence) Busy() int { return s.computations.atOnce() }
 
 // Close implements server.Service. It ends computations that are still under way.
 func (s *Sequence) Close() error {

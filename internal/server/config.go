@@ -19,7 +19,8 @@ type Config struct {
 	TLS *tls.Config
 
 	// Loops is the number of event loops, each a locked thread; Workers that of goroutines for
-	// deferred requests, WorkerQueue how many requests may wait for one.
+	// deferred requests, which mostly wait for the disk, WorkerQueue how many requests may wait
+	// for one.
 	Loops, Workers, WorkerQueue int
 
 	// MaxHeader bounds a request's line and headers, MaxBody a body that is buffered, both in
@@ -56,7 +57,7 @@ func Defaults() Config {
 	loops := runtime.GOMAXPROCS(0) // heeds a container's share, where NumCPU does not
 	return Config{
 		Loops:           loops,
-		Workers:         max(1, loops/2),
+		Workers:         64,
 		WorkerQueue:     1024,
 		MaxHeader:       8 << 10,
 		MaxBody:         1 << 20,

@@ -38,6 +38,10 @@ type Env struct {
 	DataDir string
 	Metrics *metrics.Registry
 	Log     *slog.Logger
+	// Long announces work that keeps a goroutine busy for more than a few milliseconds, until the function that it
+	// returns is called. The scheduler has a processor more meanwhile: else an event loop could
+	// wait for its own until that work is preempted, 10 ms later. Nil does nothing.
+	Long func() (done func())
 }
 
 // Opener opens a service. It returns an error that wraps ErrOff when the service was not given
