@@ -72,9 +72,9 @@ GLOBL swap<>(SB), RODATA|NOPTR, $64
 	VMOVQ X2, AX; \
 	SHRQ $63, AX; \
 	XORQ $FLIP, AX; \
-	MOVQ AX, carry+32(FP); \
+	MOVQ AX, out+40(FP); \
 	KORTESTB K1, K1; \
-	SETEQ known+40(FP); \
+	SETEQ known+48(FP); \
 	VZEROUPPER; \
 	RET
 
@@ -117,12 +117,14 @@ GLOBL swap<>(SB), RODATA|NOPTR, $64
 	VZEROUPPER; \
 	RET
 
-// func addWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
-TEXT ·addWordsAVX512(SB), NOSPLIT, $0-41
+// func addWordsAVX512(dst, a, b *byte, vectors int, carry uint64) (out uint64, known bool)
+TEXT ·addWordsAVX512(SB), NOSPLIT, $0-49
 	WORDS
 	MOVQ $0x9696969696969697, AX // 0xF6 less twice '0', and one for the carry that is taken back where there is none
 	VPBROADCASTQ AX, Z18
-	VPTERNLOGD $0xFF, Z2, Z2, Z2
+	MOVQ carry+32(FP), AX
+	DECQ AX
+	VPBROADCASTQ AX, Z2
 
 addWordsLoop:
 	VMOVDQU64 -64(SI)(CX*1), Z0
@@ -141,12 +143,14 @@ addWordsLoop:
 	JNZ addWordsLoop
 	WORDSDONE(1)
 
-// func subWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
-TEXT ·subWordsAVX512(SB), NOSPLIT, $0-41
+// func subWordsAVX512(dst, a, b *byte, vectors int, carry uint64) (out uint64, known bool)
+TEXT ·subWordsAVX512(SB), NOSPLIT, $0-49
 	WORDS
 	MOVQ $0x4040404040404040, AX // keeps differences of digits positive while they are bytes
 	VPBROADCASTQ AX, Z18
-	VPXORQ Z2, Z2, Z2
+	MOVQ carry+32(FP), AX
+	NEGQ AX
+	VPBROADCASTQ AX, Z2
 
 subWordsLoop:
 	VPADDB -64(SI)(CX*1), Z18, Z0

@@ -150,6 +150,11 @@ func TestAllWaysToTakeAStepAgree(t *testing.T) {
 		complement[len(a)-1] = '9'
 		checkWays(t, a, complement)
 	}
+	// Several pieces, with carries from one to the next.
+	for range 50 {
+		a, b := number(r, 100_000+r.IntN(200_000)), number(r, 70_000+r.IntN(30_000))
+		checkWays(t, a, b)
+	}
 }
 
 func TestSumsAndDifferencesAreThoseOfMathBig(t *testing.T) {
@@ -405,6 +410,69 @@ func TestABaseThatIsTooLargeIsRefused(t *testing.T) {
 	if b := tr.bound(1 << 21 * 2 * 1e8 / 12); b < 0.5 {
 		t.Errorf("random digits in base 10^4 pass for exact in a transform of %d points, with the bound %v", tr.n, b)
 	}
+}
+
+func TestWhatIsNotProvedExactIsNotComputed(t *testing.T) {
+	// The largest digits in base 10^4, more of them than the bound allows.
+	a, b := []byte(strings.Repeat("5000", 400_000)), []byte(strings.Repeat("4999", 400_000))
+	if _, err := mulLong(t.Context(), nil, a, b, 4, false); err != errInexact {
+		t.Errorf("the error of a product of 400,000 digits of 5000 is %v, want that it is inexact", err)
+	}
+	const m = 1<<59 - 55
+	want := new(big.Int).Mul(new(big.Int).SetUint64(residue(a, m)), new(big.Int).SetUint64(residue(b, m)))
+	if want.Mod(want, big.NewInt(m)); residue(product(t, a, b), m) != want.Uint64() {
+		t.Error("a product that needs a smaller base is wrong")
+	}
+	if _, _, err := fibonacciBase(t.Context(), 40_000_000, 4, false); err != errInexact {
+		t.Errorf("the error of F(40,000,000) in base 10^4 is %v, want that it is inexact", err)
+	}
+}
+
+// Coefficients as large as the bound allows, in place of what digits leave, which are small for the most part.
+func TestCoefficientsOfAnySizeSettle(t *testing.T) {
+	implementations(t, func(t *testing.T, plain bool) {
+		r := newRand(7)
+		for round := range 400 {
+			n, k := 256<<(round%3), 4
+			m := &steps[round%len(steps)].mix
+			z := make([]float64, 2*n)
+			x, y := new(big.Int), new(big.Int)
+			power, base := big.NewInt(1), big.NewInt(10_000)
+			add := func(to *big.Int, twice float64) {
+				to.Add(to, new(big.Int).Mul(power, big.NewInt(int64(twice))))
+			}
+			size := int64(8e12) >> (round % 40)
+			for i := range n - 4 {
+				p, q := float64(r.Int64N(2*size+1)-size), float64(4*(r.Int64N(size/2+1)-size/4))
+				switch i {
+				case 0:
+					p, q = 0, 0 // so that all halves are integers
+				case n - 5:
+					p, q = 1e12, 1e12 // so that the numbers are not negative
+				}
+				at := i/8*vector + i%8
+				z[at], z[at+imagPart] = p*float64(n), q*float64(n)
+				add(x, m.realRe*p+m.realIm*q)
+				add(y, m.imagRe*p+m.imagIm*q)
+				power.Mul(power, base)
+			}
+			tr := newTransform(t.Context(), n, plain)
+			sum, err := tr.settle(z, k, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if real := norm(z); sum < real/(1+2e-6) || sum > real*(1+2e-6) {
+				t.Fatalf("the sum of squares is %v, want %v", sum, real)
+			}
+			for part, twice := range map[int]*big.Int{realPart: x, imagPart: y} {
+				text := make([]byte, k*n)
+				if err := tr.format(text, z, part, n, k); err != nil {
+					t.Fatal(err)
+				}
+				check(t, fmt.Sprintf("mix %d, part %d", round%len(steps), part), text[:trim(text)], "", twice.Rsh(twice, 1))
+			}
+		}
+	})
 }
 
 func TestCancelledWorkEndsWithTheContextsError(t *testing.T) {

@@ -175,5 +175,5 @@ func Cost(n uint64) int64 {
 	}
 	k := baseFor(n)
 	points := int64(lengthFor(squareLimbs(n/2, k)))
-	return tables + 16*points + 24*points/2/lowRoots + 2*int64(Digits(n)+k)
+	return tables + 16*points + 48*points/2/lowRoots + 2*int64(Digits(n)+k)
 }

@@ -75,11 +75,12 @@ func (t *transform) root(j int) complex128 {
 
 // The errors of one operation, in units of 2^-53: see the comment on transform.
 const (
-	tableError   = 1.001                              // both parts are off by half a unit in the last place
-	productError = 2*tableError + 2.2361 + 0.01       // of two of those
-	leafError    = productError + tableError + 2.2361 // in a leaf, whose factor for a run may be a product itself
-	levelError   = 2.2361 + 1                         // a product and a sum
-	unit         = 1.0 / (1 << 53)
+	tableError   = 1.001                        // both parts are off by half a unit in the last place
+	productError = 2*tableError + 2.2361 + 0.01 // of two of those
+	// In a leaf a root is of a block, times one for the run that may be a product itself, times root(2).
+	leafError  = productError + 2*(tableError+2.2361)
+	levelError = 2.2361 + 1 // a product and a sum
+	unit       = 1.0 / (1 << 53)
 )
 
 // bound returns by how much a coefficient of the square may be off, if norm is the sum of the squares of the absolute

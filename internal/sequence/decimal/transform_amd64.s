@@ -360,10 +360,13 @@ leavesLoop:
 //	0 1/n, 8 1/base, 16 base, 24 base/2, 32 1/2, 40 2, 48 realRe, 56 realIm, 64 imagRe, 72 imagIm
 //
 // State that AX points to, each eight float64:
-//	Z0 to Z3 carries of the real digits before, level by level; Z4 to Z7 of the imaginary ones
+//	Z0 to Z2 carries of the real digits before, level by level; Z4 to Z6 of the imaginary ones
 //	Z8, Z9 the real coefficients of the vector before, halved, and their remainders; Z10, Z11 the imaginary ones
 //	Z12 the sum of squares, Z13 unused
 
+// Three levels of carries, all lanes at once, in place of one chain through all digits: coefficients below 10^14 leave carries below
+// 10^10, those below 10^6 and these below 100, so digits end up a hundred at most beyond half the base.
+//
 // LEVEL takes the part of the digits V beyond the base and adds it one lane further up. H has what the vector before has
 // carried, and then what this one has.
 #define LEVEL(V, H, T) \
@@ -384,11 +387,9 @@ TEXT ·settleAVX512(SB), NOSPLIT, $0-40
 	VMOVUPD (AX), Z0
 	VMOVUPD 64(AX), Z1
 	VMOVUPD 128(AX), Z2
-	VMOVUPD 192(AX), Z3
 	VMOVUPD 256(AX), Z4
 	VMOVUPD 320(AX), Z5
 	VMOVUPD 384(AX), Z6
-	VMOVUPD 448(AX), Z7
 	VMOVUPD 512(AX), Z8
 	VMOVUPD 576(AX), Z9
 	VMOVUPD 640(AX), Z10
@@ -426,8 +427,6 @@ settleLoop:
 	LEVEL(Z10, Z5, Z31)
 	LEVEL(Z8, Z2, Z28)
 	LEVEL(Z10, Z6, Z29)
-	LEVEL(Z8, Z3, Z30)
-	LEVEL(Z10, Z7, Z31)
 	VFMADD231PD Z8, Z8, Z12
 	VFMADD231PD Z10, Z10, Z12
 	VMOVUPD Z8, (DI)
@@ -444,11 +443,9 @@ settleLoop:
 	VMOVUPD Z0, (AX)
 	VMOVUPD Z1, 64(AX)
 	VMOVUPD Z2, 128(AX)
-	VMOVUPD Z3, 192(AX)
 	VMOVUPD Z4, 256(AX)
 	VMOVUPD Z5, 320(AX)
 	VMOVUPD Z6, 384(AX)
-	VMOVUPD Z7, 448(AX)
 	VMOVUPD Z8, 512(AX)
 	VMOVUPD Z9, 576(AX)
 	VMOVUPD Z10, 640(AX)

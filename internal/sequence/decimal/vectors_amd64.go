@@ -18,12 +18,12 @@ func subAVX512(dst, a, b *byte, vectors int, carry uint64) uint64
 // addWordsAVX512 adds that many vectors, faster, unless it returns false for known: then dst is garbage.
 //
 //go:noescape
-func addWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
+func addWordsAVX512(dst, a, b *byte, vectors int, carry uint64) (out uint64, known bool)
 
 // subWordsAVX512 subtracts as addWordsAVX512 adds.
 //
 //go:noescape
-func subWordsAVX512(dst, a, b *byte, vectors int) (carry uint64, known bool)
+func subWordsAVX512(dst, a, b *byte, vectors int, carry uint64) (out uint64, known bool)
 
 //go:noescape
 func split4AVX512(z *float64, stride, vectors int, r *[4]complex128)
@@ -48,49 +48,43 @@ func settleAVX512(to, from *float64, vectors int, c *[10]float64, state *[104]fl
 //go:noescape
 func formatAVX512(dst *byte, z *float64, groups int, borrow uint64) uint64
 
+// piece is how many vectors assembly is given at a time. It cannot be interrupted, so a long number must not go through in one,
+// and it is what has to be done again when a carry runs through a whole word.
+const piece = 1024
+
 // addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped and the carry.
 // a is not shorter than b, dst as long as a.
 func addVectors(dst, a, b []byte) (i, j int, carry uint64) {
-	n := len(b) / 64
-	if n == 0 || !hasAVX512 {
-		return len(a), len(b), 0
+	i, j = len(a), len(b)
+	if !hasAVX512 {
+		return i, j, 0
 	}
-	i, j = len(a)-64*n, len(b)-64*n
-	if carry, known := addWordsAVX512(&dst[i], &a[i], &b[j], n); known {
-		return i, j, carry
-	}
-	return addMasks(dst, a, b)
-}
-
-// addMasks is the sure part of addVectors.
-func addMasks(dst, a, b []byte) (i, j int, carry uint64) {
-	n := len(b) / 64
-	i, j = len(a)-64*n, len(b)-64*n
-	if n > 0 {
-		carry = addAVX512(&dst[i], &a[i], &b[j], n, 0)
+	for j >= 64 {
+		n := min(piece, j/64)
+		i, j = i-64*n, j-64*n
+		out, known := addWordsAVX512(&dst[i], &a[i], &b[j], n, carry)
+		if !known {
+			out = addAVX512(&dst[i], &a[i], &b[j], n, carry)
+		}
+		carry = out
 	}
 	return i, j, carry
 }
 
 // subVectors subtracts as addVectors adds.
 func subVectors(dst, a, b []byte) (i, j int, borrow uint64) {
-	n := len(b) / 64
-	if n == 0 || !hasAVX512 {
-		return len(a), len(b), 0
+	i, j = len(a), len(b)
+	if !hasAVX512 {
+		return i, j, 0
 	}
-	i, j = len(a)-64*n, len(b)-64*n
-	if borrow, known := subWordsAVX512(&dst[i], &a[i], &b[j], n); known {
-		return i, j, borrow
-	}
-	return subMasks(dst, a, b)
-}
-
-// subMasks is the sure part of subVectors.
-func subMasks(dst, a, b []byte) (i, j int, borrow uint64) {
-	n := len(b) / 64
-	i, j = len(a)-64*n, len(b)-64*n
-	if n > 0 {
-		borrow = subAVX512(&dst[i], &a[i], &b[j], n, 0)
+	for j >= 64 {
+		n := min(piece, j/64)
+		i, j = i-64*n, j-64*n
+		out, known := subWordsAVX512(&dst[i], &a[i], &b[j], n, borrow)
+		if !known {
+			out = subAVX512(&dst[i], &a[i], &b[j], n, borrow)
+		}
+		borrow = out
 	}
 	return i, j, borrow
 }

@@ -11,10 +11,6 @@ func addVectors(_, a, b []byte) (i, j int, carry uint64) { return len(a), len(b)
 // subVectors does nothing: there are no vectors here. What it says is in add_amd64.go.
 func subVectors(_, a, b []byte) (i, j int, borrow uint64) { return len(a), len(b), 0 }
 
-func addMasks(_, a, b []byte) (i, j int, carry uint64) { return len(a), len(b), 0 }
-
-func subMasks(_, a, b []byte) (i, j int, borrow uint64) { return len(a), len(b), 0 }
-
 func (t *transform) passVectors(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
 	passPlain(z, stride, vectors, radix, r, back)
 }
