@@ -177,6 +177,9 @@ func appendItems(dst []byte, g *generation, items []uint64, fill []uint16) []byt
 // position will want. It answers by itself, and returns false, when the id is malformed or the
 // request is to be deferred. A user that is not in the snapshot is found as unknown.
 func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u user, ok bool) {
+	if !g.lists.Dense() && !g.lists.InMemory() && w.Defer() {
+		return user{}, false // finding may wait for the disk
+	}
 	id := r.Param(0)
 	var number uint64
 	var name []byte
@@ -198,8 +201,11 @@ func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u use
 	if !found {
 		return user{}, true
 	}
-	if !g.lists.Resident(u.rank) && w.Defer() {
-		return user{}, false // reading may wait for the disk
+	if !g.lists.Resident(u.rank) {
+		if w.Defer() {
+			return user{}, false // reading may wait for the disk
+		}
+		g.lists.Fetch(u.rank)
 	}
 	u.store, u.cell = f.slots.cell(g, u.rank, number, name)
 	// Both are far apart and in no cache, 0.28 us each where that was measured: asked for

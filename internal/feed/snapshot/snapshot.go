@@ -57,6 +57,7 @@ type Snapshot struct {
 	path    string
 	file    *os.File
 	mapping *disk.Mapping
+	single  *disk.Mapping // the same file again, for Fetch
 	data    []byte
 	size    int64 // when it was opened, as changed
 	changed time.Time
@@ -95,6 +96,12 @@ func (s *Snapshot) open() error {
 		return err
 	}
 	if s.mapping, err = disk.MapReadOnly(s.file); err != nil {
+		return err
+	}
+	if s.single, err = disk.MapReadOnly(s.file); err != nil {
+		return err
+	}
+	if err := s.single.Random(); err != nil {
 		return err
 	}
 	s.data = s.mapping.Bytes()
@@ -192,7 +199,8 @@ func (s *Snapshot) Stats() Stats { return s.h.stats(s.pack) }
 // Slots is the number of ranks, 0..Slots()-1.
 func (s *Snapshot) Slots() uint64 { return s.h.slots }
 
-// Dense says that user ids are the ranks, with ranks of absent users between them.
+// Dense says that user ids are the ranks, with ranks of absent users between them: finding one
+// reads no record.
 func (s *Snapshot) Dense() bool { return s.h.dense }
 
 // Fallback is the items for users who have none left, from the most frequent on. The slice must
@@ -211,6 +219,7 @@ func (s *Snapshot) FindNumber(id uint64) (rank uint64, ok bool) {
 	from, to, fragment := s.index.bucket(hashNumber(id))
 	for ; from < to; from++ {
 		if f, rank := s.index.entry(from); f == fragment {
+			s.Fetch(rank)
 			if record := s.record(rank); len(record) >= headBytes+8 && binary.LittleEndian.Uint64(record[headBytes:]) == id {
 				return rank, true
 			}
@@ -227,6 +236,7 @@ func (s *Snapshot) FindString(id []byte) (rank uint64, ok bool) {
 	from, to, fragment := s.index.bucket(hashName(id))
 	for ; from < to; from++ {
 		if f, rank := s.index.entry(from); f == fragment {
+			s.Fetch(rank)
 			if name, ok := userName(s.record(rank)); ok && bytes.Equal(name, id) {
 				return rank, true
 			}
@@ -325,6 +335,9 @@ func (s *Snapshot) Close() error {
 	var err error
 	if s.mapping != nil {
 		err = s.mapping.Close()
+	}
+	if s.single != nil {
+		err = errors.Join(err, s.single.Close())
 	}
 	return errors.Join(err, s.file.Close())
 }

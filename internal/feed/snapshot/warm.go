@@ -41,6 +41,26 @@ func (s *Snapshot) Resident(rank uint64) bool {
 	return at < warmed && s.recordBound <= warmed-at
 }
 
+// InMemory says that Warm has come to its end.
+func (s *Snapshot) InMemory() bool { return s.warmed.Load() >= s.end }
+
+// Fetch brings the record of a rank into memory unless it is Resident. It waits for the disk in a
+// system call, where a read of the list would in a page fault: that holds a processor of Go's
+// scheduler, and reads far ahead as well. Where it fails, so will reading the list.
+func (s *Snapshot) Fetch(rank uint64) {
+	if s.Resident(rank) || rank >= s.h.slots {
+		return
+	}
+	from, to := s.records.at(rank), s.end
+	if rank+1 < s.h.slots {
+		to = min(to, s.records.at(rank+1))
+	}
+	if from < to {
+		lists := s.h.sections[sectionLists].offset
+		s.single.Populate(int(lists+from), int(to-from)) //nolint:errcheck // see above
+	}
+}
+
 // Verify checks every checksum. progress, which may be nil, is told how many bytes of how many
 // are done. It fails as Warm does.
 func (s *Snapshot) Verify(ctx context.Context, progress func(done, total int64)) error {
