@@ -1,15 +1,18 @@
 package decimal
 
-import "context"
+import (
+	"context"
+	"math/bits"
+)
 
 // A transform squares sequences of complex numbers as polynomials modulo X^n - 1:
 //
 // The polynomial is halved modulo X^m - r and X^m + r, where r is a square root of what stands in its modulus, until the
 // remainders are numbers. These are squared, and the way is gone back. Block b of a level has the modulus
 // X^(2m) - root(b)^2 and so needs the one root(b), whatever m is; its halves are the blocks 2b and 2b+1 of the next
-// level. (See D. J. Bernstein, "Multidigit multiplication for mathematicians", 2001.) Nothing has to be reordered, since what was taken apart in one order is put together
-// in the same. Going depth first, a block is done with before the next one is touched, so every level of cache is
-// used for all that fits into it.
+// level. (See D. J. Bernstein, "Multidigit multiplication for mathematicians", 2001.) Nothing has to be reordered, since
+// what was taken apart in one order is put together in the same. Going depth first, a block is done with before the next
+// one is touched, so every level of cache is used for all that fits into it.
 //
 // # Exactness
 //
@@ -120,7 +123,7 @@ func (t *transform) block(z []float64, b int) error {
 	// Passes of eight first, since they walk through more memory than passes of four do. What is left for the
 	// latter are two levels or four.
 	radix := 4
-	if levels := log2(points / minimum); levels == 3 || levels >= 5 {
+	if levels := bits.Len(uint(points/minimum)) - 1; levels == 3 || levels >= 5 {
 		radix = 8
 	}
 	m := points / radix
@@ -138,15 +141,6 @@ func (t *transform) block(z []float64, b int) error {
 		}
 	}
 	return t.pass(z, m, radix, &r, true)
-}
-
-func log2(n int) int {
-	k := 0
-	for n > 1 {
-		n /= 2
-		k++
-	}
-	return k
 }
 
 // pass takes the block z apart into radix blocks of m points, or puts it together again.

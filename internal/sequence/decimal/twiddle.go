@@ -30,7 +30,7 @@ const sqrtHalf = 0.70710678118654752440084436210484903928483593768847
 type pair struct{ hi, lo float64 }
 
 func (a pair) times(b pair) pair {
-	p := a.hi * b.hi
+	p := float64(a.hi * b.hi) // the conversion keeps it from being fused with what follows
 	e := math.FMA(a.hi, b.hi, -p)
 	e += a.hi*b.lo + a.lo*b.hi
 	hi := p + e
