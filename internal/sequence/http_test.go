@@ -51,6 +51,9 @@ func serve(t testing.TB, kernel server.Config, cfg Config) *served {
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
+		if waiting, bytes := seq.computations.load(); waiting != 0 || bytes != 0 {
+			t.Errorf("after the end %d requests with %d bytes still count as waiting", waiting, bytes)
+		}
 	})
 	return s
 }
@@ -581,8 +584,18 @@ func TestValuesAreCountedByWhereTheyCameFrom(t *testing.T) {
 		if c := count(); c.Miss != 1 || c.Close != 5 {
 			t.Errorf("after one nearby: %+v", c)
 		}
+		before := count()
+		for range 2 {
+			s.put(2000) // made from an anchor, and its neighbour with it
+			s.get("/current")
+			s.get("/previous")
+		}
+		if c := count(); c.Close != before.Close+1 || c.Direct != before.Direct+3 {
+			t.Errorf("small ones: %+v, and before %+v", c, before)
+		}
+		s.put(50_005)
 		metrics := s.do(http.MethodGet, s.admin+"/metrics", "").body
-		for _, line := range []string{`weir_sequence_values_total{found="close"} 5`, `weir_sequence_values_total{found="direct"} 22`, `weir_sequence_values_total{found="miss"} 1`, "weir_sequence_index 50005"} {
+		for _, line := range []string{`weir_sequence_values_total{found="close"} 6`, `weir_sequence_values_total{found="direct"} 25`, `weir_sequence_values_total{found="miss"} 1`, "weir_sequence_index 50005"} {
 			if !strings.Contains(metrics, line) {
 				t.Errorf("/metrics does not hold %s", line)
 			}

@@ -308,7 +308,9 @@ func (s *Sequence) putCurrent(w http.ResponseWriter, r *http.Request) {
 		server.WriteProblem(w, http.StatusUnprocessableEntity, s.wrongIndex("index", 0))
 		return
 	}
-	if err := s.set(n); err != nil {
+	err = errStopped
+	s.alive(func() { err = s.set(n) })
+	if err != nil {
 		server.WriteProblem(w, http.StatusServiceUnavailable, notSaved)
 		return
 	}

@@ -29,9 +29,11 @@ package sequence
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/internal/disk"
@@ -131,6 +133,10 @@ type Sequence struct {
 	computations *computations
 	given        [hows]*metrics.Counter // values given, by where they came from
 	long         func() (done func())   // server.Env.Long
+
+	// The admin port outlives the service by a moment; whoever comes from there looks here first.
+	ending sync.RWMutex
+	ended  bool
 }
 
 // how tells where a value came from.
@@ -234,7 +240,21 @@ func (s *Sequence) Ready() error {
 // Close implements server.Service. It ends computations that are still under way.
 func (s *Sequence) Close() error {
 	s.computations.close()
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	s.ended = true
 	return s.release()
+}
+
+// alive calls f unless the service is closed, which it then says, and keeps it from being closed meanwhile.
+func (s *Sequence) alive(f func()) bool {
+	s.ending.RLock()
+	defer s.ending.RUnlock()
+	if s.ended {
+		return false
+	}
+	f()
+	return true
 }
 
 // release closes what open has opened.
@@ -302,7 +322,11 @@ func (s *Sequence) register(r *metrics.Registry) {
 		s.given[h] = r.Counter("weir_sequence_values_total",
 			"Values given: found as they were (direct), made by steps from others (close), computed from nothing (miss).", "found", howNames[h])
 	}
-	r.Gauge("weir_sequence_index", "Where the sequence's index is.", func() float64 { return float64(s.at()) })
+	r.Gauge("weir_sequence_index", "Where the sequence's index is.", func() float64 {
+		at := math.NaN()
+		s.alive(func() { at = float64(s.at()) })
+		return at
+	})
 	r.Gauge("weir_sequence_cache_bytes", "Digits in the cache of pairs.", func() float64 { _, bytes := s.cache.size(); return float64(bytes) })
 	r.Gauge("weir_sequence_cache_pairs", "Pairs in the cache.", func() float64 { pairs, _ := s.cache.size(); return float64(pairs) })
 	r.Gauge("weir_sequence_waiting", "Requests that wait for a value to be computed, or are sent one.", func() float64 {

@@ -3,6 +3,8 @@ package sequence
 import (
 	"errors"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -261,5 +263,27 @@ func TestIndicesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 	if _, ok := parseIndex("11", 10); ok {
 		t.Error("an index beyond the limit is taken")
+	}
+}
+
+// The admin port is the last to go: who asks there then gets an answer that is no panic.
+func TestAClosedSequenceCanBeLookedAt(t *testing.T) {
+	e := env(t.TempDir())
+	s, err := Open(Config{}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.putCurrent(w, httptest.NewRequest(http.MethodPut, "/current", strings.NewReader(`{"index":7}`)))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("PUT /current is answered %d", w.Code)
+	}
+	w = httptest.NewRecorder()
+	e.Metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "weir_sequence_index NaN") {
+		t.Errorf("/metrics is answered %d without weir_sequence_index NaN", w.Code)
 	}
 }
