@@ -91,7 +91,7 @@ func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
 			}
 		}
 	}
-	if format == text && r.Header("Range") != nil {
+	if format == text && (r.Header("Range") != nil || r.Header("If-Match") != nil) { // http.ServeContent's
 		w.Lend()
 		return
 	}

@@ -381,6 +381,7 @@ func TestRangesOfDigits(t *testing.T) {
 			if got := a.header.Get("Content-Range"); got != fmt.Sprintf("bytes */%d", last+1) {
 				t.Errorf("F(%d): Content-Range %q", n, got)
 			}
+			s.problem(s.get(path, "If-Match", `"other"`), 412, "If-Match")
 			if a := s.get(path, "Range", "bytes=0-9", "If-Range", `"other"`); a.status != 200 || a.body != string(f) {
 				t.Errorf("F(%d) with another If-Range: %d", n, a.status)
 			}

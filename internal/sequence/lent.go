@@ -160,6 +160,7 @@ type rangeWriter struct {
 func (w *rangeWriter) WriteHeader(status int) {
 	if w.refused = status >= 400; w.refused {
 		w.Header().Del("X-Content-Type-Options")
+		forget(w.ResponseWriter)
 		server.WriteProblem(w.ResponseWriter, status, "the Range or If-Match field asks for what this value does not have: "+
 			"ranges are of its digits, as in bytes=0-99 for the first hundred")
 		return
