@@ -24,3 +24,15 @@ func Uncache(f *os.File, off, n int64) error {
 	}
 	return nil
 }
+
+// WritebackError returns the error of a write that the system has made of f by itself since the last sync of f, or since this
+// was last asked.
+func WritebackError(f *os.File) error {
+	// To wait for one page, the first, has it tell what went wrong with any.
+	err := retry(func() error { return unix.SyncFileRange(int(f.Fd()), 0, 4096, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })
+	switch err {
+	case nil, unix.ENOSYS, unix.ESPIPE, unix.EINVAL: // or it does not tell
+		return nil
+	}
+	return &os.PathError{Op: "write back", Path: f.Name(), Err: err}
+}

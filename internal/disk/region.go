@@ -83,15 +83,38 @@ func (r *Region) Close() error {
 	return err
 }
 
-// Zeros returns n words of memory, all zero, of which only those pages count that have been touched. Release gives them back.
-// On systems where that cannot be done the error wraps errors.ErrUnsupported.
-func Zeros(n int) ([]atomic.Uint64, error) {
-	words, err := zeros(n)
-	if err != nil {
-		return nil, fmt.Errorf("take %d bytes of address space: %w", 8*n, err)
-	}
-	return words, nil
+// Zeros is memory of 64-bit words, all zero, that can grow while it is used: no word ever moves. Extend and Close are
+// for one goroutine at a time; the words are for any.
+type Zeros struct {
+	words  []atomic.Uint64 // of the whole reservation
+	usable int
 }
 
-// Release gives back what Zeros returned.
-func Release(words []atomic.Uint64) error { return release(words) }
+// ReserveZeros takes address space, but no memory, for up to n words. On systems where that cannot be done the error
+// wraps errors.ErrUnsupported.
+func ReserveZeros(n int) (*Zeros, error) {
+	words, err := reserve(int(RoundUp(8 * int64(n))))
+	if err != nil {
+		return nil, fmt.Errorf("reserve %d bytes of address space: %w", 8*n, err)
+	}
+	return &Zeros{words: words}, nil
+}
+
+// Words returns the whole reservation. To touch a word beyond those that Extend has made usable is a memory fault.
+func (z *Zeros) Words() []atomic.Uint64 { return z.words }
+
+// Extend makes the first n words usable, and a few more. Of these only the pages that are touched take memory.
+func (z *Zeros) Extend(n int) error {
+	n = min(int(RoundUp(8*int64(n)))/8, len(z.words))
+	if n <= z.usable {
+		return nil
+	}
+	if err := commit(z.words[z.usable:n]); err != nil {
+		return fmt.Errorf("take %d bytes of memory: %w", 8*(n-z.usable), err)
+	}
+	z.usable = n
+	return nil
+}
+
+// Close gives the address space back. No word may be used afterwards.
+func (z *Zeros) Close() error { return release(z.words) }

@@ -15,4 +15,4 @@ func reserve(int) ([]atomic.Uint64, error)     { return nil, errNoRegion }
 func (r *Region) extend(*os.File, int64) error { return errNoRegion }
 func (r *Region) flush() error                 { return errNoRegion }
 func release([]atomic.Uint64) error            { return errNoRegion }
-func zeros(int) ([]atomic.Uint64, error)       { return nil, errNoRegion }
+func commit([]atomic.Uint64) error             { return errNoRegion }

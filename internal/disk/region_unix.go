@@ -36,10 +36,6 @@ func release(words []atomic.Uint64) error {
 	return unix.MunmapPtr(unsafe.Pointer(&words[0]), uintptr(len(words)*8))
 }
 
-func zeros(n int) ([]atomic.Uint64, error) {
-	base, err := unix.MmapPtr(-1, 0, nil, uintptr(n)*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, err
-	}
-	return unsafe.Slice((*atomic.Uint64)(base), n), nil
+func commit(words []atomic.Uint64) error {
+	return unix.Mprotect(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), unix.PROT_READ|unix.PROT_WRITE)
 }

@@ -15,12 +15,12 @@ import (
 
 const (
 	magic      = 0x6c6c656372696577 // "weircell"
-	version    = 1
+	version    = 2
 	pageSize   = 4096
 	dataOffset = 2 * pageSize
 	checkedLen = 32 // bytes of a header page that its checksum covers
 
-	maxCells = (math.MaxInt64 - dataOffset - disk.Granule) / 8 // whose file size is a number
+	maxCells = (math.MaxInt64 - dataOffset - disk.Granule) / 64 * cellsInLine // whose file size is a number
 )
 
 // header is what a header page says.
@@ -59,7 +59,7 @@ func decodeHeader(page []byte) (h header, ok bool) {
 // readHeader returns the newest valid header of f, and whether the other one is damaged. It checks that the file is as
 // long as the header says. A longer one is fine: the process was killed while it grew.
 func readHeader(f *os.File) (newest header, damaged bool, err error) {
-	const repair = "restore it from a backup, or move it away to begin with all cursors at zero"
+	const repair = "restore it from a backup, its redo log as well, or move it away to begin with all cursors at zero"
 	pages := make([]byte, dataOffset)
 	if n, err := f.ReadAt(pages, 0); err == io.EOF {
 		return header{}, false, fmt.Errorf("%w: %s has %d bytes, less than its header: %s", ErrCorrupt, f.Name(), n, repair)
@@ -85,7 +85,7 @@ func readHeader(f *os.File) (newest header, damaged bool, err error) {
 	if err != nil {
 		return header{}, false, err
 	}
-	if newest.cells > maxCells || info.Size() < dataOffset+8*int64(newest.cells) {
+	if newest.cells > maxCells || info.Size() < dataOffset+linesLen(newest.cells) {
 		return header{}, false, fmt.Errorf("%w: %s was cut to %d bytes, too short for its %d cells: %s",
 			ErrCorrupt, f.Name(), info.Size(), newest.cells, repair)
 	}
@@ -126,5 +126,5 @@ func (s *Store) writeHeader(cells uint64) error {
 
 // fileSize returns how long the file of cells cells is.
 func fileSize(cells uint64) int64 {
-	return disk.RoundUp(dataOffset + 8*int64(min(cells, maxCells)))
+	return disk.RoundUp(dataOffset + linesLen(min(cells, maxCells)))
 }

@@ -12,28 +12,29 @@ import (
 type plainCells struct {
 	mu    sync.Mutex
 	f     *os.File
-	cells []uint64
+	words []uint64
 }
 
 func (p *plainCells) load(i uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cells[i]
+	return p.words[word(i)]
 }
 
 // compareAndSwap returns an error when the file cannot be written; the cell keeps its value then.
 func (p *plainCells) compareAndSwap(i, old, new uint64) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cells[i] != old {
+	at := word(i)
+	if p.words[at] != old {
 		return false, nil
 	}
 	var b [8]byte
 	binary.NativeEndian.PutUint64(b[:], new)
-	if _, err := p.f.WriteAt(b[:], dataOffset+8*int64(i)); err != nil {
+	if _, err := p.f.WriteAt(b[:], dataOffset+8*int64(at)); err != nil {
 		return false, err
 	}
-	p.cells[i] = new
+	p.words[at] = new
 	return true, nil
 }
 
@@ -41,12 +42,12 @@ func (p *plainCells) compareAndSwap(i, old, new uint64) (bool, error) {
 func (p *plainCells) extend(n uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	have := uint64(len(p.cells))
-	r := io.NewSectionReader(p.f, dataOffset+8*int64(have), 8*int64(n-have))
-	more := make([]uint64, n-have)
+	have := int64(8 * len(p.words))
+	r := io.NewSectionReader(p.f, dataOffset+have, linesLen(n)-have)
+	more := make([]uint64, r.Size()/8)
 	if err := binary.Read(r, binary.NativeEndian, more); err != nil {
 		return err
 	}
-	p.cells = append(p.cells, more...)
+	p.words = append(p.words, more...)
 	return nil
 }

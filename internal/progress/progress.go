@@ -11,8 +11,8 @@
 //   - After a power failure or a crash of the system a cell may be behind by the sync interval (default 1 s) plus the
 //     sync that was in progress; the metrics show both. It then holds a value it once had: aligned eight bytes are not
 //     torn.
-//   - What a sync has covered is on the disk, in the cells' file or in the redo log beside it (redo.go), and Open brings the two together
-//     after the system went down. They belong together: move, copy and restore both.
+//   - What a sync has covered is on the disk, in the cells' file or in the redo log beside it (redo.go). Open brings the two
+//     together, and knows of each entry whether the cell is newer. They belong together: move, copy and restore both.
 //   - Space for every cell, and for the log, is taken beforehand and synced, so a full disk is an error of Open and Grow and never a
 //     fault in Load or CompareAndSwap. After such an error the store is as it was.
 //   - Grow keeps every value, and it can be killed at any moment: the file then has the old number of cells or the new
@@ -25,24 +25,24 @@
 //
 // A store is used by one process at a time; the caller sees to that, by disk.LockDir for example.
 //
-// Load and CompareAndSwap take no lock and allocate nothing. The cost is at the disk. A sync writes 16 bytes for each cell that has changed since the
-// last one; now and then the system, or a full log, has the pages written that changed: 50,000 random advances a second in 5 million cells
-// are 3 MB/s in all. Without a log (systems that do not tell their starts apart) every sync writes whole pages, which would be 40 MB/s.
-// A page that is not in memory is read from the disk by the goroutine that touches it. A disk that fails under the map makes
-// them fault: the process ends unless the goroutine has set debug.SetPanicOnFault, see disk.CatchFault.
+// Load and CompareAndSwap take no lock and allocate nothing. The cost is at the disk. A sync writes 24 bytes for each cell that has changed
+// since the last one; now and then the system, or a full log, has the pages written that changed: 50,000 random advances a second in 5
+// million cells are 3.5 MB/s in all, where syncing the pages would write 40. A page that is not in memory is read from the disk by the
+// goroutine that touches it. A disk that fails under the map makes them fault: the process ends unless the goroutine has set
+// debug.SetPanicOnFault, see disk.CatchFault.
 //
-// On systems without shared maps of fixed address (Windows) the cells are in memory, under a lock, and each swap is written to the
-// file before it returns. The promises are the same.
+// On systems without shared maps of fixed address (Windows) the cells are in memory, under a lock, there is no log, and each swap is
+// written to the file before it returns. The promises are the same.
 //
 // # File
 //
 // All numbers are in the byte order of the machine, which the magic number reveals. Two header pages of 4096 bytes are followed,
-// from byte 8192 on, by the cells, 8 bytes each. A header page with an even sequence number is the first one, with an
+// from byte 8192 on, by lines of 64 bytes: seven cells of 8 bytes and the number of changes that were made to them. A header page with an even sequence number is the first one, with an
 // odd one the second, and holds
 //
 //	offset  size  field
 //	     0     8  magic, "weircell" as a little-endian number
-//	     8     4  version of the format, 1
+//	     8     4  version of the format, 2
 //	    12     4  zero
 //	    16     8  sequence number, one more at every write
 //	    24     8  number of cells
@@ -87,21 +87,18 @@ type Options struct {
 	MaxCells     uint64            // how far Grow can go, DefaultMaxCells if zero
 	Faults       disk.Faults       // for tests
 
-	unmapped bool     // for tests: as on systems without shared maps
-	boot     [16]byte // for tests: the boot ID, the real one if zero
-	noBoot   bool     // for tests: as on systems that do not tell their starts apart
+	unmapped bool // for tests: as on systems without shared maps
 }
 
 // Store is an open file of cells. Len, Load, CompareAndSwap, Err, Sync and Grow are for any number of goroutines.
 type Store struct {
 	// What every request reads, seldom written, shares cache lines. dirty is written twice an interval.
-	words  []atomic.Uint64         // all cells there may ever be
-	mapped atomic.Uint64           // how many of words exist; 0 on systems without shared maps
-	failed atomic.Pointer[failure] // nil until poisoned
-	plain  *plainCells             // instead of words on systems without shared maps, else nil
-	// A bit a cell, set after each write, for the redo log. Empty where there is none.
-	changed []atomic.Uint64
-	dirty   atomic.Int64 // when the oldest write that no sync has begun to cover was made, by clock; 0 is none
+	words   []atomic.Uint64         // the lines of all cells there may ever be
+	mapped  atomic.Uint64           // how many cells exist in words; 0 on systems without shared maps
+	failed  atomic.Pointer[failure] // nil until poisoned
+	plain   *plainCells             // instead of words on systems without shared maps, else nil
+	changed []atomic.Uint64         // a mark a cell, set after each write, for the redo log; as many as words
+	dirty   atomic.Int64            // when the oldest write that no sync has begun to cover was made, by clock; 0 is none
 
 	n        atomic.Uint64 // Len
 	path     string
@@ -117,15 +114,18 @@ type Store struct {
 	// Syncs of the cells themselves.
 	checkpoints *metrics.Counter
 
-	mu       sync.Mutex // one Sync, Grow or Close at a time
-	closed   bool
-	region   *disk.Region // nil when plain is not
-	redo     *redoLog     // nil on systems that do not tell their starts apart
-	sequence uint64       // of the newest header page
-	size     int64        // bytes of the file that are allocated and mapped
-	cached   int64        // bytes that background has read into the page cache
-	stop     chan struct{}
-	stopped  chan struct{}
+	mu        sync.Mutex // one Sync, Grow or Close at a time
+	closed    bool
+	region    *disk.Region // nil when plain is not
+	marks     *disk.Zeros  // of changed; nil when plain is not
+	redo      *redoLog     // nil when plain is not
+	sequence  uint64       // of the newest header page
+	inherited bool         // the file was there: background syncs what may be left to sync of it
+	size      int64        // bytes of the file that are allocated and mapped
+	cached    int64        // bytes that cache has taken on
+	caching   sync.WaitGroup
+	stop      chan struct{}
+	stopped   chan struct{}
 }
 
 type failure struct{ err error }
@@ -197,8 +197,7 @@ func (s *Store) open(cells uint64, o Options) error {
 		return err
 	}
 	if existed {
-		// A process that was killed may have left writes that the system has not written yet: sync them in
-		// time like our own.
+		s.inherited = true
 		s.markDirty()
 	}
 	return s.grow(cells)
@@ -227,63 +226,51 @@ func (s *Store) openFile() (existed bool, err error) {
 
 // prepare makes s ready to extend: it takes the address space for all cells and opens the redo log, or decides to do without.
 func (s *Store) prepare(o Options) error {
-	if o.unmapped {
-		s.plain = &plainCells{f: s.f}
-		return nil
+	err := errors.ErrUnsupported
+	if !o.unmapped {
+		s.region, err = disk.Reserve(fileSize(s.max))
 	}
-	var err error
-	s.region, err = disk.Reserve(fileSize(s.max))
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.plain = &plainCells{f: s.f}
-		return nil
+		return refuseRedo(s.path)
 	}
 	if err != nil {
 		return err
 	}
 	s.words = s.region.Words()[dataOffset/8:]
-	boot := o.boot
-	switch {
-	case o.noBoot:
-		err = errors.ErrUnsupported
-	case boot == [16]byte{}:
-		boot, err = disk.BootID()
-	}
-	if err != nil {
-		if _, missing := os.Lstat(redoPath(s.path)); missing == nil {
-			return fmt.Errorf("%w: it decides whether %s is to be done again", err, redoPath(s.path))
-		}
-		return nil // every sync writes whole pages then
-	}
-	if s.changed, err = disk.Zeros(len(s.words)/64 + 1); err != nil {
+	if s.marks, err = disk.ReserveZeros(len(s.words)/64 + 1); err != nil {
 		return err
 	}
-	s.redo, err = openRedo(s.path, boot, s.faults)
+	s.changed = s.marks.Words()
+	s.redo, err = openRedo(s.path, s.faults)
 	return err
 }
 
-// recover does what is in the redo log again if the system went down since it was written.
+// recover does again what is in the redo log, where the cells are not newer, and takes space for the log.
 func (s *Store) recover() error {
 	if s.redo == nil {
 		return nil
 	}
+	done := 0
 	cells := s.n.Load()
-	done, err := s.redo.redo(func(i, value uint64) {
-		if i < cells { // else the cells were put back from a backup
-			s.words[i].Store(value)
+	err := s.redo.redo(func(i, value, count uint64) {
+		if i >= cells { // the cells were put back from a backup
+			return
+		}
+		at := word(i)
+		if s.words[at|countWord].Load() <= count {
+			s.words[at].Store(value)
+			s.words[at|countWord].Store(count)
+			done++
 		}
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.redo.reserve(s.size); err != nil {
-		return err
+	if done > 0 {
+		s.log.Info("cursors were brought up to date from their redo log", "path", s.path, "entries", done)
 	}
-	if done == 0 {
-		return nil
-	}
-	s.log.Info("cursors were brought up to date after the system had gone down", "path", s.path, "entries", done)
-	// Now, for a process that is killed leaves cells that are newer than the log.
-	return s.checkpoint()
+	return s.redo.reserve(s.size)
 }
 
 // extend makes the first cells cells, for which the file has size bytes, available.
@@ -291,8 +278,8 @@ func (s *Store) extend(cells uint64, size int64) error {
 	var err error
 	if s.plain != nil {
 		err = s.plain.extend(cells)
-	} else {
-		err = s.region.Extend(s.f, size)
+	} else if err = s.region.Extend(s.f, size); err == nil {
+		err = s.marks.Extend(int(cells/64) + 1)
 	}
 	if err != nil {
 		return err
@@ -308,10 +295,23 @@ func (s *Store) extend(cells uint64, size int64) error {
 // Len returns the number of cells.
 func (s *Store) Len() uint64 { return s.n.Load() }
 
+// Cells lie in lines of 64 bytes, which a disk writes as a whole: cellsInLine of them, and in the last word the number of
+// changes made to them.
+const (
+	cellsInLine = 7
+	countWord   = 7
+)
+
+// word returns which word of the lines is cell i; word(i)|countWord is the one that counts its line's changes.
+func word(i uint64) uint64 { return i + i/cellsInLine }
+
+// linesLen returns how many bytes of lines cells cells take.
+func linesLen(cells uint64) int64 { return int64((cells + cellsInLine - 1) / cellsInLine * 64) }
+
 // Load returns what is in cell i. It panics when there is no such cell, or when the store is closed.
 func (s *Store) Load(i uint64) uint64 {
 	if i < s.mapped.Load() {
-		return s.words[i].Load()
+		return s.words[word(i)].Load()
 	}
 	return s.loadSlow(i)
 }
@@ -320,10 +320,8 @@ func (s *Store) Load(i uint64) uint64 {
 // microsecond later. It never waits; a cell there is not is passed over.
 func (s *Store) Prefetch(i uint64) {
 	if i < s.mapped.Load() {
-		disk.PrefetchWord(&s.words[i])
-		if w := i / 64; w < uint64(len(s.changed)) {
-			disk.PrefetchWord(&s.changed[w])
-		}
+		disk.PrefetchWord(&s.words[word(i)])
+		disk.PrefetchWord(&s.changed[i/64])
 	}
 }
 
@@ -344,12 +342,14 @@ func (s *Store) CompareAndSwap(i, old, new uint64) (bool, error) {
 	if i >= s.mapped.Load() {
 		return s.swapSlow(i, old, new)
 	}
-	if !s.words[i].CompareAndSwap(old, new) {
+	at := word(i)
+	if !s.words[at].CompareAndSwap(old, new) {
 		return false, nil
 	}
-	// The mark comes after the value, for the redo log unmarks first and then reads.
-	if w, mark := i/64, uint64(1)<<(i%64); w < uint64(len(s.changed)) && s.changed[w].Load()&mark == 0 {
-		s.changed[w].Or(mark)
+	// In this order: what is counted and marked is there to be read.
+	s.words[at|countWord].Add(1)
+	if marks, mark := &s.changed[i/64], uint64(1)<<(i%64); marks.Load()&mark == 0 {
+		marks.Or(mark)
 	}
 	// Sync clears dirty before it writes. Whoever still finds it set has swapped before that, and is covered.
 	if s.dirty.Load() == 0 {
@@ -396,6 +396,7 @@ func (s *Store) Close() error {
 	}
 	close(s.stop)
 	<-s.stopped
+	s.caching.Wait()
 	err := s.sync()
 	if err == nil && s.redo != nil && s.redo.end > pageSize {
 		// So that the file of cells is whole without its log.
@@ -417,9 +418,8 @@ func (s *Store) release() error {
 	if s.redo != nil {
 		err = errors.Join(err, s.redo.close())
 	}
-	if len(s.changed) > 0 {
-		err = errors.Join(err, disk.Release(s.changed))
-		s.changed = nil
+	if s.marks != nil {
+		err = errors.Join(err, s.marks.Close())
 	}
 	if s.f != nil {
 		err = errors.Join(err, s.f.Close())

@@ -8,7 +8,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -17,16 +19,10 @@ import (
 	"weir/internal/metrics"
 )
 
-// The system in which a test writes, and the one it finds itself in after the power has been gone.
-var (
-	before = [16]byte{1}
-	after  = [16]byte{2}
-)
-
 // mapped skips a test of the redo log where there is none.
 func mapped(t *testing.T) {
 	t.Helper()
-	if _, err := disk.Zeros(1); errors.Is(err, errors.ErrUnsupported) {
+	if _, err := disk.Reserve(1); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("this system does not map cells, so there is no redo log")
 	}
 }
@@ -81,11 +77,11 @@ func values(s *Store) []uint64 {
 // sync in progress was writing. Whatever it is, no cell may be behind the last sync that has returned.
 func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 	mapped(t)
-	const cells, rounds, sector = 3000, 80, 512
+	const cells, rounds, sector = 5000, 80, 512
 	rng := rand.New(rand.NewPCG(1, 2))
 	path := temp(t)
 	r := metrics.New(1)
-	s := mustOpen(t, path, cells, Options{SyncInterval: time.Hour, boot: before, Metrics: r})
+	s := mustOpen(t, path, cells, Options{SyncInterval: time.Hour, Metrics: r})
 	mustAdvance(t, s, 0)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
@@ -95,9 +91,9 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 	synced := values(s)
 	check := func(what string, m image) {
 		t.Helper()
-		s := mustOpen(t, m.restore(t), 0, Options{boot: after})
+		s := mustOpen(t, m.restore(t), 0, Options{})
 		for i, low := range synced {
-			if got, high := s.Load(uint64(i)), binary.NativeEndian.Uint64(versions[len(versions)-1][dataOffset+8*i:]); got < low || got > high {
+			if got, high := s.Load(uint64(i)), binary.NativeEndian.Uint64(versions[len(versions)-1][dataOffset+8*int(word(uint64(i))):]); got < low || got > high {
 				t.Fatalf("power failure %s: cell %d holds %d, synced was %d, written %d", what, i, got, low, high)
 			}
 		}
@@ -136,7 +132,7 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 func store3(t *testing.T) image {
 	t.Helper()
 	path := temp(t)
-	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
 	for range 2 {
 		mustAdvance(t, s, 0)
 		if err := s.Sync(); err != nil {
@@ -147,37 +143,112 @@ func store3(t *testing.T) image {
 	return look(t, path)
 }
 
-func TestLogIsDoneAgainOnlyAfterTheSystemWentDown(t *testing.T) {
+// After kill -9 the cells are newer than the log, whether the system was started anew in between or not.
+func TestLogTakesNothingBack(t *testing.T) {
 	mapped(t)
 	m := store3(t)
-	s := mustOpen(t, m.restore(t), 0, Options{boot: before})
-	wantCell(t, s, 0, 3)
-	s = mustOpen(t, m.restore(t), 0, Options{boot: after})
-	wantCell(t, s, 0, 2) // what the last sync wrote: this log can take a cell back
+	for range 3 { // nobody lives long enough to sync
+		s := mustOpen(t, m.restore(t), 0, Options{SyncInterval: time.Hour})
+		wantCell(t, s, 0, 3)
+	}
+	// A change beside it counts as well.
+	path := m.restore(t)
+	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour})
+	for i := range uint64(10) {
+		mustAdvance(t, s, i)
+	}
+	s = mustOpen(t, look(t, path).restore(t), 0, Options{SyncInterval: time.Hour})
+	wantCell(t, s, 0, 4)
+	for i := uint64(1); i < 10; i++ {
+		wantCell(t, s, i, 1)
+	}
 }
 
-func TestLogIsDoneAgainOnce(t *testing.T) {
+func TestLogBringsBackWhatTheDiskLacks(t *testing.T) {
 	mapped(t)
-	path := store3(t).restore(t)
-	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour, boot: after})
+	m := store3(t)
+	old := bytes.Clone(m.cells)
+	clear(old[dataOffset:])
+	path := image{old, m.redo}.restore(t)
+	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour})
+	wantCell(t, s, 0, 2) // and not 1, which the checkpoint had
 	mustAdvance(t, s, 0)
-	s = mustOpen(t, look(t, path).restore(t), 0, Options{boot: after}) // killed
-	wantCell(t, s, 0, 3)
+	mustAdvance(t, s, 0)
+	s = mustOpen(t, image{look(t, path).cells, m.redo}.restore(t), 0, Options{SyncInterval: time.Hour}) // killed
+	wantCell(t, s, 0, 4)
+}
+
+// What several processes leave behind that are killed early must not add up.
+func TestWhatIsThereIsSyncedAtOnce(t *testing.T) {
+	mapped(t)
+	synctest.Test(t, func(t *testing.T) {
+		m := store3(t)
+		clear(m.cells[dataOffset:])
+		r := metrics.New(1)
+		s := mustOpen(t, m.restore(t), 0, Options{SyncInterval: time.Hour, Metrics: r})
+		synctest.Wait()
+		if got := metric(t, r, "weir_progress_checkpoints_total"); got != 1 {
+			t.Errorf("%v checkpoints at once, want 1", got)
+		}
+		mustClose(t, s)
+	})
+}
+
+// A sync reads cells while others change them, and its entries must not be taken for newer than they are.
+func TestEntriesAreNotNewerThanTheirCount(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	const cells = 14
+	s := mustOpen(t, path, cells, Options{SyncInterval: time.Hour})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					mustAdvance(t, s, rand.Uint64N(cells))
+				}
+			}
+		})
+	}
+	for range 2000 {
+		fits, err := s.redo.append(s.changed[:1], s.words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !fits {
+			if err := s.redo.restart(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+	want := values(s) // all of it acknowledged
+	killed := mustOpen(t, look(t, path).restore(t), 0, Options{SyncInterval: time.Hour})
+	if got := values(killed); !slices.Equal(got, want) {
+		t.Errorf("cells after a kill: %v, before: %v", got, want)
+	}
 }
 
 func TestClosedCellsAreWholeWithoutTheirLog(t *testing.T) {
 	mapped(t)
 	path := store3(t).restore(t)
-	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour, boot: before})
+	s := mustOpen(t, path, 0, Options{SyncInterval: time.Hour})
 	mustAdvance(t, s, 0)
 	mustClose(t, s)
 	m := look(t, path)
-	for _, boot := range [][16]byte{before, after} {
-		s := mustOpen(t, m.restore(t), 0, Options{boot: boot})
-		wantCell(t, s, 0, 4)
-		s = mustOpen(t, file(t, m.cells), 0, Options{boot: boot})
-		wantCell(t, s, 0, 4)
-	}
+	s = mustOpen(t, m.restore(t), 0, Options{})
+	wantCell(t, s, 0, 4)
+	s = mustOpen(t, file(t, m.cells), 0, Options{})
+	wantCell(t, s, 0, 4)
 }
 
 func TestNewCellsForgetAnOldLog(t *testing.T) {
@@ -186,9 +257,9 @@ func TestNewCellsForgetAnOldLog(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
 	wantCell(t, s, 0, 0)
-	s = mustOpen(t, look(t, path).restore(t), 0, Options{boot: after}) // before the first sync
+	s = mustOpen(t, look(t, path).restore(t), 0, Options{}) // before the first sync
 	wantCell(t, s, 0, 0)
 }
 
@@ -218,7 +289,7 @@ func TestCheckpointSyncsTheCellsBeforeTheLogBeginsAnew(t *testing.T) {
 func TestLogOfMoreCellsThanThereAre(t *testing.T) {
 	mapped(t)
 	path := temp(t)
-	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, boot: before})
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
 	few := look(t, path).cells
 	if err := errors.Join(s.Grow(100_000), s.Sync()); err != nil {
 		t.Fatal(err)
@@ -232,7 +303,7 @@ func TestLogOfMoreCellsThanThereAre(t *testing.T) {
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	s = mustOpen(t, image{few, look(t, path).redo}.restore(t), 0, Options{boot: after})
+	s = mustOpen(t, image{few, look(t, path).redo}.restore(t), 0, Options{})
 	wantCell(t, s, 0, 2)
 	if s.Len() != 10 {
 		t.Errorf("%d cells, want 10", s.Len())
@@ -246,7 +317,7 @@ func TestLogOfAnotherVersionIsRefused(t *testing.T) {
 	binary.NativeEndian.PutUint32(head[8:], redoVersion+1)
 	binary.NativeEndian.PutUint64(head[checkedRedo:], xxh3.Hash(head[:checkedRedo]))
 	path := m.restore(t)
-	_, err := Open(path, 0, Options{boot: after})
+	_, err := Open(path, 0, Options{})
 	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), redoPath(path)) {
 		t.Fatalf("error %v, want ErrVersion that names the log", err)
 	}
@@ -274,41 +345,40 @@ func TestFailedWriteOfTheLogPoisons(t *testing.T) {
 	}
 }
 
-func TestLogWithoutABootIDIsNotPassedOver(t *testing.T) {
+func TestLogIsFoundThroughLinks(t *testing.T) {
+	mapped(t)
+	m := store3(t)
+	clear(m.cells[dataOffset:])
+	link := temp(t)
+	if err := os.Symlink(m.restore(t), link); err != nil {
+		t.Fatal(err)
+	}
+	s := mustOpen(t, link, 0, Options{})
+	wantCell(t, s, 0, 2)
+}
+
+func TestLogIsNotPassedOverWhereThereAreNone(t *testing.T) {
 	mapped(t)
 	path := store3(t).restore(t)
-	if _, err := Open(path, 0, Options{noBoot: true}); err == nil || !strings.Contains(err.Error(), redoPath(path)) {
+	if _, err := Open(path, 0, Options{unmapped: true}); err == nil || !strings.Contains(err.Error(), redoPath(path)) {
 		t.Errorf("error %v, want one that names the log", err)
-	}
-	if err := os.Remove(redoPath(path)); err != nil {
-		t.Fatal(err)
-	}
-	s := mustOpen(t, path, 0, Options{noBoot: true, SyncInterval: time.Hour})
-	mustAdvance(t, s, 0)
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, s)
-	if _, err := os.Lstat(redoPath(path)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("there is a log nobody could trust: %v", err)
 	}
 }
 
 // A log is bytes that some earlier program left: none of them may crash Open or make it take much memory.
 func FuzzRedoLog(f *testing.F) {
-	if _, err := disk.Zeros(1); err != nil {
+	if _, err := disk.Reserve(1); err != nil {
 		f.Skip("this system does not map cells, so there is no redo log")
 	}
 	cells := header{version: version, cells: 10}.encode()
 	cells = append(cells, header{version: version, sequence: 1, cells: 10}.encode()...)
 	cells = append(cells, make([]byte, disk.Granule-len(cells))...)
-	batch := func(boot, epoch byte, entries uint64, body ...uint64) []byte {
+	batch := func(version, epoch byte, entries uint64, body ...uint64) []byte {
 		e := binary.NativeEndian
 		b := make([]byte, redoHeaderLen)
 		e.PutUint64(b, redoMagic)
-		e.PutUint32(b[8:], redoVersion)
-		b[16], b[32] = boot, epoch
-		e.PutUint64(b[40:], entries)
+		b[8], b[16] = version, epoch
+		e.PutUint64(b[24:], entries)
 		var words []byte
 		for _, w := range body {
 			words = e.AppendUint64(words, w)
@@ -319,13 +389,13 @@ func FuzzRedoLog(f *testing.F) {
 	}
 	f.Add([]byte(nil))
 	f.Add(batch(1, 0, 0))
-	f.Add(append(batch(1, 0, 0), batch(1, 0, 2, 3, 33, 9, 99)...))
-	f.Add(append(batch(1, 0, 0), batch(2, 0, 1, 3, 33)...))
-	f.Add(append(batch(1, 0, 0), batch(1, 1, 1, 3, 33)...))
+	f.Add(append(batch(1, 0, 0), batch(1, 0, 2, 3, 33, 1, 9, 99, 1)...))
+	f.Add(append(batch(1, 0, 0), batch(2, 0, 1, 3, 33, 1)...))
+	f.Add(append(batch(1, 0, 0), batch(1, 1, 1, 3, 33, 1)...))
 	f.Add(batch(1, 0, 1<<40))
-	f.Add(batch(1, 0, 1, 10, 1))
+	f.Add(batch(1, 0, 1, 10, 1, 1))
 	f.Fuzz(func(t *testing.T, redo []byte) {
-		s, err := Open(image{cells, redo}.restore(t), 0, Options{boot: after, SyncInterval: time.Hour})
+		s, err := Open(image{cells, redo}.restore(t), 0, Options{SyncInterval: time.Hour})
 		if err != nil {
 			if !errors.Is(err, ErrVersion) {
 				t.Errorf("error %v", err)

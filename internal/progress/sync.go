@@ -56,6 +56,10 @@ func (s *Store) flush() error {
 		return s.syncCells()
 	}
 	fits, err := s.redo.append(s.changed[:s.n.Load()/64+1], s.words)
+	if err == nil && fits {
+		// The system writes pages of cells by itself. That it failed must not come out when the log is full.
+		err = disk.WritebackError(s.f)
+	}
 	if fits || err != nil {
 		return err
 	}
@@ -97,8 +101,13 @@ func (s *Store) background() {
 	defer close(s.stopped)
 	tick := time.NewTicker(s.interval)
 	defer tick.Stop()
+	// A process that was killed may have left writes that the system has not written yet. They are synced at once, or what
+	// several left that were killed early would add up.
+	if s.inherited && s.Sync() != nil {
+		return
+	}
 	for {
-		s.cache()
+		s.caching.Go(s.cache)
 		select {
 		case <-s.stop:
 			return
@@ -117,11 +126,20 @@ func (s *Store) cache() {
 	from, to := s.cached, s.size
 	s.cached = to
 	s.mu.Unlock()
-	if from == to || s.region == nil {
+	if s.region == nil {
 		return
 	}
-	if err := disk.Cache(s.f, from, to-from); err != nil {
-		s.log.Warn("cursors could not be read ahead", "path", s.path, "error", err)
+	const step = 4 << 20
+	for ; from < to; from += step {
+		select {
+		case <-s.stop:
+			return
+		default:
+		}
+		if err := disk.Cache(s.f, from, min(step, to-from)); err != nil {
+			s.log.Warn("cursors could not be read ahead", "path", s.path, "error", err)
+			return
+		}
 	}
 }
 
