@@ -132,3 +132,26 @@ func TestRegionRefusesWhatDoesNotFit(t *testing.T) {
 		t.Errorf("Extend to the present size: %v", err)
 	}
 }
+
+func TestZerosGrowInPlaceAndEndInAFault(t *testing.T) {
+	z, err := ReserveZeros(4 * Granule / 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := z.Words()
+	for _, n := range []int{1, Granule/8 + 1, Granule / 8} {
+		if err := z.Extend(n); err != nil {
+			t.Fatal(err)
+		}
+		words[n-1].Add(1)
+	}
+	if words[0].Load() != 1 || words[Granule/8].Load() != 1 || words[Granule/8-1].Load() != 1 || words[1].Load() != 0 {
+		t.Error("words are not what was written, or not zero before")
+	}
+	if err := CatchFault(func() { words[3*Granule/8].Load() }); err == nil {
+		t.Error("a word beyond the usable ones was read")
+	}
+	if err := z.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -162,11 +162,7 @@ func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) 
 		// Unmark before reading: whoever swaps in between marks it again.
 		for marks := changed[w].Swap(0); marks != 0; marks &= marks - 1 {
 			i := uint64(w*64 + bits.TrailingZeros64(marks))
-			at := word(i)
-			count, value := words[at|countWord].Load(), words[at].Load()
-			for again := words[at|countWord].Load(); again != count; again = words[at|countWord].Load() {
-				count, value = again, words[at].Load()
-			}
+			value, count := readCounted(words, i)
 			e := binary.NativeEndian
 			l.chunk = e.AppendUint64(e.AppendUint64(e.AppendUint64(l.chunk, i), value), count)
 		}
@@ -189,6 +185,18 @@ func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) 
 	l.end = (at + pageSize - 1) / pageSize * pageSize
 	disk.Uncache(l.f, begin, l.end-begin) //nolint:errcheck // nobody will read it soon; only memory
 	return true, nil
+}
+
+// readCounted returns what cell i holds, and the count of its line at that moment.
+func readCounted(words []atomic.Uint64, i uint64) (value, count uint64) {
+	at := word(i)
+	for {
+		count = words[at|countWord].Load()
+		value = words[at].Load()
+		if words[at|countWord].Load() == count {
+			return value, count
+		}
+	}
 }
 
 // flush writes the chunk at at, and returns where the next one goes, or 0 when there is no room for this one.

@@ -213,7 +213,10 @@ func TestEntriesAreNotNewerThanTheirCount(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					mustAdvance(t, s, rand.Uint64N(cells))
+					if _, err := advance(s, rand.Uint64N(cells)); err != nil {
+						t.Error(err)
+						return
+					}
 				}
 			}
 		})
@@ -249,6 +252,36 @@ func TestClosedCellsAreWholeWithoutTheirLog(t *testing.T) {
 	wantCell(t, s, 0, 4)
 	s = mustOpen(t, file(t, m.cells), 0, Options{})
 	wantCell(t, s, 0, 4)
+}
+
+// With one cell in use, its value is the number of its changes, or one more when a change is not counted yet. Were it
+// less, an entry would pass for newer than it is.
+func TestCellsAreReadWithTheirCount(t *testing.T) {
+	mapped(t)
+	s := mustOpen(t, temp(t), 1, Options{SyncInterval: time.Hour})
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := advance(s, 0); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	}()
+	for count := uint64(0); count < 1_000_000 && !t.Failed(); {
+		var value uint64
+		if value, count = readCounted(s.words, 0); value != count && value != count+1 {
+			t.Errorf("value %d was read with count %d", value, count)
+		}
+	}
+	close(stop)
+	<-stopped
 }
 
 func TestNewCellsForgetAnOldLog(t *testing.T) {
