@@ -1,0 +1,199 @@
+package journal
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+)
+
+const (
+	checkpointName      = "checkpoint"
+	checkpointMagic     = "weirckpt"
+	checkpointHeaderLen = 64
+)
+
+// checkpoint is the state of the journal's user as of a position; the zero value has none, as of the beginning.
+type checkpoint struct {
+	f        *os.File // nil if there is none
+	id       uint64
+	position Position
+	length   uint64 // of the state
+	checksum uint64 // of the state
+	written  time.Time
+}
+
+// openCheckpoint reads the header of the checkpoint, if it exists.
+func (j *Journal) openCheckpoint(exists bool) (*checkpoint, error) {
+	c := &checkpoint{written: time.Now()}
+	if !exists {
+		return c, nil
+	}
+	f, err := os.Open(filepath.Join(j.dir, checkpointName))
+	if err != nil {
+		return nil, err
+	}
+	c.f = f
+	if err := c.readHeader(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return c, nil
+}
+
+func (c *checkpoint) readHeader() error {
+	info, err := c.f.Stat()
+	if err != nil {
+		return err
+	}
+	c.written = info.ModTime()
+	h := make([]byte, checkpointHeaderLen)
+	if _, err := c.f.ReadAt(h, 0); err != nil && err != io.EOF {
+		return err
+	}
+	e := binary.LittleEndian
+	if string(h[:8]) != checkpointMagic || e.Uint64(h[48:]) != xxh3.Hash(h[:48]) {
+		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, c.f.Name(), restore)
+	}
+	if v := e.Uint32(h[8:]); v != version {
+		return versionError(c.f.Name(), v)
+	}
+	c.id, c.position, c.length, c.checksum = e.Uint64(h[16:]), Position(e.Uint64(h[24:])), e.Uint64(h[32:]), e.Uint64(h[40:])
+	if c.length != uint64(info.Size())-checkpointHeaderLen {
+		return fmt.Errorf("%w: %s has %d bytes, not the %d it was written with: %s", ErrCorrupt, c.f.Name(), info.Size(), c.length+checkpointHeaderLen, restore)
+	}
+	return nil
+}
+
+func (c *checkpoint) header() []byte {
+	h := make([]byte, checkpointHeaderLen)
+	e := binary.LittleEndian
+	copy(h, checkpointMagic)
+	e.PutUint32(h[8:], version)
+	e.PutUint64(h[16:], c.id)
+	e.PutUint64(h[24:], uint64(c.position))
+	e.PutUint64(h[32:], c.length)
+	e.PutUint64(h[40:], c.checksum)
+	e.PutUint64(h[48:], xxh3.Hash(h[:48]))
+	return h
+}
+
+// load gives the state to the user, once it is known to be whole, and closes the file.
+func (c *checkpoint) load(load func(io.Reader) error) (err error) {
+	if c.f == nil {
+		return nil
+	}
+	defer func() { err = errors.Join(err, c.f.Close()) }()
+	state := io.NewSectionReader(c.f, checkpointHeaderLen, int64(c.length))
+	hash := xxh3.New()
+	if _, err := io.CopyBuffer(hash, struct{ io.Reader }{state}, make([]byte, 1<<20)); err != nil {
+		return err
+	}
+	if hash.Sum64() != c.checksum {
+		return fmt.Errorf("%w: %s is damaged between offset %d and its end: %s", ErrCorrupt, c.f.Name(), checkpointHeaderLen, restore)
+	}
+	if _, err := state.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := load(bufio.NewReaderSize(state, 1<<16)); err != nil {
+		return fmt.Errorf("%s: %w", c.f.Name(), err)
+	}
+	return nil
+}
+
+// Checkpoint replaces the checkpoint by what write writes: the state as of position at, which Position returned once. Then it
+// removes the segments that nobody needs any more. Append may go on meanwhile. When Checkpoint fails, the former checkpoint
+// and all that followed it are still there, and it can be tried again.
+func (j *Journal) Checkpoint(at Position, write func(io.Writer) error) error {
+	j.checkpointing.Lock()
+	defer j.checkpointing.Unlock()
+	err := j.checkpoint(at, write)
+	if err != nil {
+		j.metrics.checkpointErrors.Add(0, 1)
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	j.metrics.checkpoints.Add(0, 1)
+	return nil
+}
+
+func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err error) {
+	if err := j.Err(); err != nil {
+		return err
+	}
+	if at < j.Checkpointed() || at > j.Position() {
+		return fmt.Errorf("BUG: position %d is not between the last checkpoint, %d, and the end, %d", at, j.Checkpointed(), j.Position())
+	}
+	a, err := disk.CreateAtomic(filepath.Join(j.dir, checkpointName))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Abort()) }()
+	if _, err := a.Seek(checkpointHeaderLen, io.SeekStart); err != nil {
+		return err
+	}
+	sum := &summer{w: a, hash: xxh3.New()}
+	buffered := bufio.NewWriterSize(sum, 1<<18)
+	if err := write(buffered); err != nil {
+		return err
+	}
+	if err := buffered.Flush(); err != nil {
+		return err
+	}
+	c := checkpoint{id: j.id, position: at, length: sum.n, checksum: sum.hash.Sum64()}
+	if _, err := a.WriteAt(c.header(), 0); err != nil {
+		return err
+	}
+	// A checkpoint must not know more than the segments on the disk: after a loss of power they would go on from before
+	// its position, and what comes then would be taken for a part of it.
+	if at > Position(j.synced.Load()) {
+		if err := j.Sync(); err != nil {
+			return err
+		}
+	}
+	j.step("checkpoint written")
+	if err := a.Commit(); err != nil {
+		return err
+	}
+	j.step("checkpoint renamed")
+	j.checkpointed.Store(uint64(at))
+	j.checkpointTime.Store(time.Now().UnixNano())
+	j.removeBefore(at)
+	return nil
+}
+
+// removeBefore removes the segments that end at or before at. What cannot be removed is tried again the next time.
+func (j *Journal) removeBefore(at Position) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for len(j.bases) > 1 && j.bases[1] <= at {
+		path := filepath.Join(j.dir, segmentName(j.bases[0]))
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			j.log.Warn("journal: a segment before the checkpoint could not be removed", "file", path, "error", err)
+			break
+		}
+		j.bases = j.bases[1:]
+		j.step("segment removed")
+	}
+	j.segments.Store(int64(len(j.bases)))
+}
+
+// summer counts and sums what is written through it.
+type summer struct {
+	w    io.Writer
+	hash *xxh3.Hasher
+	n    uint64
+}
+
+func (s *summer) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.hash.Write(p[:n]) //nolint:errcheck // never fails
+	s.n += uint64(n)
+	return n, err
+}

@@ -1,0 +1,330 @@
+// Package journal keeps an append-only log of records, and checkpoints that let it be short.
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+	"weir/internal/metrics"
+)
+
+var (
+	// ErrCorrupt means that a file was damaged, or is missing, and that what was acknowledged cannot be replayed.
+	ErrCorrupt = errors.New("journal is corrupt")
+	// ErrVersion means that another version of the program wrote the journal.
+	ErrVersion = errors.New("journal has another format version")
+	// ErrPoisoned means that an earlier sync failed and that nothing is written any more.
+	ErrPoisoned = errors.New("journal takes no records after a failed write to the disk")
+	// ErrTooLarge means that a batch has more than MaxBatch bytes.
+	ErrTooLarge = errors.New("batch is too large for the journal")
+)
+
+// What Options leave zero.
+const (
+	DefaultSync    = 500 * time.Millisecond
+	DefaultSegment = 64 << 20
+)
+
+// Options are how to open a journal. The zero value is good.
+type Options struct {
+	Sync    time.Duration     // between background syncs, DefaultSync if zero
+	Segment int64             // bytes of a file before the next is begun, DefaultSegment if zero
+	Log     *slog.Logger      // nil logs nothing
+	Metrics *metrics.Registry // where to register; nil shows nothing. One journal of a Name a registry.
+	Name    string            // metrics are called weir_NAME_journal_..., in snake_case; weir_journal_... if empty
+	Faults  disk.Faults       // for tests
+
+	step      func(name string)        // for tests: called where a kill is of interest
+	failWrite func(n int) (int, error) // for tests: called before n bytes are written; with an error only so many are
+}
+
+// Position is a place in a journal: the number of bytes before it since the journal began. Those that are removed later count,
+// so positions only grow, whatever is restarted.
+type Position uint64
+
+// Journal is an open journal. Its methods are for any number of goroutines; appends come one after the other.
+type Journal struct {
+	dir     string
+	id      uint64
+	segment int64
+	log     *slog.Logger
+	faults  disk.Faults
+	opened  time.Time // the zero of clock
+	metrics counters
+
+	step      func(name string)
+	failWrite func(n int) (int, error)
+
+	failed         atomic.Pointer[failure] // nil until poisoned
+	end            atomic.Uint64           // Position; written under mu
+	synced         atomic.Uint64           // up to where the journal is on the disk
+	dirty          atomic.Int64            // when the oldest append that no sync has begun to cover was made, by clock; 0 is none
+	syncing        atomic.Int64            // the same of the sync in progress
+	checkpointed   atomic.Uint64           // position of the last checkpoint
+	checkpointTime atomic.Int64            // of the last checkpoint, Unix nanoseconds
+	segments       atomic.Int64            // len(bases)
+	replayed       uint64                  // records that Open replayed
+	cut            int64                   // bytes that Open cut off
+	lock           *disk.DirLock
+	stop           chan struct{}
+	stopped        chan struct{}
+
+	// In this order, where several are held.
+	checkpointing sync.Mutex // one Checkpoint at a time
+	syncMu        sync.Mutex // one sync at a time; f is not closed meanwhile
+	mu            sync.Mutex // what is below
+
+	f      *os.File   // the last segment
+	base   Position   // of f
+	bases  []Position // of all segments, f last
+	fence  Position   // the end when the last sync began: what follows is on another page
+	marked Position   // the end after the mark of the last Close
+	closed bool
+}
+
+type failure struct{ err error }
+
+// Open opens the journal in dir, or makes one there; the directory is made too if its parent is there. load is called once with the
+// state of the last checkpoint, if there is one, then replay for each record that was appended after it, in order. A record is valid during
+// the call. An error of theirs ends Open. A journal that is damaged, of which files are missing (ErrCorrupt), that another version of
+// the program wrote (ErrVersion), or that another process has open (disk.ErrLocked) is refused and left as it is.
+func Open(dir string, o Options, load func(io.Reader) error, replay func(record []byte) error) (*Journal, error) {
+	j := &Journal{
+		dir:       dir,
+		segment:   o.Segment,
+		log:       o.Log,
+		faults:    o.Faults,
+		opened:    time.Now(),
+		step:      o.step,
+		failWrite: o.failWrite,
+		stop:      make(chan struct{}),
+		stopped:   make(chan struct{}),
+	}
+	if j.log == nil {
+		j.log = slog.New(slog.DiscardHandler)
+	}
+	if j.segment <= 0 {
+		j.segment = DefaultSegment
+	}
+	if j.step == nil {
+		j.step = func(string) {}
+	}
+	if err := j.open(load, replay); err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal: %w", err), j.release())
+	}
+	j.segments.Store(int64(len(j.bases)))
+	if j.replayed > 0 {
+		j.log.Info("journal replayed", "dir", dir, "records", j.replayed, "seconds", time.Since(j.opened).Seconds())
+	}
+	j.register(o.Metrics, o.Name)
+	interval := o.Sync
+	if interval <= 0 {
+		interval = DefaultSync
+	}
+	go j.background(interval)
+	return j, nil
+}
+
+// Append writes the records of b, all of them or none. When it returns nil they survive the end of the process, kill -9
+// included, and a power failure once they are synced. An empty batch is nothing to write. b stays as it is, to be Reset.
+//
+// A failed Append has written nothing: what was torn is cut off, and the caller may try again, when there is room on the disk
+// say. Only when that, or a sync, fails is the journal poisoned: then this and every later error wraps ErrPoisoned.
+func (j *Journal) Append(b *Batch) error {
+	if b.records == 0 {
+		return j.Err()
+	}
+	err := j.append(b)
+	if err != nil {
+		j.metrics.appendErrors.Add(0, 1)
+		return err
+	}
+	j.metrics.appends.Add(0, 1)
+	j.metrics.records.Add(0, uint64(b.records))
+	j.metrics.bytes.Add(0, uint64(len(b.buf)))
+	return nil
+}
+
+func (j *Journal) append(b *Batch) error {
+	if b.Size() > MaxBatch {
+		return fmt.Errorf("%w: %d bytes, at most %d: split it", ErrTooLarge, b.Size(), MaxBatch)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.usable(); err != nil {
+		return err
+	}
+	if j.full(len(b.buf)) {
+		// Locks are taken in their order.
+		j.mu.Unlock()
+		err := j.rotate(len(b.buf))
+		j.mu.Lock()
+		if err != nil {
+			return err
+		}
+		if err := j.usable(); err != nil {
+			return err
+		}
+	}
+	return j.write(b.buf)
+}
+
+// full says whether a frame of n bytes goes to the next segment.
+func (j *Journal) full(n int) bool {
+	used := int64(Position(j.end.Load()) - j.base)
+	return used > headerLen && used+int64(n) > j.segment
+}
+
+// write makes a frame of frame, which has room for a header, and writes it at the end.
+func (j *Journal) write(frame []byte) error {
+	end := Position(j.end.Load())
+	at := int64(end - j.base)
+	gap := int64(0)
+	if end == j.fence {
+		gap = pad(at)
+	}
+	records := frame[frameHeaderLen:]
+	frameHeader{
+		length:   uint32(len(records)),
+		gap:      uint32(gap),
+		synced:   Position(j.synced.Load()),
+		checksum: xxh3.Hash(records),
+	}.put(frame, seed(j.id, j.base, at+gap))
+	if err := j.writeAt(frame, at+gap); err != nil {
+		err = fmt.Errorf("append to journal: %w: make room on the disk of %s, or check it", err, j.dir)
+		if terr := j.f.Truncate(at); terr != nil {
+			return j.poison(errors.Join(err, terr))
+		}
+		return err
+	}
+	j.end.Store(uint64(end) + uint64(gap) + uint64(len(frame)))
+	if j.dirty.Load() == 0 {
+		j.dirty.Store(j.clock())
+	}
+	return nil
+}
+
+func (j *Journal) writeAt(b []byte, off int64) error {
+	if j.failWrite != nil {
+		if n, err := j.failWrite(len(b)); err != nil {
+			_, werr := j.f.WriteAt(b[:n], off)
+			return errors.Join(err, werr)
+		}
+	}
+	_, err := j.f.WriteAt(b, off)
+	return err
+}
+
+// rotate begins a new segment, unless a frame of n bytes has room by now. The old one is on the disk before: only the last
+// segment can be torn.
+func (j *Journal) rotate(n int) error {
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	// Always, for the end may have been cut off since the last sync, and the size has to be right.
+	if err := j.sync(true); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.usable(); err != nil {
+		return err
+	}
+	if !j.full(n) || j.end.Load() != j.synced.Load() {
+		return nil // somebody was faster; what is a little too long is not wrong
+	}
+	j.step("before rotation")
+	base := Position(j.end.Load())
+	f, err := createSegment(j.dir, j.id, base)
+	if err != nil {
+		err = fmt.Errorf("append to journal: %w", err)
+		if _, serr := os.Lstat(filepath.Join(j.dir, segmentName(base))); serr == nil {
+			// It is there, but nobody knows whether it will be after a power failure.
+			return j.poison(err)
+		}
+		return err
+	}
+	j.step("after rotation")
+	if err := j.f.Close(); err != nil {
+		j.log.Warn("journal: a segment was not closed", "file", j.f.Name(), "error", err)
+	}
+	j.f, j.base = f, base
+	j.bases = append(j.bases, base)
+	j.segments.Store(int64(len(j.bases)))
+	j.ready(base + headerLen)
+	return nil
+}
+
+// Position returns the end: of what has been appended so far.
+func (j *Journal) Position() Position { return Position(j.end.Load()) }
+
+// Checkpointed returns the position of the last checkpoint, zero if there was none. What follows it is replayed by Open.
+func (j *Journal) Checkpointed() Position { return Position(j.checkpointed.Load()) }
+
+// Err returns nil as long as the journal takes records, and later what poisoned it, wrapped by ErrPoisoned.
+func (j *Journal) Err() error {
+	if p := j.failed.Load(); p != nil {
+		return p.err
+	}
+	return nil
+}
+
+// Close syncs the journal and gives it back. It waits for a checkpoint in progress. It returns the error that poisoned the journal, if one
+// did. A second Close does nothing.
+func (j *Journal) Close() error {
+	j.checkpointing.Lock()
+	defer j.checkpointing.Unlock()
+	j.mu.Lock()
+	closed := j.closed
+	j.mu.Unlock()
+	if closed {
+		return nil
+	}
+	close(j.stop)
+	<-j.stopped
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	err := j.sync(false)
+	j.mu.Lock()
+	j.closed = true
+	if err == nil {
+		j.mark()
+	}
+	j.mu.Unlock()
+	if err == nil {
+		err = j.faults.SyncData(j.f)
+	}
+	return errors.Join(err, j.release())
+}
+
+// mark appends a frame without records, which says that all before it was synced. So damage in the last batches is not taken
+// for a torn end. It may fail.
+func (j *Journal) mark() {
+	if j.Position() == j.marked || j.end.Load() != j.synced.Load() {
+		return
+	}
+	if err := j.write(make([]byte, frameHeaderLen)); err != nil {
+		j.log.Warn("journal: the mark of its end was not written", "dir", j.dir, "error", err)
+	}
+}
+
+// release gives back what open took.
+func (j *Journal) release() error {
+	var err error
+	if j.f != nil {
+		err = j.f.Close()
+	}
+	if j.lock != nil {
+		err = errors.Join(err, j.lock.Close())
+	}
+	return err
+}
