@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"weir/internal/progress":         {"weir/internal/disk", "weir/internal/metrics"},
 	"weir/internal/journal":          {"weir/internal/disk", "weir/internal/metrics"},
 	"weir/internal/server":           {"weir/internal/metrics"},
+	"weir/internal/bandit/beta":      {},
 	"weir/internal/sequence/decimal": {},
 	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/disk", "weir/internal/metrics", "weir/internal/size"},
