@@ -12,6 +12,8 @@ GO       := CGO_ENABLED=0 go
 GO_BUILD := $(GO) build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 GO_TEST  := $(GO) test -timeout 10m
 GO_RACE  := CGO_ENABLED=1 go test -race -timeout 14m
+# The bandit's baseline samples in C++. Nothing else of bench wants cgo.
+GO_CGO   := CGO_ENABLED=1 go
 
 # The systems weir must build for, besides the one it is developed on.
 PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
@@ -48,6 +50,8 @@ test-deps:
 .PHONY: test
 test: test-deps build cross ## run all tests, race detector included; installs what they need
 	cd bench && $(GO_TEST) -v ./... 2>&1 | awk -f ../scripts/testlog.awk
+	@scripts/need.sh g++=g++
+	cd bench && $(GO_CGO) test -timeout 10m -v ./bandit 2>&1 | awk -f ../scripts/testlog.awk
 ifneq ($(NO_RACE),)
 	$(GO_TEST) -v $(NO_RACE) 2>&1 | awk -f scripts/testlog.awk
 endif
@@ -105,13 +109,15 @@ bench: bench-build $(BENCH_NEEDS) ## measure weir against its peers; FULL=1 for 
 
 .PHONY: bench-build
 bench-build: build
-	@scripts/need.sh gcc=gcc wrk=wrk nginx=nginx-light
+	@scripts/need.sh gcc=gcc g++=g++ wrk=wrk nginx=nginx-light
 	@mkdir -p build/bin
 	gcc -O2 -Wall -Wextra -o build/bin/floor bench/floor/floor.c
 	@# GMP is there to compare with. Without it the report says so and has the rest.
 	scripts/need.sh gmp.h=libgmp-dev && gcc -O2 -Wall -Wextra -o build/bin/gmp bench/gmp/gmp.c -lgmp || rm -f build/bin/gmp
 	$(GO) test -c -trimpath -o build/bin/decimal.test ./internal/sequence/decimal
+	$(GO) test -c -trimpath -o build/bin/beta.test ./internal/bandit/beta
 	cd bench && $(GO) build -trimpath -o ../build/bin/ ./...
+	cd bench && $(GO_CGO) build -trimpath -o ../build/bin/ ./bandit
 
 .PHONY: bench-inputs
 bench-inputs: ## write the inputs of the import figures, 8 GB, to build/bench/inputs

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// chunk is how many entities a store gives in one call, at most.
+const chunk = 100
+
+// features are those of some entities, by the entity's id and the feature's name.
+type features map[string]map[string]float64
+
+// featureStore gives the features of at most chunk entities a call. Those it does not know are
+// missing in what it gives.
+type featureStore interface {
+	Fetch(ctx context.Context, ids []string) (features, error)
+}
+
+// memory is a store that has everything at hand. It gives its own inner maps, not copies.
+type memory struct{ entities features }
+
+func (m memory) Fetch(_ context.Context, ids []string) (features, error) {
+	if len(ids) > chunk {
+		return nil, fmt.Errorf("%d entities asked for, %d at most", len(ids), chunk)
+	}
+	found := make(features, len(ids))
+	for _, id := range ids {
+		if f, ok := m.entities[id]; ok {
+			found[id] = f
+		}
+	}
+	return found, nil
+}
+
+// fetchAll asks the store for any number of entities, chunk by chunk and all chunks at once. The
+// first error ends the call.
+func fetchAll(ctx context.Context, store featureStore, ids []string) (features, error) {
+	if len(ids) <= chunk {
+		return store.Fetch(ctx, ids)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		all sync.WaitGroup
+		mu  sync.Mutex
+	)
+	merged := make(features, len(ids))
+	for part := range slices.Chunk(ids, chunk) {
+		all.Go(func() {
+			found, err := store.Fetch(ctx, part)
+			if err != nil {
+				cancel(err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for id, f := range found {
+				merged[id] = f
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return merged, nil
+}
+
+// readFeatures reads alpha and beta of every item.
+func readFeatures(path string) (features, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	all, err := parseFeatures(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return all, nil
+}
+
+func parseFeatures(from io.Reader) (features, error) {
+	r := csv.NewReader(from)
+	r.ReuseRecord = true
+	header, err := r.Read()
+	if err != nil {
+		return nil, err
+	}
+	item, alpha, beta := slices.Index(header, "item"), slices.Index(header, "alpha"), slices.Index(header, "beta")
+	if item < 0 || alpha < 0 || beta < 0 {
+		return nil, fmt.Errorf("the columns are %v, want item, alpha and beta", header)
+	}
+	segment, user := slices.Index(header, "segment"), slices.Index(header, "user")
+	all := features{}
+	for {
+		row, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if row[item] == "" || segment >= 0 && row[segment] != "" || user >= 0 && row[user] != "" {
+			continue
+		}
+		a, err1 := strconv.ParseFloat(row[alpha], 64)
+		b, err2 := strconv.ParseFloat(row[beta], 64)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
+		}
+		all[row[item]] = map[string]float64{"alpha": a, "beta": b}
+	}
+}
