@@ -1,0 +1,160 @@
+package featurestore
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"weir/internal/metrics"
+)
+
+// Options say how a store is read. The zero value of a field is its default, except where it says otherwise;
+// DefaultOptions has them all.
+type Options struct {
+	Chunk       int           // entities in one request to the store
+	Concurrency int           // requests to the store at a time, all calls together
+	Timeout     time.Duration // of a call, with all its chunks
+
+	TTL          time.Duration // how long an answer is fresh; 0 asks anew in every call
+	Stale        time.Duration // how long past its TTL it may be given when the store fails; 0 is not at all
+	Retry        time.Duration // while the store fails, how often it is asked about what older answers are there for
+	CacheEntries int           // most entities that are kept, items and users apart
+
+	ItemEntity, UserEntity string // join keys
+	ItemView, UserView     string // feature views; without UserView users have no segments
+	Alpha, Beta            string // features of items: the posterior
+	Clicks, Impressions    string // or the counts it is made of; these win if they are set
+	Segment                string // feature of users
+
+	IDType string        // of join keys: auto, string, int64, int32
+	MaxAge time.Duration // values observed longer ago count as absent; 0 is no limit
+	CA     string        // PEM file of certificate authorities to trust besides the system's
+
+	Prior   [2]float64        // what clicks and impressions are added to; 1, 1 if zero
+	Metrics *metrics.Registry // may be nil
+	Log     *slog.Logger      // may be nil
+}
+
+// DefaultOptions returns what the flags default to.
+func DefaultOptions() Options {
+	return Options{
+		Chunk: 100, Concurrency: 32, Timeout: 250 * time.Millisecond,
+		TTL: 10 * time.Second, Stale: 10 * time.Minute, Retry: time.Second, CacheEntries: 1_000_000,
+		ItemEntity: "item_id", UserEntity: "user_id", ItemView: "items",
+		Alpha: "alpha", Beta: "beta", Segment: "segment", IDType: "auto",
+		Prior: [2]float64{1, 1},
+	}
+}
+
+// AddFlags adds the flags that set o, with what DefaultOptions returns for defaults.
+func (o *Options) AddFlags(f *pflag.FlagSet) {
+	d := DefaultOptions()
+	o.Prior = d.Prior
+	f.IntVar(&o.Chunk, "bandit-store-chunk", d.Chunk, "entities asked of the feature store in one request (Vertex AI takes at most 100)")
+	f.IntVar(&o.Concurrency, "bandit-store-concurrency", d.Concurrency, "requests to the feature store at a time")
+	f.DurationVar(&o.Timeout, "bandit-store-timeout", d.Timeout, "how long the feature store may take for all entities of a prediction")
+	f.DurationVar(&o.TTL, "bandit-store-cache-ttl", d.TTL, "how long what the feature store said is used without asking again; 0 asks for every prediction")
+	f.DurationVar(&o.Stale, "bandit-store-cache-stale", d.Stale, "how long past its TTL it is used while the feature store fails; 0 is not at all")
+	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry, "while the feature store fails: how often to try it for entities whose older values are used")
+	f.IntVar(&o.CacheEntries, "bandit-store-cache-entries", d.CacheEntries, "entities whose features are kept in memory, items and users apart")
+	f.StringVar(&o.ItemEntity, "bandit-store-item-entity", d.ItemEntity, "join key of items in the feature store")
+	f.StringVar(&o.UserEntity, "bandit-store-user-entity", d.UserEntity, "join key of users in the feature store")
+	f.StringVar(&o.ItemView, "bandit-store-item-view", d.ItemView, "feature view of items")
+	f.StringVar(&o.UserView, "bandit-store-user-view", d.UserView, "feature view of users; without one users have no segments")
+	f.StringVar(&o.Alpha, "bandit-store-alpha", d.Alpha, "feature of items that is the alpha of their posterior")
+	f.StringVar(&o.Beta, "bandit-store-beta", d.Beta, "feature of items that is the beta of their posterior")
+	f.StringVar(&o.Clicks, "bandit-store-clicks", d.Clicks, "feature of items that counts clicks, instead of alpha and beta (with --bandit-store-impressions)")
+	f.StringVar(&o.Impressions, "bandit-store-impressions", d.Impressions, "feature of items that counts impressions, instead of alpha and beta (with --bandit-store-clicks)")
+	f.StringVar(&o.Segment, "bandit-store-segment", d.Segment, "feature of users that is their segment")
+	f.StringVar(&o.IDType, "bandit-store-id-type", d.IDType, "type of join keys in the feature store: string, int64, int32, or auto, which finds out")
+	f.DurationVar(&o.MaxAge, "bandit-store-max-age", d.MaxAge, "take values that were observed longer ago for absent; 0 takes all")
+	f.StringVar(&o.CA, "bandit-store-ca", d.CA, "PEM file of certificate authorities to trust besides the system's")
+}
+
+// withDefaults checks o and fills in what may be left out.
+func (o Options) withDefaults() (Options, error) {
+	d := DefaultOptions()
+	for _, s := range []struct {
+		of *string
+		d  string
+	}{{&o.ItemEntity, d.ItemEntity}, {&o.UserEntity, d.UserEntity}, {&o.ItemView, d.ItemView}, {&o.Segment, d.Segment}, {&o.IDType, d.IDType}} {
+		if *s.of == "" {
+			*s.of = s.d
+		}
+	}
+	if o.Alpha == "" && o.Beta == "" {
+		o.Alpha, o.Beta = d.Alpha, d.Beta
+	}
+	if o.Chunk == 0 {
+		o.Chunk = d.Chunk
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = d.Concurrency
+	}
+	if o.Timeout == 0 {
+		o.Timeout = d.Timeout
+	}
+	if o.Retry == 0 {
+		o.Retry = d.Retry
+	}
+	if o.CacheEntries == 0 {
+		o.CacheEntries = d.CacheEntries
+	}
+	if o.Prior == [2]float64{} {
+		o.Prior = d.Prior
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.New(1)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+
+	const hardChunk = 10_000
+	switch {
+	case o.Chunk < 1 || o.Chunk > hardChunk:
+		return o, fmt.Errorf("--bandit-store-chunk must be from 1 to %d, got %d", hardChunk, o.Chunk)
+	case o.Concurrency < 1:
+		return o, fmt.Errorf("--bandit-store-concurrency must be above 0, got %d", o.Concurrency)
+	case o.Timeout < 0:
+		return o, fmt.Errorf("--bandit-store-timeout must be a time above 0, got %v", o.Timeout)
+	case o.TTL < 0:
+		return o, fmt.Errorf("--bandit-store-cache-ttl must not be negative, got %v", o.TTL)
+	case o.Stale < 0:
+		return o, fmt.Errorf("--bandit-store-cache-stale must not be negative, got %v", o.Stale)
+	case o.Retry < 0:
+		return o, fmt.Errorf("--bandit-store-retry must be a time above 0, got %v", o.Retry)
+	case o.CacheEntries < 1:
+		return o, fmt.Errorf("--bandit-store-cache-entries must be above 0, got %d; --bandit-store-cache-ttl 0 --bandit-store-cache-stale 0 does without a cache", o.CacheEntries)
+	case o.MaxAge < 0:
+		return o, fmt.Errorf("--bandit-store-max-age must not be negative, got %v", o.MaxAge)
+	case (o.Alpha == "") != (o.Beta == ""):
+		return o, errors.New("--bandit-store-alpha and --bandit-store-beta go together: name both")
+	case (o.Clicks == "") != (o.Impressions == ""):
+		return o, errors.New("--bandit-store-clicks and --bandit-store-impressions go together: name both")
+	case !(o.Prior[0] > 0 && o.Prior[1] > 0):
+		return o, fmt.Errorf("the prior must be two numbers above 0, got %v", o.Prior)
+	}
+	if _, ok := idForms[o.IDType]; !ok {
+		return o, fmt.Errorf("--bandit-store-id-type must be auto, string, int64 or int32, got %q", o.IDType)
+	}
+	return o, nil
+}
+
+func (o *Options) itemTable() *table {
+	t := &table{flag: "item", entity: o.ItemEntity, view: o.ItemView, features: []string{o.Alpha, o.Beta}}
+	if o.Clicks != "" {
+		t.features = []string{o.Clicks, o.Impressions}
+	}
+	t.configured = idForms[o.IDType]
+	return t
+}
+
+func (o *Options) userTable() *table {
+	t := &table{flag: "user", entity: o.UserEntity, view: o.UserView, features: []string{o.Segment}, text: true}
+	t.configured = idForms[o.IDType]
+	return t
+}

@@ -1,0 +1,311 @@
+// Package featurestore reads the posteriors of items and the segments of users from a feature store that
+// somebody else fills: Feast through its feature server (feast+http), Feast's Redis online store directly
+// (feast+redis), and Vertex AI Feature Store (vertex).
+//
+// A call names any number of entities. What a cache has of them that is younger than its TTL is answered
+// from memory. The others are asked for in chunks, several at a time, with one deadline for all; the first chunk
+// that fails ends the call and cancels the others, unless all that failed has older answers: those may be
+// given for as long as Options.Stale says, and the call is then degraded. Concurrent calls share what they ask for:
+// an entity is fetched once at a time, and a call that is cancelled takes nothing away from the others.
+// While a store fails, entities with older answers are not waited for, and one fetch every
+// Options.Retry, in the background, finds out whether it is back.
+//
+// An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
+// "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
+// impressions; those are counted and logged.
+//
+// Errors say which flag to change. They and the log never hold the credentials of a URL.
+//
+// A Store is safe for concurrent use. It keeps no slice and no string it is given.
+package featurestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unique"
+
+	"weir/internal/metrics"
+)
+
+// ErrClosed is what calls after Close fail with.
+var ErrClosed = errors.New("the feature store is closed")
+
+// Arm is the posterior of an item.
+type Arm struct {
+	Alpha, Beta float64
+	Known       bool // false: the store does not know the item, or has no usable values for it
+}
+
+// A Store answers from one feature store and a cache in front of it.
+type Store struct {
+	o        Options
+	backend  backend
+	items    *cache[Arm]
+	users    *cache[string] // nil if users have no segments
+	metrics  *storeMetrics
+	slots    chan struct{} // one for each fetch at a time
+	complain complaints
+
+	began  time.Time       // where its clock starts
+	ctx    context.Context // of all fetches
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // guards closed, and fetching from being added to after it
+	closed  bool
+	running sync.WaitGroup
+}
+
+// Open returns a store that reads from what a URL names. It does not wait for it to be up: that is found
+// out by calls. Cancelling ctx later does what Close does, without waiting.
+//
+//	feast+http://HOST:6566, feast+https://HOST            Feast's feature server
+//	feast+redis://HOST:6379/PROJECT, feast+rediss://...   Feast's online store in Redis or Valkey
+//	vertex://PROJECT/LOCATION/STORE/ENTITYTYPE            Vertex AI Feature Store
+func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b, err := dial(url, &o)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, b, o)
+}
+
+// open is Open with a backend that is there already and options that are complete.
+func open(ctx context.Context, b backend, o Options) (*Store, error) {
+	s := &Store{o: o, backend: b, began: time.Now(), slots: make(chan struct{}, o.Concurrency)}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.metrics = newStoreMetrics(o.Metrics)
+	s.complain.log = o.Log
+
+	items := o.itemTable()
+	s.items = newCache(s, "item", func(ctx context.Context, ids []string, dst []Arm) error {
+		return read(ctx, s, items, ids, func(i int, row []value) {
+			arm, wrong := o.arm(row)
+			if wrong != "" {
+				s.complain.invalid(s.metrics, "item", ids[i], wrong)
+			}
+			dst[i] = arm
+		})
+	})
+	if o.UserView != "" {
+		users := o.userTable()
+		s.users = newCache(s, "user", func(ctx context.Context, ids []string, dst []string) error {
+			return read(ctx, s, users, ids, func(i int, row []value) {
+				// Segments are few and users are many: equal ones share their memory.
+				dst[i] = unique.Make(o.segment(row)).Value()
+			})
+		})
+	}
+	o.Metrics.Gauge("weir_bandit_store_up", "Whether the last fetch from the feature store succeeded.", func() float64 {
+		if s.Ready() != nil {
+			return 0
+		}
+		return 1
+	})
+	o.Metrics.Gauge("weir_bandit_store_fetches", "Fetches from the feature store under way.", func() float64 { return float64(len(s.slots)) })
+	return s, nil
+}
+
+// read fetches one chunk and gives its rows, one an id, to each.
+func read(ctx context.Context, s *Store, t *table, ids []string, each func(i int, row []value)) error {
+	values := make([]value, len(ids)*len(t.features))
+	if err := s.backend.fetch(ctx, t, ids, values); err != nil {
+		return err
+	}
+	oldest := int64(0)
+	if s.o.MaxAge > 0 {
+		oldest = time.Now().Add(-s.o.MaxAge).UnixNano()
+	}
+	for i := range ids {
+		row := values[i*len(t.features) : (i+1)*len(t.features)]
+		for j := range row {
+			if row[j].at != 0 && row[j].at < oldest {
+				row[j] = value{}
+			}
+		}
+		each(i, row)
+	}
+	return nil
+}
+
+// Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of the
+// answer is older than the TTL because the store failed. After an error dst has no meaning.
+func (s *Store) Arms(ctx context.Context, ids []string, dst []Arm) (degraded bool, err error) {
+	return s.items.get(ctx, ids, dst)
+}
+
+// Segments sets dst[i] to the segment of users[i], "" if it has none. It is degraded, and fails, as Arms does.
+func (s *Store) Segments(ctx context.Context, users []string, dst []string) (degraded bool, err error) {
+	if s.users == nil {
+		clear(dst)
+		return false, nil
+	}
+	return s.users.get(ctx, users, dst)
+}
+
+// Ready returns nil, or why the last fetch failed.
+func (s *Store) Ready() error {
+	if err := s.items.health.err(); err != nil || s.users == nil {
+		return err
+	}
+	return s.users.health.err()
+}
+
+// now is the time since the store was opened. The system's clock being set does not change it.
+func (s *Store) now() time.Duration { return time.Since(s.began) }
+
+// health is whether the store answers for one kind of entity.
+type health struct {
+	failure atomic.Pointer[error] // why the last fetch failed, nil if it did not
+	retryAt atomic.Int64          // while failing: when to try again, on the store's clock
+}
+
+func (h *health) failing() bool { return h.failure.Load() != nil }
+
+func (h *health) err() error {
+	if failure := h.failure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
+}
+
+// due reports whether it is time for another try, to one caller.
+func (h *health) due(now, retry time.Duration) bool {
+	at := h.retryAt.Load()
+	return now >= time.Duration(at) && h.retryAt.CompareAndSwap(at, int64(now+retry))
+}
+
+// Close ends all fetches and waits for them. Calls under way fail.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.running.Wait()
+	if closed {
+		return nil
+	}
+	return s.backend.close()
+}
+
+// start runs a fetch in a goroutine of its own, unless the store is closed.
+func (s *Store) start(fetch func()) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	s.running.Go(fetch)
+	return nil
+}
+
+// within runs one fetch inside the bound on fetches at a time, and files how it went.
+func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(context.Context) error) (err error) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	case <-ctx.Done():
+		err = &fault{kind: faultTimeout, err: fmt.Errorf("%d fetches were under way for all of %v; raise --bandit-store-concurrency if the store can do more",
+			cap(s.slots), s.o.Timeout)}
+		return s.file(ctx, h, err)
+	}
+	// A goroutine of its own has nobody above who would catch a panic.
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.file(ctx, h, &fault{kind: faultBug, err: fmt.Errorf("BUG: reading the feature store panicked: %v", p)})
+		}
+	}()
+	began := time.Now()
+	err = fetch(ctx)
+	if err == nil {
+		s.metrics.fetched.Add(0, uint64(entities))
+	}
+	s.metrics.duration.Observe(0, time.Since(began), 1)
+	return s.file(ctx, h, err)
+}
+
+// file remembers whether the store answers. What was cancelled, because nobody waits for it any more, says nothing.
+func (s *Store) file(ctx context.Context, h *health, err error) error {
+	switch {
+	case err == nil:
+		if h.failure.Swap(nil) != nil {
+			s.o.Log.Info("the feature store answers again")
+		}
+		return nil
+	case s.ctx.Err() != nil:
+		return ErrClosed
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		if f, ok := err.(*fault); !ok || f.kind != faultTimeout {
+			err = &fault{kind: faultTimeout, err: fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)}
+		}
+	}
+	kind := faultUnreachable
+	var f *fault
+	if errors.As(err, &f) {
+		kind = f.kind
+	}
+	s.metrics.errors[kind].Add(0, 1)
+	err = fmt.Errorf("feature store %s: %w", s.backend, err)
+	h.retryAt.Store(int64(s.now() + s.o.Retry))
+	h.failure.Store(&err)
+	s.complain.failed(err)
+	return err
+}
+
+// complaints are logged at most once in complainEvery each, whatever the rate they come at.
+type complaints struct {
+	log         *slog.Logger
+	lastFailure atomic.Int64
+	lastInvalid atomic.Int64
+}
+
+const complainEvery = 10 * time.Second
+
+func (c *complaints) due(last *atomic.Int64) bool {
+	now := time.Now().UnixNano()
+	was := last.Load()
+	return now-was >= int64(complainEvery) && last.CompareAndSwap(was, now)
+}
+
+func (c *complaints) failed(err error) {
+	if c.due(&c.lastFailure) {
+		c.log.Error("cannot read the feature store", "error", err)
+	}
+}
+
+func (c *complaints) invalid(m *storeMetrics, entity, id, wrong string) {
+	m.invalid.Add(0, 1)
+	if c.due(&c.lastInvalid) {
+		c.log.Warn("the feature store has values that cannot be used; the entity counts as unknown", entity, id, "reason", wrong)
+	}
+}
+
+// storeMetrics are what a store counts besides its caches.
+type storeMetrics struct {
+	fetched, invalid *metrics.Counter
+	errors           [faultKinds]*metrics.Counter
+	duration         *metrics.Histogram
+}
+
+func newStoreMetrics(r *metrics.Registry) *storeMetrics {
+	m := &storeMetrics{
+		fetched:  r.Counter("weir_bandit_store_entities_fetched_total", "Entities the feature store answered for, unknown ones included."),
+		invalid:  r.Counter("weir_bandit_store_invalid_total", "Entities whose values in the feature store cannot be used."),
+		duration: r.Histogram("weir_bandit_store_fetch_duration_seconds", "Time the feature store took for a chunk of entities."),
+	}
+	for kind := range m.errors {
+		m.errors[kind] = r.Counter("weir_bandit_store_errors_total", "Failed fetches from the feature store.", "kind", faultKind(kind).String())
+	}
+	return m
+}
