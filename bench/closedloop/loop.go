@@ -13,17 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/bench/answer"
+	"weir/bench/pool"
 )
 
 const (
 	readBytes = 256 << 10
 	headBytes = 8 << 10 // longest head of an answer
 	drain     = 10 * time.Second
+	// An answer to one of so many requests out of a pool is looked at, once the run is over.
+	looksAt = 1009
 )
 
 type options struct {
 	address     string // IPv4 address and port
 	paths       []string
+	pool        string // file of requests to send in turn instead of asking for paths
 	connections int
 	duration    time.Duration
 	requests    int // in all, 0 for no limit
@@ -36,6 +40,7 @@ type result struct {
 	Missing  int   `json:"missing"`  // sent but not answered
 	answer.Quantiles
 	Not2xx int `json:"not2xx"`
+	Looked int `json:"looked,omitempty"` // at so many answers, whose scores were right
 }
 
 type conn struct {
@@ -43,13 +48,21 @@ type conn struct {
 	since time.Duration // when the request in flight was sent
 	head  []byte        // of the answer, as long as it is incomplete
 	rest  int           // bytes of the answer that are still to come once its head is there
+	keep  *kept         // where the answer goes, nil when nobody will look at it
+}
+
+// kept is an answer that will be looked at.
+type kept struct {
+	bytes  []byte
+	scores int // that it has to hold
 }
 
 type loop struct {
 	epfd     int
 	conns    []*conn // by descriptor
-	requests [][]byte
+	requests []pool.Request
 	next     int // of requests
+	sent     int
 	start    time.Time
 	read     []byte
 
@@ -57,12 +70,13 @@ type loop struct {
 	inFlight int
 	left     int // requests that may still be sent, negative when there is no limit
 	not2xx   int
+	kept     []*kept
 }
 
 // run asks for o.paths until the time is over and then awaits the answers that are on their way.
 func run(o options) (*result, error) {
-	if len(o.paths) == 0 || o.connections < 1 {
-		return nil, errors.New("say what to ask for, PATH..., on 1 connection or more")
+	if (len(o.paths) == 0) == (o.pool == "") || o.connections < 1 {
+		return nil, errors.New("say what to ask for, PATH... or --pool, on 1 connection or more")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -77,7 +91,13 @@ func run(o options) (*result, error) {
 		l.left = o.requests
 	}
 	for _, path := range o.paths {
-		l.requests = append(l.requests, []byte("GET "+path+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+		l.requests = append(l.requests, pool.Request{Bytes: []byte("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")})
+	}
+	if o.pool != "" {
+		var err error
+		if l.requests, err = pool.Read(o.pool); err != nil {
+			return nil, err
+		}
 	}
 	defer l.close()
 	if err := l.connect(o.address, o.connections); err != nil {
@@ -86,12 +106,24 @@ func run(o options) (*result, error) {
 	if err := l.spin(o.duration); err != nil {
 		return nil, err
 	}
+	took := time.Since(l.start)
+	looked := 0
+	for _, k := range l.kept {
+		if len(k.bytes) == 0 {
+			continue // missing
+		}
+		if err := answer.CheckScores(k.bytes, k.scores); err != nil {
+			return nil, err
+		}
+		looked++
+	}
 	return &result{
 		Requests:  len(l.took),
-		Micros:    time.Since(l.start).Microseconds(),
+		Micros:    took.Microseconds(),
 		Missing:   l.inFlight,
 		Quantiles: answer.QuantilesOf(l.took),
 		Not2xx:    l.not2xx,
+		Looked:    looked,
 	}, nil
 }
 
@@ -177,11 +209,16 @@ func (l *loop) send(c *conn, now time.Duration) error {
 	if l.next++; l.next == len(l.requests) {
 		l.next = 0
 	}
+	if c.keep = nil; request.Scores > 0 && l.sent%looksAt == 0 {
+		c.keep = &kept{scores: request.Scores}
+		l.kept = append(l.kept, c.keep)
+	}
+	l.sent++
 	c.since = now
 	l.inFlight++
-	// One small request at a time on a connection always fits its empty send buffer.
-	if n, err := unix.Write(c.fd, request); err != nil || n < len(request) {
-		return fmt.Errorf("wrote %d of %d bytes of a request: %w", n, len(request), err)
+	// One request of a few kilobytes at a time on a connection always fits its empty send buffer.
+	if n, err := unix.Write(c.fd, request.Bytes); err != nil || n < len(request.Bytes) {
+		return fmt.Errorf("wrote %d of %d bytes of a request: %w", n, len(request.Bytes), err)
 	}
 	return nil
 }
@@ -196,6 +233,9 @@ func (l *loop) readable(c *conn, end time.Duration) error {
 		return fmt.Errorf("read an answer: %w", err)
 	case n == 0:
 		return errors.New("the server closed a connection")
+	}
+	if c.keep != nil {
+		c.keep.bytes = append(c.keep.bytes, l.read[:n]...)
 	}
 	if c.rest == 0 {
 		head := l.read[:n]

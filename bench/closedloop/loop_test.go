@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/bench/pool"
 )
 
 func serve(t *testing.T, h http.HandlerFunc) string {
@@ -143,5 +146,71 @@ func TestAFailingStatusIsCounted(t *testing.T) {
 	got, err := run(options{address: address, paths: []string{"/good", "/bad"}, connections: 1, duration: 50 * time.Millisecond})
 	if err != nil || got.Not2xx == 0 || got.Not2xx != got.Requests/2 {
 		t.Errorf("%+v, %v, want half of the answers to have failed", got, err)
+	}
+}
+
+// predicting answers each request with as many scores as its body is long, or with what is given.
+func predicting(t *testing.T, instead string) (address string, asked func() map[string]int) {
+	t.Helper()
+	var mu sync.Mutex
+	bodies := map[string]int{}
+	address = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		bodies[r.URL.Path+" "+string(body)]++
+		mu.Unlock()
+		if instead != "" {
+			io.WriteString(w, instead)
+			return
+		}
+		fmt.Fprintf(w, `{"scores":[0.5%s]}`, strings.Repeat(",0.25", len(body)-1))
+	})
+	return address, func() map[string]int {
+		mu.Lock()
+		defer mu.Unlock()
+		return bodies
+	}
+}
+
+func writePool(t *testing.T, bodies ...string) string {
+	t.Helper()
+	var all []pool.Request
+	for _, b := range bodies {
+		all = append(all, pool.Request{Bytes: pool.Post("/predict", "application/json", []byte(b)), Scores: len(b)})
+	}
+	path := filepath.Join(t.TempDir(), "pool")
+	if err := pool.Write(path, all); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAPoolIsSentInTurnAndSomeAnswersAreLookedAt(t *testing.T) {
+	address, asked := predicting(t, "")
+	path := writePool(t, "aaa", "bb", "c")
+	const requests = 2*looksAt + 1
+	got, err := run(options{address: address, pool: path, connections: 3, duration: time.Minute, requests: requests})
+	if err != nil || got.Requests != requests || got.Not2xx != 0 || got.Looked != 3 {
+		t.Errorf("%+v, %v; want %d requests and a look at 3", got, err, requests)
+	}
+	for _, b := range []string{"aaa", "bb", "c"} {
+		if n := asked()["/predict "+b]; n < requests/3 || n > requests/3+1 {
+			t.Errorf("%s was asked for %d times of %d", b, n, requests)
+		}
+	}
+}
+
+func TestWrongScoresAreAnError(t *testing.T) {
+	address, _ := predicting(t, `{"scores":[0.5,1.5,0.25]}`)
+	_, err := run(options{address: address, pool: writePool(t, "aaa"), connections: 1, duration: time.Minute, requests: 5})
+	if err == nil || !strings.Contains(err.Error(), "score 1 is 1.5") {
+		t.Errorf("error %v, want the score", err)
+	}
+}
+
+func TestPathsAndAPoolTogetherAreRefused(t *testing.T) {
+	_, err := run(options{address: "127.0.0.1:1", pool: "x", paths: []string{"/"}, connections: 1})
+	if err == nil || !strings.Contains(err.Error(), "PATH... or --pool") {
+		t.Errorf("error %v", err)
 	}
 }

@@ -4,8 +4,12 @@
 // on each connection, and reports how many it got.
 //
 //	closedloop [flags] PATH...
+//	closedloop [flags] --pool FILE
 //
-// It is for long answers. wrk reads 8 KiB at a time and was busy for 12 us with an answer of 20.9 KB,
+// A pool is a file of whole requests (package pool), sent in turn from its first one; some of the answers are looked at
+// after the run, and wrong scores in one of them are an error.
+//
+// It is for long answers and long requests. wrk reads 8 KiB at a time and was busy for 12 us with an answer of 20.9 KB,
 // more than the server that sent it; so it set the rate, and not the server. This one reads an answer at
 // once, looks at its head and throws the rest away. Whichever connection asks next asks for the next path: as
 // many requests go to one path as to another, give or take the connections.
@@ -27,6 +31,7 @@ func main() {
 	log.SetPrefix("closedloop: ")
 	var o options
 	flag.StringVar(&o.address, "address", "127.0.0.1:8080", "IPv4 address and port of the server")
+	flag.StringVar(&o.pool, "pool", "", "file of requests to send instead of asking for paths")
 	flag.IntVar(&o.connections, "connections", 12, "connections")
 	flag.DurationVar(&o.duration, "duration", 10*time.Second, "how long to ask")
 	flag.IntVar(&o.requests, "requests", 0, "end after so many requests, if that is earlier; 0 is no limit")

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -31,6 +32,9 @@ func (l *loop) readable(c *conn, more bool) error {
 	}
 	if len(c.in) > length {
 		return fmt.Errorf("%d bytes came after an answer that nothing was asked after", len(c.in)-length)
+	}
+	if c.look > 0 {
+		l.kept = append(l.kept, kept{bytes.Clone(c.in), c.look})
 	}
 	c.in = c.in[:0]
 	if status/100 != 2 {

@@ -15,19 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weir/bench/answer"
+	"weir/bench/pool"
 )
 
 // drain is how long answers are waited for after the last request was due.
 const drain = 10 * time.Second
 
+// looksAt says of how many requests out of a pool one has its answer looked at, once the run is over.
+const looksAt = 1009
+
 type options struct {
 	address     string // IPv4 address and port
 	users       int
+	pool        string // file of requests to draw from instead of users
 	seed        uint64
 	rate        float64 // requests a second
 	duration    time.Duration
 	connections int
 	also        string  // path of the other connection, or empty
+	alsoPool    string  // file of requests that the other connection sends in turn, instead of that
 	alsoRate    float64 // its requests a second, 0 for a closed loop
 }
 
@@ -41,6 +47,7 @@ type result struct {
 	Also *alsoResult `json:"also,omitempty"`
 	// Not2xx counts the answers, of either kind, with another status.
 	Not2xx int `json:"not2xx"`
+	Looked int `json:"looked,omitempty"` // at so many answers, whose scores were right
 }
 
 type alsoResult struct {
@@ -53,6 +60,13 @@ type conn struct {
 	due  time.Duration // when the request in flight was due
 	in   []byte        // the part of its answer that has been read
 	also bool
+	look int // how many scores its answer has to hold, 0 when nobody will look
+}
+
+// kept is an answer that will be looked at.
+type kept struct {
+	bytes  []byte
+	scores int
 }
 
 type loop struct {
@@ -66,6 +80,11 @@ type loop struct {
 	waiting []time.Duration // due times that found no idle connection, oldest first
 	request []byte
 	read    []byte
+
+	pool, alsoPool []pool.Request
+	nextAlso       int // of alsoPool
+	sent           int // out of either
+	kept           []kept
 
 	took, lag, alsoTook []time.Duration
 	not2xx              int
@@ -88,8 +107,11 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 		took: make([]time.Duration, 0, expect),
 		lag:  make([]time.Duration, 0, expect),
 	}
-	if o.also != "" {
+	if o.hasOther() {
 		l.alsoTook = make([]time.Duration, 0, 1<<20)
+	}
+	if err := l.readPools(); err != nil {
+		return nil, err
 	}
 	defer l.close()
 	if err := l.connect(); err != nil {
@@ -107,10 +129,30 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 		Lag:       answer.QuantilesOf(l.lag).P99,
 		Not2xx:    l.not2xx,
 	}
-	if o.also != "" {
+	for _, k := range l.kept {
+		if err := answer.CheckScores(k.bytes, k.scores); err != nil {
+			return nil, err
+		}
+	}
+	r.Looked = len(l.kept)
+	if o.hasOther() {
 		r.Also = &alsoResult{len(l.alsoTook), answer.QuantilesOf(l.alsoTook)}
 	}
 	return r, nil
+}
+
+func (o *options) hasOther() bool { return o.also != "" || o.alsoPool != "" }
+
+func (l *loop) readPools() (err error) {
+	if l.o.pool != "" {
+		if l.pool, err = pool.Read(l.o.pool); err != nil {
+			return err
+		}
+	}
+	if l.o.alsoPool != "" {
+		l.alsoPool, err = pool.Read(l.o.alsoPool)
+	}
+	return err
 }
 
 func (l *loop) connect() error {
@@ -122,7 +164,7 @@ func (l *loop) connect() error {
 		return fmt.Errorf("epoll_create1: %w", err)
 	}
 	total := l.o.connections
-	if l.o.also != "" {
+	if l.o.hasOther() {
 		total++
 	}
 	for i := range total {
@@ -223,6 +265,25 @@ func (l *loop) issue(at time.Duration) error {
 
 func (l *loop) send(c *conn, due time.Duration) error {
 	c.due = due
+	request := l.compose(c)
+	// One request of a few kilobytes at a time on a connection always fits its empty send buffer.
+	if n, err := unix.Write(c.fd, request); err != nil || n < len(request) {
+		return fmt.Errorf("wrote %d of %d bytes of a request: %w", n, len(request), err)
+	}
+	return nil
+}
+
+// compose returns what c sends next: out of a pool, or written here.
+func (l *loop) compose(c *conn) []byte {
+	c.look = 0
+	switch {
+	case c.also && l.alsoPool != nil:
+		r := &l.alsoPool[l.nextAlso]
+		l.nextAlso = (l.nextAlso + 1) % len(l.alsoPool)
+		return l.pooled(c, r)
+	case !c.also && l.pool != nil:
+		return l.pooled(c, &l.pool[l.rng.IntN(len(l.pool))])
+	}
 	l.request = append(l.request[:0], "GET "...)
 	if c.also {
 		l.request = append(l.request, l.o.also...)
@@ -231,9 +292,13 @@ func (l *loop) send(c *conn, due time.Duration) error {
 		l.request = strconv.AppendInt(l.request, int64(l.rng.IntN(l.o.users)), 10)
 	}
 	l.request = append(l.request, " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"...)
-	// One small request at a time on a connection always fits its empty send buffer.
-	if n, err := unix.Write(c.fd, l.request); err != nil || n < len(l.request) {
-		return fmt.Errorf("wrote %d of %d bytes of a request: %w", n, len(l.request), err)
+	return l.request
+}
+
+func (l *loop) pooled(c *conn, r *pool.Request) []byte {
+	if l.sent%looksAt == 0 {
+		c.look = r.Scores
 	}
-	return nil
+	l.sent++
+	return r.Bytes
 }

@@ -3,13 +3,18 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/bench/pool"
 )
 
 func serve(t *testing.T, h http.HandlerFunc) string {
@@ -90,5 +95,64 @@ func TestAFailingStatusIsCountedAndABrokenConnectionIsAnError(t *testing.T) {
 	o.address = serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	if _, err := run(o, new(atomic.Bool)); err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("a closed connection gave the error %v", err)
+	}
+}
+
+// predicting is a server of feeds and predictions, where a prediction is as many scores as its request's body is long.
+func predicting(t *testing.T, scores string) (address string, feeds, predictions *atomic.Int64) {
+	t.Helper()
+	feeds, predictions = new(atomic.Int64), new(atomic.Int64)
+	address = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			feeds.Add(1)
+			io.WriteString(w, "[1]")
+			return
+		}
+		predictions.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, `{"scores":[0.5%s]}`, strings.Repeat(scores, len(body)-1))
+	})
+	return address, feeds, predictions
+}
+
+func writePool(t *testing.T, bodies ...string) string {
+	t.Helper()
+	var all []pool.Request
+	for _, b := range bodies {
+		all = append(all, pool.Request{Bytes: pool.Post("/predict", "application/json", []byte(b)), Scores: len(b)})
+	}
+	path := filepath.Join(t.TempDir(), "pool")
+	if err := pool.Write(path, all); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAPoolIsSentOnSchedule(t *testing.T) {
+	address, feeds, predictions := predicting(t, ",0.25")
+	o := options{
+		address: address, users: 1, pool: writePool(t, "aaa", "bb"), rate: 500, duration: 200 * time.Millisecond, connections: 3,
+	}
+	got, err := run(o, new(atomic.Bool))
+	if err != nil || got.Requests != 100 || got.Looked != 1 || predictions.Load() != 100 || feeds.Load() != 0 {
+		t.Errorf("%+v, %v; %d predictions and %d feeds arrived, want 100 and none", got, err, predictions.Load(), feeds.Load())
+	}
+	o.address, _, _ = predicting(t, ",2")
+	if _, err := run(o, new(atomic.Bool)); err == nil || !strings.Contains(err.Error(), "score 1 is 2") {
+		t.Errorf("wrong scores are the error %v", err)
+	}
+}
+
+func TestAPoolIsSentBackToBackBesideFeeds(t *testing.T) {
+	address, feeds, predictions := predicting(t, ",0.25")
+	got, err := run(options{
+		address: address, users: 10, alsoPool: writePool(t, "aaa", "bb"), rate: 500, duration: 200 * time.Millisecond, connections: 3,
+	}, new(atomic.Bool))
+	if err != nil || got.Requests != 100 || feeds.Load() != 100 {
+		t.Fatalf("%+v, %v; %d feeds arrived, want 100", got, err, feeds.Load())
+	}
+	// The last one may still be on its way when the run ends.
+	if n := predictions.Load(); got.Also.Requests == 0 || int64(got.Also.Requests) < n-1 || got.Looked == 0 {
+		t.Errorf("%d answers on the other connection, %d looked at, %d arrived", got.Also.Requests, got.Looked, n)
 	}
 }
