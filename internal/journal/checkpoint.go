@@ -32,12 +32,12 @@ type checkpoint struct {
 }
 
 // openCheckpoint reads the header of the checkpoint, if it exists.
-func (j *Journal) openCheckpoint(exists bool) (*checkpoint, error) {
+func openCheckpoint(dir string, exists bool) (*checkpoint, error) {
 	c := &checkpoint{written: time.Now()}
 	if !exists {
 		return c, nil
 	}
-	f, err := os.Open(filepath.Join(j.dir, checkpointName))
+	f, err := os.Open(filepath.Join(dir, checkpointName))
 	if err != nil {
 		return nil, err
 	}
@@ -85,12 +85,11 @@ func (c *checkpoint) header() []byte {
 	return h
 }
 
-// load gives the state to the user, once it is known to be whole, and closes the file.
-func (c *checkpoint) load(load func(io.Reader) error) (err error) {
+// load gives the state to the user, once it is known to be whole.
+func (c *checkpoint) load(load func(io.Reader) error) error {
 	if c.f == nil {
 		return nil
 	}
-	defer func() { err = errors.Join(err, c.f.Close()) }()
 	state := io.NewSectionReader(c.f, checkpointHeaderLen, int64(c.length))
 	hash := xxh3.New()
 	if _, err := io.CopyBuffer(hash, struct{ io.Reader }{state}, make([]byte, 1<<20)); err != nil {
@@ -124,7 +123,10 @@ func (j *Journal) Checkpoint(at Position, write func(io.Writer) error) error {
 }
 
 func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err error) {
-	if err := j.Err(); err != nil {
+	j.mu.Lock()
+	err = j.usable()
+	j.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	if at < j.Checkpointed() || at > j.Position() {
@@ -146,6 +148,7 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
+	j.step("checkpoint written")
 	c := checkpoint{id: j.id, position: at, length: sum.n, checksum: sum.hash.Sum64()}
 	if _, err := a.WriteAt(c.header(), 0); err != nil {
 		return err
@@ -157,7 +160,7 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 			return err
 		}
 	}
-	j.step("checkpoint written")
+	j.step("log synced")
 	if err := a.Commit(); err != nil {
 		return err
 	}

@@ -1,4 +1,97 @@
-// Package journal keeps an append-only log of records, and checkpoints that let it be short.
+// Package journal keeps an append-only log of records, for what is more than a word and not idempotent, and checkpoints that let
+// it be short. It knows nothing of what is in a record.
+//
+// What it promises:
+//
+//   - What Append returned nil for survives the end of the process, kill -9 included: it was written to the file, one write
+//     for a whole batch. Of a batch all records are replayed or none.
+//   - A background sync follows every interval (default 500 ms) in which something was appended. After a power failure the records of
+//     the last interval, and of the sync that was in progress, may be missing; Lag and the metrics say how many bytes and for how long.
+//     What is replayed is always a prefix of what was appended.
+//   - Open tells a torn end from damage. Torn is what was never synced: it is cut off, and the log says so. Damage to what was on
+//     the disk once, a file that is missing, or one of another format is refused with the file and the offset (ErrCorrupt,
+//     ErrVersion), and the directory is left as it is.
+//   - Checkpoint replaces the checkpoint as a whole and removes files only when it is on the disk, while appends go on. Whenever
+//     it fails or is killed, the former checkpoint and what followed it are there, or the new one is.
+//   - An Append that failed has left nothing, and the journal takes the next one: a full disk costs what comes while it is full.
+//     A failed sync poisons it, for nobody can tell what has reached the disk: every later append fails with ErrPoisoned, and
+//     nothing is retried until the next Open, which writes anew what may be missing.
+//   - A directory is used by one process at a time: it is locked. It is the journal's own.
+//
+// Append takes some microseconds, the time of a system call, and allocates nothing. Once in a segment (default 64 MiB) it waits for
+// the disk.
+//
+// # Files
+//
+// LOCK; segments, named by the position of their first byte in 20 decimal digits and .journal; and checkpoint. A position is a
+// number of bytes since the journal began, over all segments, those included that were removed. Numbers are little-endian.
+//
+// A segment begins with a page of 4096 bytes,
+//
+//	offset  size  field
+//	     0     8  magic, "weirjrnl"
+//	     8     4  version of the format, 1
+//	    12     4  zero
+//	    16     8  the journal's own random number, the same in all its files
+//	    24     8  position of the first byte of the file
+//	    32     8  XXH3-64 of the bytes before
+//
+// and zeros. Frames follow, one a batch:
+//
+//	offset  size  field
+//	     0     4  bytes of records
+//	     4     4  gap: bytes between the frame before and this one, less than 4096
+//	     8     8  position up to which the journal was on the disk when the frame was written
+//	    16     8  XXH3-64 of the records
+//	    24     8  XXH3-64 of the bytes before, its seed the journal's random number plus the position of the frame
+//	    32        records, each behind its length as a varint
+//
+// A frame is valid in its place alone, so what a file held before it was cut, or another file on the same blocks, is never taken for one.
+// Usually there is no gap. The first frame after the start of a sync begins on a page of its own, so that no page is
+// written again once it has been synced, and a disk that tears a page while the power goes can harm none that was. A frame without records is
+// written by Close: it says that all before it has been synced.
+//
+// A checkpoint is a header and then the state that the caller wrote:
+//
+//	offset  size  field
+//	     0     8  magic, "weirckpt"
+//	     8     4  version of the format, 1
+//	    12     4  zero
+//	    16     8  the journal's random number
+//	    24     8  position: frames before it are part of the state
+//	    32     8  bytes of state
+//	    40     8  XXH3-64 of the state
+//	    48     8  XXH3-64 of the bytes before
+//	    56     8  zero
+//	    64        state
+//
+// # What is torn, and what is damaged
+//
+// A segment is synced before the next one is begun, and each begins where the one before it ends. So in all but the last every frame has to be
+// valid, up to the last byte. In the last one the frames end where the first invalid one begins, at P. The disk writes pages
+// in any order, so behind P there may be whole frames even though nothing there was ever synced. But each of them knows
+// up to where the journal was on the disk when it was written: if one says that this was behind P, then P was on the disk,
+// and the file is damaged. If none does, P and all behind it is torn. The header alone is enough to know, and it
+// is looked for at every offset, since the length at P cannot be trusted.
+//
+// What cannot be told is damage to the very last frames, those that were synced and that no frame follows: it looks like a torn
+// end. Close leaves its mark so that this concerns only a journal that was not closed.
+//
+// # Metrics
+//
+// All begin with weir_NAME_journal_, NAME being Options.Name.
+//
+//	appends_total, records_total, bytes_total  what was appended: batches, records, bytes with frames
+//	append_errors_total                        batches that were refused
+//	sync_seconds                               histogram of syncs, failed ones included
+//	sync_lag_seconds, unsynced_bytes           what a power failure would cost now
+//	checkpoints_total                          checkpoints that were written
+//	checkpoint_errors_total                    checkpoints that failed; the former one stays
+//	checkpoint_age_seconds                     since the last checkpoint, or since the start if there was none
+//	segments                                   files of records
+//	replay_bytes                               what follows the checkpoint, and a start would read
+//	cut_bytes                                  what this start has cut off as torn
+//	poisoned                                   1 after a failed sync
 package journal
 
 import (
@@ -7,7 +100,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -230,38 +322,43 @@ func (j *Journal) writeAt(b []byte, off int64) error {
 func (j *Journal) rotate(n int) error {
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	// Always, for the end may have been cut off since the last sync, and the size has to be right.
-	if err := j.sync(true); err != nil {
-		return err
-	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.usable(); err != nil {
+	if err := j.usable(); err != nil || !j.full(n) {
 		return err
 	}
-	if !j.full(n) || j.end.Load() != j.synced.Load() {
-		return nil // somebody was faster; what is a little too long is not wrong
+	// Also if nothing was appended since the last sync: a torn write may have been cut off, and the size has to be right.
+	if err := j.flush(j.f); err != nil {
+		return err
 	}
-	j.step("before rotation")
-	base := Position(j.end.Load())
+	j.step("old segment synced")
+	base := j.Position()
 	f, err := createSegment(j.dir, j.id, base)
 	if err != nil {
-		err = fmt.Errorf("append to journal: %w", err)
-		if _, serr := os.Lstat(filepath.Join(j.dir, segmentName(base))); serr == nil {
-			// It is there, but nobody knows whether it will be after a power failure.
+		err = fmt.Errorf("append to journal: begin the next file: %w", err)
+		if errors.Is(err, errUncertain) {
 			return j.poison(err)
 		}
 		return err
 	}
-	j.step("after rotation")
+	j.step("new segment created")
 	if err := j.f.Close(); err != nil {
 		j.log.Warn("journal: a segment was not closed", "file", j.f.Name(), "error", err)
 	}
 	j.f, j.base = f, base
 	j.bases = append(j.bases, base)
 	j.segments.Store(int64(len(j.bases)))
+	j.dirty.Store(0)
+	j.syncing.Store(0)
 	j.ready(base + headerLen)
 	return nil
+}
+
+// ready says that the journal ends at end, and that all of it is on the disk.
+func (j *Journal) ready(end Position) {
+	j.end.Store(uint64(end))
+	j.synced.Store(uint64(end))
+	j.fence = end
 }
 
 // Position returns the end: of what has been appended so far.
@@ -293,7 +390,7 @@ func (j *Journal) Close() error {
 	<-j.stopped
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	err := j.sync(false)
+	err := j.sync()
 	j.mu.Lock()
 	j.closed = true
 	if err == nil {

@@ -16,103 +16,54 @@ import (
 	"weir/internal/disk"
 )
 
-// listing is what a directory holds.
-type listing struct {
-	bases      []Position // of the segments, ascending
-	checkpoint bool
-	temporary  []string // what a killed process left of files it had not finished
-}
-
-func list(dir string) (l listing, err error) {
-	entries, err := os.ReadDir(dir)
+// open finds out what the directory holds, gives it to load and replay, and makes j ready for Append.
+func (j *Journal) open(load func(io.Reader) error, replay func(record []byte) error) (err error) {
+	if err := makeDir(j.dir); err != nil {
+		return err
+	}
+	if j.lock, err = disk.LockDir(j.dir); err != nil {
+		return err
+	}
+	s, err := takeStock(j.dir)
 	if err != nil {
-		return l, err
+		return err
 	}
-	for _, entry := range entries {
-		name := entry.Name()
-		if base, ok := parseSegmentName(name); ok {
-			l.bases = append(l.bases, base)
-			continue
-		}
-		if name == checkpointName {
-			l.checkpoint = true
-			continue
-		}
-		if strings.HasSuffix(name, ".tmp") && (strings.HasPrefix(name, "."+checkpointName+".") || strings.HasPrefix(name, ".") && strings.Contains(name, segmentSuffix+".")) {
-			l.temporary = append(l.temporary, name)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if s.empty() {
+		err = j.begin()
+	} else if err = s.read(load, replay); err == nil {
+		err = j.resume(s)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range s.temporary {
+		if err := os.Remove(filepath.Join(j.dir, name)); err != nil {
+			j.log.Warn("journal: what a crash left of a file could not be removed", "error", err)
 		}
 	}
-	slices.Sort(l.bases)
-	return l, nil
+	return nil
 }
 
 // makeDir makes dir if it is not there; its parent is.
 func makeDir(dir string) error {
 	err := os.Mkdir(dir, 0o755)
-	if errors.Is(err, fs.ErrExist) {
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return nil
-	}
-	if errors.Is(err, fs.ErrNotExist) {
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: create %s first or choose another directory", err, filepath.Dir(dir))
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("%w: make %s writable for this user or choose another directory", err, filepath.Dir(dir))
 	}
 	return disk.SyncDir(filepath.Dir(dir))
 }
 
-// open finds out what the directory holds, gives it to load and replay, and makes j ready for Append. It
-// changes nothing before it is sure that it understands everything.
-func (j *Journal) open(load func(io.Reader) error, replay func(record []byte) error) error {
-	if err := makeDir(j.dir); err != nil {
-		return err
-	}
-	var err error
-	if j.lock, err = disk.LockDir(j.dir); err != nil {
-		return err
-	}
-	l, err := list(j.dir)
-	if err != nil {
-		return err
-	}
-	if len(l.bases) == 0 && !l.checkpoint {
-		if err := j.begin(); err != nil {
-			return err
-		}
-		return j.tidy(l.temporary)
-	}
-	c, err := j.openCheckpoint(l.checkpoint)
-	if err != nil {
-		return err
-	}
-	readers, err := j.openSegments(l.bases, c)
-	defer func() {
-		for _, r := range readers {
-			r.f.Close() //nolint:errcheck // it was only read
-		}
-	}()
-	if err != nil {
-		return err
-	}
-	if err := c.load(load); err != nil {
-		return err
-	}
-	if err := j.replay(readers, c.position, replay); err != nil {
-		return err
-	}
-	j.bases = l.bases
-	j.checkpointed.Store(uint64(c.position))
-	j.checkpointTime.Store(c.written.UnixNano())
-	j.removeBefore(c.position)
-	return j.tidy(l.temporary)
-}
-
 // begin makes the first segment of a journal.
-func (j *Journal) begin() error {
+func (j *Journal) begin() (err error) {
 	var random [8]byte
 	rand.Read(random[:]) //nolint:errcheck // never fails
 	j.id = binary.LittleEndian.Uint64(random[:])
-	var err error
 	if j.f, err = createSegment(j.dir, j.id, 0); err != nil {
 		return err
 	}
@@ -122,126 +73,200 @@ func (j *Journal) begin() error {
 	return nil
 }
 
-// ready says that the journal ends at end, and that all of it is on the disk.
-func (j *Journal) ready(end Position) {
-	j.end.Store(uint64(end))
-	j.synced.Store(uint64(end))
-	j.fence = end
+// resume goes on with what was found, after all of it was understood: it cuts off what is torn and makes sure that what was
+// replayed is on the disk.
+func (j *Journal) resume(s *stock) (err error) {
+	// A process killed right after a rename may have left a name that only the cache knows.
+	if err := disk.SyncDir(j.dir); err != nil {
+		return err
+	}
+	j.step("directory synced")
+	last := s.readers[len(s.readers)-1]
+	if j.f, err = os.OpenFile(last.f.Name(), os.O_RDWR, 0); err != nil {
+		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
+	}
+	j.id, j.base, j.bases = last.id, last.base, s.bases
+	if j.cut = last.size - s.end; j.cut > 0 {
+		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", last.f.Name(), "offset", s.end, "bytes", j.cut)
+		if err := j.f.Truncate(s.end); err != nil {
+			return err
+		}
+	}
+	if err := j.rewrite(last, s.end); err != nil {
+		return err
+	}
+	if err := j.faults.SyncData(j.f); err != nil {
+		return err
+	}
+	j.ready(j.base + Position(s.end))
+	if last.marked {
+		j.marked = j.Position()
+	}
+	j.replayed = s.records
+	j.checkpointed.Store(uint64(s.checkpoint.position))
+	j.checkpointTime.Store(s.checkpoint.written.UnixNano())
+	j.removeBefore(s.checkpoint.position)
+	return nil
 }
 
-// openSegments opens the segments from the one that holds the checkpoint's position on, and checks that they are all there. Those it has opened
-// it returns also with an error.
-func (j *Journal) openSegments(bases []Position, c *checkpoint) (readers []*reader, err error) {
-	first, found := slices.BinarySearch(bases, c.position)
+// rewrite writes again what no frame knows to be synced. A sync that failed, after which this process was started, can have left
+// pages in the cache that the system takes for written; the next sync would report success and write nothing of them.
+func (j *Journal) rewrite(r *reader, end int64) error {
+	at := int64(headerLen)
+	if r.synced > r.base {
+		at = max(at, int64(r.synced-r.base))
+	}
+	for at += pad(at); at < end; {
+		b, err := r.bytes(at, min(windowLen, end-at))
+		if err != nil {
+			return err
+		}
+		if err := j.writeAt(b, at); err != nil {
+			return err
+		}
+		at += int64(len(b))
+	}
+	return nil
+}
+
+// stock is what a directory holds of a journal.
+type stock struct {
+	dir        string
+	bases      []Position  // of the segments, ascending
+	temporary  []string    // what a killed process left of files it had not finished
+	checkpoint *checkpoint // nil only in an empty directory
+	readers    []*reader   // of the segments that the checkpoint does not make superfluous
+	records    uint64      // how many were replayed
+	end        int64       // of what is whole in the last segment
+}
+
+func (s *stock) empty() bool { return s.checkpoint == nil }
+
+// takeStock opens the files of a journal, checks their headers and that none is missing. It writes nothing.
+func takeStock(dir string) (*stock, error) {
+	s := &stock{dir: dir}
+	exists, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	if len(s.bases) == 0 && !exists {
+		return s, nil
+	}
+	if s.checkpoint, err = openCheckpoint(dir, exists); err != nil {
+		return nil, err
+	}
+	if err := s.openSegments(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *stock) list() (checkpoint bool, err error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if base, ok := parseSegmentName(name); ok {
+			s.bases = append(s.bases, base)
+		} else if name == checkpointName {
+			checkpoint = true
+		} else if strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".tmp") &&
+			(strings.HasPrefix(name, "."+checkpointName+".") || strings.Contains(name, segmentSuffix+".")) {
+			s.temporary = append(s.temporary, name)
+		}
+	}
+	slices.Sort(s.bases)
+	return checkpoint, nil
+}
+
+// openSegments opens the segments from the one that holds the checkpoint's position on.
+func (s *stock) openSegments() error {
+	c := s.checkpoint
+	first, found := slices.BinarySearch(s.bases, c.position)
 	if !found {
 		first--
 	}
+	if first < 0 && c.f == nil {
+		return fmt.Errorf("%w: %s is missing, and there is no checkpoint that could do without: %s",
+			ErrCorrupt, filepath.Join(s.dir, segmentName(0)), restore)
+	}
 	if first < 0 {
-		if c.f == nil {
-			return nil, fmt.Errorf("%w: %s has no file %s, and no checkpoint that would do without: %s", ErrCorrupt, j.dir, segmentName(0), restore)
-		}
-		return nil, fmt.Errorf("%w: %s has no segment with position %d, where its checkpoint ends: %s", ErrCorrupt, j.dir, c.position, restore)
+		return fmt.Errorf("%w: %s has no segment with position %d, where its checkpoint ends: %s", ErrCorrupt, s.dir, c.position, restore)
 	}
-	for _, base := range bases[first:] {
-		r, err := openReader(filepath.Join(j.dir, segmentName(base)), base)
+	for _, base := range s.bases[first:] {
+		r, err := openReader(filepath.Join(s.dir, segmentName(base)), base)
 		if err != nil {
-			return readers, err
+			return err
 		}
-		readers = append(readers, r)
+		s.readers = append(s.readers, r)
 	}
-	j.id = readers[0].id
-	if c.f != nil {
-		j.id = c.id
-	}
-	for i, r := range readers {
-		if r.id != j.id {
-			return readers, fmt.Errorf("%w: %s belongs to another journal than the files beside it: %s", ErrCorrupt, r.f.Name(), restore)
+	for i, r := range s.readers {
+		if r.id != s.readers[0].id || c.f != nil && r.id != c.id {
+			return fmt.Errorf("%w: %s belongs to another journal than the files beside it: %s", ErrCorrupt, r.f.Name(), restore)
 		}
 		if i == 0 {
 			continue
 		}
-		if before := readers[i-1]; before.base+Position(before.size) != r.base {
-			return readers, fmt.Errorf("%w: %s ends at position %d, but the file after it is %s: a file between them is missing, or one was changed: %s",
-				ErrCorrupt, before.f.Name(), before.base+Position(before.size), filepath.Base(r.f.Name()), restore)
+		if before := s.readers[i-1]; before.end() != r.base {
+			return fmt.Errorf("%w: %s ends at position %d, and the file after it is %s: a file between them is missing, or one was changed: %s",
+				ErrCorrupt, before.f.Name(), before.end(), filepath.Base(r.f.Name()), restore)
 		}
 	}
-	last := readers[len(readers)-1]
-	if end := last.base + Position(last.size); end < c.position {
-		return readers, fmt.Errorf("%w: %s was cut at offset %d, its checkpoint goes on to offset %d: %s",
+	if last := s.readers[len(s.readers)-1]; last.end() < c.position {
+		return fmt.Errorf("%w: %s was cut at offset %d, its checkpoint goes on to offset %d: %s",
 			ErrCorrupt, last.f.Name(), last.size, c.position-last.base, restore)
 	}
-	return readers, nil
+	return nil
 }
 
-// replay gives what follows the checkpoint to visit and makes the last segment ready for more.
-func (j *Journal) replay(readers []*reader, from Position, visit func(record []byte) error) error {
+// read gives the state to load and what follows it to replay, and finds the end. It writes nothing.
+func (s *stock) read(load func(io.Reader) error, replay func(record []byte) error) error {
+	if err := s.checkpoint.load(load); err != nil {
+		return err
+	}
 	counted := func(record []byte) error {
-		j.replayed++
-		return visit(record)
+		s.records++
+		return replay(record)
 	}
 	var window []byte // one is enough for all
-	for i, r := range readers {
-		off := max(int64(from-r.base), headerLen)
-		if r.base > from {
-			off = headerLen
+	for i, r := range s.readers {
+		off := int64(headerLen)
+		if from := s.checkpoint.position; from > r.base {
+			off = max(off, int64(from-r.base))
 		}
-		r.window, r.from = window[:0], 0
+		r.window = window[:0]
 		end, err := r.replay(off, counted)
 		if err != nil {
 			return err
 		}
 		window = r.window
-		if i == len(readers)-1 {
-			return j.resume(r, end)
+		torn := false
+		if i == len(s.readers)-1 {
+			s.end = end
+			was, err := r.wasSynced(end)
+			if err != nil {
+				return err
+			}
+			torn = !was
 		}
-		if end != r.size {
-			return damaged(r, end)
+		if end < r.size && !torn {
+			return fmt.Errorf("%w: %s is damaged at offset %d, and there is more behind it, so that it was on the disk once: %s",
+				ErrCorrupt, r.f.Name(), end, restore)
 		}
 	}
 	return nil
 }
 
-func damaged(r *reader, off int64) error {
-	return fmt.Errorf("%w: %s is damaged at offset %d, and there is more behind it that was on the disk: %s", ErrCorrupt, r.f.Name(), off, restore)
-}
-
-// resume opens the last segment for writing, cuts off what is torn, and makes sure that what was replayed is on the disk.
-func (j *Journal) resume(r *reader, end int64) (err error) {
-	if end < r.size {
-		was, err := r.wasSynced(end)
-		if err != nil {
-			return err
-		}
-		if was {
-			return damaged(r, end)
-		}
+// close closes all files. They were only read, so that their errors mean nothing.
+func (s *stock) close() error {
+	var err error
+	if s.checkpoint != nil && s.checkpoint.f != nil {
+		err = s.checkpoint.f.Close()
 	}
-	if j.f, err = os.OpenFile(r.f.Name(), os.O_RDWR, 0); err != nil {
-		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
+	for _, r := range s.readers {
+		err = errors.Join(err, r.f.Close())
 	}
-	j.base = r.base
-	if j.cut = r.size - end; j.cut > 0 {
-		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", r.f.Name(), "offset", end, "bytes", j.cut)
-		if err := j.f.Truncate(end); err != nil {
-			return err
-		}
-	}
-	if err := j.faults.SyncData(j.f); err != nil {
-		return err
-	}
-	j.ready(j.base + Position(end))
-	if r.empty {
-		j.marked = j.Position()
-	}
-	return nil
-}
-
-// tidy removes what a killed process left of files that it had not finished.
-func (j *Journal) tidy(names []string) error {
-	for _, name := range names {
-		if err := os.Remove(filepath.Join(j.dir, name)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }

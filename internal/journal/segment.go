@@ -60,10 +60,16 @@ func createSegment(dir string, id uint64, base Position) (f *os.File, err error)
 		return nil, err
 	}
 	if err := a.Commit(); err != nil {
+		if _, serr := os.Lstat(path); serr == nil {
+			err = fmt.Errorf("%w: %w", errUncertain, err)
+		}
 		return nil, err
 	}
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
+
+// errUncertain means that a segment is in place, and that nobody knows whether it will be after a power failure.
+var errUncertain = errors.New("the directory could not be synced")
 
 // reader reads the frames of a segment.
 type reader struct {
@@ -76,8 +82,11 @@ type reader struct {
 	from   int64
 
 	synced Position // the most that any frame said was on the disk
-	empty  bool     // the last frame had no records: a mark of Close
+	marked bool     // the last frame had no records: a mark of Close
 }
+
+// end returns the position behind the last byte of the file.
+func (r *reader) end() Position { return r.base + Position(r.size) }
 
 // windowLen is how much of a file is read at once, unless a frame is longer.
 const windowLen = 256 << 10
@@ -161,7 +170,7 @@ func (r *reader) next(off int64) (records []byte, end int64, err error) {
 		if records == nil || xxh3.Hash(records) != h.checksum {
 			return nil, 0, nil
 		}
-		r.synced, r.empty = max(r.synced, h.synced), len(records) == 0
+		r.synced, r.marked = max(r.synced, h.synced), len(records) == 0
 		return records, off + gap + frameHeaderLen + int64(h.length), nil
 	}
 	return nil, 0, nil

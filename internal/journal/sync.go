@@ -16,18 +16,18 @@ func (j *Journal) clock() int64 { return max(int64(time.Since(j.opened)), 1) }
 func (j *Journal) Sync() error {
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	return j.sync(false)
+	return j.sync()
 }
 
-// sync is Sync for those who hold syncMu. always asks the disk also when nothing was appended.
-func (j *Journal) sync(always bool) error {
+// sync is Sync for those who hold syncMu.
+func (j *Journal) sync() error {
 	j.mu.Lock()
 	if err := j.usable(); err != nil {
 		j.mu.Unlock()
 		return err
 	}
 	f, end := j.f, j.end.Load()
-	if end == j.synced.Load() && !always {
+	if end == j.synced.Load() {
 		j.mu.Unlock()
 		return nil
 	}
@@ -37,14 +37,22 @@ func (j *Journal) sync(always bool) error {
 	j.dirty.Store(0)
 	j.mu.Unlock()
 
+	if err := j.flush(f); err != nil {
+		return err // syncing stays: what was not written is getting older
+	}
+	j.synced.Store(end)
+	j.syncing.Store(0)
+	return nil
+}
+
+// flush waits until f is on the disk. A failure poisons the journal: what a second try would say is worth nothing.
+func (j *Journal) flush(f *os.File) error {
 	began := time.Now()
 	err := j.faults.SyncData(f)
 	j.metrics.syncs.Observe(0, time.Since(began), 1)
 	if err != nil {
-		return j.poison(err) // syncing stays: what was not written is getting older
+		return j.poison(err)
 	}
-	j.synced.Store(end)
-	j.syncing.Store(0)
 	return nil
 }
 
