@@ -42,7 +42,8 @@ const (
 	kindAbsent valueKind = iota
 	kindNumber
 	kindText
-	kindOther // a list, for one
+	kindOther  // a list, for one
+	kindBroken // not encoded as it should be
 )
 
 // faultKind says why a fetch failed.
@@ -88,6 +89,8 @@ func dial(raw string, o *Options) (backend, error) {
 	switch u.Scheme {
 	case "feast+http", "feast+https":
 		return newFeastHTTP(u, o)
+	case "feast+redis", "feast+rediss":
+		return newFeastRedis(u, o)
 	}
 	return nil, fmt.Errorf("--bandit-store: there is no kind of store %q; %s", u.Scheme, forms)
 }

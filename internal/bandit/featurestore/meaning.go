@@ -19,6 +19,9 @@ func (o *Options) arm(row []value) (a Arm, wrong string) {
 	var n [2]float64
 	for i := range n {
 		var ok bool
+		if row[i].kind == kindBroken {
+			return Arm{}, fmt.Sprintf("the feature %s is not encoded as one", names[i])
+		}
 		if n[i], ok = row[i].float(); !ok {
 			return Arm{}, fmt.Sprintf("the feature %s is no number", names[i])
 		}
@@ -40,12 +43,22 @@ func (o *Options) arm(row []value) (a Arm, wrong string) {
 	return Arm{Alpha: n[0], Beta: n[1], Known: true}, ""
 }
 
-// segment reads a user's row. Numbers are segments as well, those of a clustering for one.
-func (o *Options) segment(row []value) string {
-	if row[0].kind == kindNumber || row[0].kind == kindText {
-		return row[0].text
+// longestSegment bounds what one user takes up in the cache.
+const longestSegment = 1024
+
+// segment reads a user's row, as arm does. Numbers are segments as well, those of a clustering for one.
+func (o *Options) segment(row []value) (segment, wrong string) {
+	switch {
+	case row[0].kind == kindAbsent:
+		return "", ""
+	case row[0].kind == kindBroken:
+		return "", fmt.Sprintf("the feature %s is not encoded as one", o.Segment)
+	case row[0].kind == kindOther:
+		return "", fmt.Sprintf("the feature %s is neither text nor a number", o.Segment)
+	case len(row[0].text) > longestSegment:
+		return "", fmt.Sprintf("the feature %s has %d bytes, more than %d", o.Segment, len(row[0].text), longestSegment)
 	}
-	return ""
+	return row[0].text, ""
 }
 
 // float returns a value as a number. Some stores write numbers as text: JSON has no NaN, and 64-bit

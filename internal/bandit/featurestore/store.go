@@ -99,8 +99,12 @@ func open(ctx context.Context, b backend, o Options) (*Store, error) {
 		users := o.userTable()
 		s.users = newCache(s, "user", func(ctx context.Context, ids []string, dst []string) error {
 			return read(ctx, s, users, ids, func(i int, row []value) {
+				segment, wrong := o.segment(row)
+				if wrong != "" {
+					s.complain.invalid(s.metrics, "user", ids[i], wrong)
+				}
 				// Segments are few and users are many: equal ones share their memory.
-				dst[i] = unique.Make(o.segment(row)).Value()
+				dst[i] = unique.Make(segment).Value()
 			})
 		})
 	}

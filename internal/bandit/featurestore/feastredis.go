@@ -1,0 +1,293 @@
+package featurestore
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// feastRedis reads Feast's online store in Redis or Valkey: a pipelined HMGET for each entity.
+type feastRedis struct {
+	name    string // without credentials
+	project string
+	ages    bool // values' times of observation are wanted
+	options valkey.ClientOption
+
+	ctx    context.Context // ends at close, and all connections with it
+	cancel context.CancelFunc
+
+	mu         sync.Mutex
+	client     valkey.Client
+	connecting *connecting // nil when nobody connects
+}
+
+// connecting is the attempt to connect for the first time, which everybody waits for who needs it. Later on the
+// client connects again by itself.
+type connecting struct {
+	done chan struct{}
+	err  error
+}
+
+func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
+	project := strings.Trim(u.Path, "/")
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || u.Hostname() == "" || project == "" || strings.Contains(project, "/") || u.Fragment != "" {
+		return nil, fmt.Errorf("--bandit-store: Feast's Redis store is %s://HOST:6379/PROJECT, with the project's name from feature_store.yaml", u.Scheme)
+	}
+	f := &feastRedis{project: project, ages: o.MaxAge > 0}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "6379")
+	}
+	f.name = u.Scheme + "://" + host + "/" + project
+	f.options = valkey.ClientOption{
+		InitAddress: []string{host},
+		// The client's own way of waiting, a synchronous read, would not hear of a call that is cancelled.
+		AlwaysPipelining: true,
+		DisableCache:     true, // ours is in front
+		RetryDelay:       onlyOnce,
+		Dialer:           net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second},
+		// A connection that is silent for so long, though answers are due or a ping is, is given up.
+		ConnWriteTimeout: 5 * time.Second,
+		DialCtxFn:        f.dial,
+	}
+	if u.User != nil {
+		f.options.Username = u.User.Username()
+		f.options.Password, _ = u.User.Password()
+	}
+	if u.Scheme == "feast+rediss" {
+		if f.options.TLSConfig, err = o.tls(); err != nil {
+			return nil, err
+		}
+		f.options.TLSConfig.ServerName = u.Hostname()
+	}
+	for key, values := range query {
+		switch key {
+		case "node":
+			f.options.InitAddress = append(f.options.InitAddress, values...)
+		case "db":
+			db, err := strconv.Atoi(values[0])
+			if err != nil || db < 0 {
+				return nil, errors.New("--bandit-store: db is the number of a Redis database, 0 for one")
+			}
+			f.options.SelectDB = db
+			f.options.ForceSingleClient = true // a cluster has no databases
+		default:
+			return nil, fmt.Errorf("--bandit-store: a feast+redis URL takes ?db=NUMBER, or &node=HOST:PORT for more nodes of a cluster, and no %q", key)
+		}
+	}
+	return f, nil
+}
+
+// onlyOnce repeats a read on another connection when the one it was sent on broke, and not again.
+func onlyOnce(attempts int, _ valkey.Completed, _ error) time.Duration {
+	if attempts > 1 {
+		return -1
+	}
+	return 0
+}
+
+// dial makes a connection that ends with the store.
+func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer, t *tls.Config) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if t != nil {
+		encrypted := tls.Client(conn, t)
+		if err := encrypted.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, err
+		}
+		conn = encrypted
+	}
+	context.AfterFunc(f.ctx, func() { conn.Close() })
+	return conn, nil
+}
+
+func (f *feastRedis) String() string { return f.name }
+
+// connect returns the client, made by whoever comes first.
+func (f *feastRedis) connect(ctx context.Context) (valkey.Client, error) {
+	f.mu.Lock()
+	if f.client != nil {
+		defer f.mu.Unlock()
+		return f.client, nil
+	}
+	c := f.connecting
+	if c == nil {
+		c = &connecting{done: make(chan struct{})}
+		f.connecting = c
+		go func() {
+			client, err := valkey.NewClient(f.options)
+			f.mu.Lock()
+			if err == nil {
+				f.client = client
+			}
+			c.err = err
+			f.connecting = nil
+			f.mu.Unlock()
+			close(c.done)
+		}()
+	}
+	f.mu.Unlock()
+
+	select {
+	case <-c.done:
+		if c.err != nil {
+			return nil, redisError(c.err)
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *feastRedis) close() error {
+	f.cancel()
+	f.mu.Lock()
+	c := f.connecting
+	f.mu.Unlock()
+	if c != nil {
+		<-c.done
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.client != nil {
+		f.client.Close()
+	}
+	return nil
+}
+
+func (f *feastRedis) fetch(ctx context.Context, t *table, ids []string, values []value) error {
+	client, err := f.connect(ctx)
+	if err != nil {
+		return err
+	}
+	as := t.form()
+	if as != formAuto {
+		_, err := f.ask(ctx, client, t, as, ids, values)
+		return err
+	}
+	// A key of the wrong type is one that is not there. Until one is found, all types are tried.
+	for _, as := range [...]form{formString, formInt64, formInt32} {
+		found, err := f.ask(ctx, client, t, as, ids, values)
+		if err != nil {
+			return err
+		}
+		if found {
+			t.learn(as)
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask reads the hashes of the ids that can be written in a form. It reports whether any of them is there.
+func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as form, ids []string, values []value) (found bool, err error) {
+	fields := f.fields(t)
+	// All keys of a chunk share one piece of memory.
+	size := 0
+	for _, id := range ids {
+		size += 20 + len(t.entity) + max(len(id), 8) + len(f.project)
+	}
+	var keys strings.Builder
+	keys.Grow(size)
+	var buf []byte
+	commands := make(valkey.Commands, 0, len(ids))
+	rows := make([]int, 0, len(ids))
+	for i, id := range ids {
+		if !as.fits(id) {
+			continue
+		}
+		buf = append(appendEntityKey(buf[:0], t.entity, id, as), f.project...)
+		start := keys.Len()
+		keys.Write(buf)
+		commands = append(commands, client.B().Hmget().Key(keys.String()[start:]).Field(fields...).Build())
+		rows = append(rows, i)
+	}
+	if len(rows) == 0 {
+		return false, nil
+	}
+	for k, result := range client.DoMulti(ctx, commands...) {
+		answers, err := result.ToArray()
+		if err != nil {
+			return false, redisError(err)
+		}
+		if len(answers) != len(fields) {
+			return false, badAnswer("%d values to an HMGET of %d fields", len(answers), len(fields))
+		}
+		at := int64(0)
+		if f.ages && !answers[len(fields)-1].IsNil() {
+			b, err := answers[len(fields)-1].AsBytes()
+			if err != nil {
+				return false, badAnswer("%w", err)
+			}
+			at = decodeTimestamp(b)
+		}
+		for j := range t.features {
+			if answers[j].IsNil() {
+				continue
+			}
+			b, err := answers[j].AsBytes()
+			if err != nil {
+				return false, badAnswer("%w", err)
+			}
+			found = true // even if it is a null
+			v := decodeValue(b, t.text)
+			if v.kind != kindAbsent {
+				v.at = at
+				values[rows[k]*len(t.features)+j] = v
+			}
+		}
+	}
+	return found, nil
+}
+
+// fields are what is read of an entity's hash: its features, and behind them the time if it is wanted.
+func (f *feastRedis) fields(t *table) []string {
+	fields := make([]string, 0, len(t.features)+1)
+	for _, feature := range t.features {
+		fields = append(fields, featureField(t.view, feature))
+	}
+	if f.ages {
+		fields = append(fields, "_ts:"+t.view)
+	}
+	return fields
+}
+
+// redisError sorts the errors of the client. Those of the server are in its own words, which begin with a code.
+func redisError(err error) error {
+	var said *valkey.ValkeyError
+	switch {
+	case errors.As(err, &said):
+		text := oneLine([]byte(said.Error()))
+		code, _, _ := strings.Cut(text, " ")
+		switch code {
+		case "NOAUTH", "WRONGPASS", "NOPERM":
+			text += " (credentials go into the URL: feast+redis://USER:PASSWORD@HOST:6379/PROJECT; the user needs HMGET)"
+		case "WRONGTYPE":
+			text += " (the key is not Feast's; see --bandit-store-item-entity, --bandit-store-user-entity and the project in the URL)"
+		}
+		return refused("it answered %s", text)
+	case valkey.IsParseErr(err):
+		return badAnswer("%w", err)
+	}
+	return err
+}
