@@ -273,18 +273,22 @@ func (j *Journal) append(b *Batch) error {
 
 // full says whether a frame of n bytes goes to the next segment.
 func (j *Journal) full(n int) bool {
-	used := int64(Position(j.end.Load()) - j.base)
-	return used > headerLen && used+int64(n) > j.segment
+	used := int64(j.Position() - j.base)
+	return used > headerLen && used+j.gap()+int64(n) > j.segment
+}
+
+// gap returns how many bytes are left free before the next frame.
+func (j *Journal) gap() int64 {
+	if end := j.Position(); end == j.fence {
+		return pad(int64(end - j.base))
+	}
+	return 0
 }
 
 // write makes a frame of frame, which has room for a header, and writes it at the end.
 func (j *Journal) write(frame []byte) error {
-	end := Position(j.end.Load())
+	end, gap := j.Position(), j.gap()
 	at := int64(end - j.base)
-	gap := int64(0)
-	if end == j.fence {
-		gap = pad(at)
-	}
 	records := frame[frameHeaderLen:]
 	frameHeader{
 		length:   uint32(len(records)),

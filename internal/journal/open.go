@@ -91,8 +91,9 @@ func (j *Journal) resume(s *stock) (err error) {
 		if err := j.f.Truncate(s.end); err != nil {
 			return err
 		}
+		last.size = s.end
 	}
-	if err := j.rewrite(last, s.end); err != nil {
+	if err := j.rewrite(last); err != nil {
 		return err
 	}
 	if err := j.faults.SyncData(j.f); err != nil {
@@ -111,13 +112,13 @@ func (j *Journal) resume(s *stock) (err error) {
 
 // rewrite writes again what no frame knows to be synced. A sync that failed, after which this process was started, can have left
 // pages in the cache that the system takes for written; the next sync would report success and write nothing of them.
-func (j *Journal) rewrite(r *reader, end int64) error {
+func (j *Journal) rewrite(r *reader) error {
 	at := int64(headerLen)
 	if r.synced > r.base {
 		at = max(at, int64(r.synced-r.base))
 	}
-	for at += pad(at); at < end; {
-		b, err := r.bytes(at, min(windowLen, end-at))
+	for at += pad(at); at < r.size; {
+		b, err := r.bytes(at, min(windowLen, r.size-at))
 		if err != nil {
 			return err
 		}
