@@ -68,9 +68,12 @@ const (
 	notMeasured = "not measured"
 )
 
-// newBar returns a bar that is decided. A limit that is not a number is none.
+// newBar returns a bar that is decided. A limit or an aim that is not a number is none.
 func newBar(figure, format string, atMost bool, limit, aim float64, values []float64) *bar {
-	b := &bar{Figure: figure, Format: format, AtMost: atMost, Aim: &aim, Values: values}
+	b := &bar{Figure: figure, Format: format, AtMost: atMost, Values: values}
+	if !math.IsNaN(aim) {
+		b.Aim = &aim
+	}
 	if !math.IsNaN(limit) {
 		b.Bar = &limit
 	}
@@ -148,7 +151,7 @@ func (r *report) judge() {
 	}
 	add("p99 at half of the ceiling, open loop, beside lent requests back to back", "%.3f ms", true, 1, 0.3, open)
 
-	add("allocations a request on the fast lane", "%.0f", true, 0, 0, r.Allocations.perRequest())
+	add("allocations a request on the fast lane", "%.0f", true, 0, 0, r.Allocations.perRequest(fastLane))
 
 	for _, i := range []struct {
 		figure, input string

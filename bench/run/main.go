@@ -2,7 +2,7 @@
 
 // Command run measures weir against the floor (the least an HTTP answer costs here), baselines (the
 // same service as it is usually written) and two well-known servers, and compares what it finds with
-// weir's bars. This is about the feed; sequence.go has what is other for the sequence.
+// weir's bars. This is about the feed; sequence.go and bandit.go have what is other for those.
 //
 // Each server is pinned to core 0 and whoever asks to core 1. The servers take turns, in another
 // order each round, because whatever else the machine does moves all of them together: a ratio is
@@ -42,7 +42,10 @@ import (
 const (
 	serviceFeed     = "feed"
 	serviceSequence = "sequence"
+	serviceBandit   = "bandit"
 )
+
+var allServices = []string{serviceFeed, serviceSequence, serviceBandit}
 
 // bench is one run's configuration. Paths are relative to the root of the repository.
 type bench struct {
@@ -61,6 +64,8 @@ type bench struct {
 	inputs      string        // directory with the inputs of the import figures
 	k6          string        // path of the k6 binary
 	sequenceWrk bool          // ask for the sequence by wrk
+	banditItems int           // that there is something known of
+	banditWrk   bool          // ask for predictions by wrk
 }
 
 func main() {
@@ -75,13 +80,15 @@ func main() {
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "length of one measurement, in whole seconds")
 	flag.IntVar(&b.colds, "colds", 3, "starts with an empty page cache, as root")
 	flag.Float64Var(&b.warmingRate, "warming-rate", 10_000, "requests a second to a server that warms after a cold start")
-	services := flag.String("services", serviceFeed+","+serviceSequence, "what to measure, by comma")
+	services := flag.String("services", strings.Join(allServices, ","), "what to measure, by comma")
 	only := flag.String("only", "", "servers to run, by comma, of "+strings.Join(names(), ","))
 	flag.StringVar(&b.dir, "dir", "build/bench", "directory for feeds, data and logs")
 	flag.StringVar(&b.allocs, "allocs", "", "output of go test -v for the allocation tests")
 	flag.StringVar(&b.inputs, "import", "", "measure importing lists and exploded of this directory")
 	flag.StringVar(&b.k6, "k6", "", "k6, for a second opinion on the open loop")
 	flag.BoolVar(&b.sequenceWrk, "sequence-wrk", false, "ask for the sequence by wrk, which then sets the rate, instead of closedloop")
+	flag.IntVar(&b.banditItems, "bandit-items", 1_000_000, "items that predictions are made for")
+	flag.BoolVar(&b.banditWrk, "bandit-wrk", false, "ask for predictions by wrk instead of closedloop")
 	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
 	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
 	flag.Parse()
@@ -110,12 +117,15 @@ func main() {
 
 // prepare checks the flags, makes the directories and leaves the server's core.
 func (b *bench) prepare() error {
+	if b.banditItems < predictItems {
+		return fmt.Errorf("--bandit-items must be %d or more, as many as a request has", predictItems)
+	}
 	if b.rounds < 1 || b.users < 1 || b.duration < time.Second {
 		return errors.New("--rounds and --users must be 1 or more, --duration 1s or more")
 	}
 	for _, s := range b.services {
-		if s != serviceFeed && s != serviceSequence {
-			return fmt.Errorf("--services takes %s and %s, got %q", serviceFeed, serviceSequence, s)
+		if !slices.Contains(allServices, s) {
+			return fmt.Errorf("--services takes %s, got %q", strings.Join(allServices, ", "), s)
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(b.dir, "logs"), 0o755); err != nil {
@@ -138,6 +148,12 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		var err error
 		if r.Sequence, err = b.measureSequence(ctx); err != nil {
 			return fmt.Errorf("%s: %w", serviceSequence, err)
+		}
+	}
+	if slices.Contains(b.services, serviceBandit) {
+		var err error
+		if r.Bandit, err = b.measureBandit(ctx); err != nil {
+			return fmt.Errorf("%s: %w", serviceBandit, err)
 		}
 	}
 	if err := r.writeJSON(jsonPath); err != nil {

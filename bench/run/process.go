@@ -65,6 +65,11 @@ func startPinned(cmd *exec.Cmd, cores ...int) error {
 // launch starts argv on the server core and waits until GET path on addr is answered with a 200.
 // What the server prints goes to logPath.
 func launch(ctx context.Context, name string, argv []string, addr, path, logPath string, patience time.Duration) (*process, error) {
+	return launchOn(ctx, serverCore, name, argv, addr, func(addr string) bool { return answers(addr, path) }, logPath, patience)
+}
+
+// launchOn is launch on any core and with another way to see that a server is there.
+func launchOn(ctx context.Context, core int, name string, argv []string, addr string, there func(addr string) bool, logPath string, patience time.Duration) (*process, error) {
 	logFile, err := os.Create(logPath)
 	if err != nil {
 		return nil, err
@@ -74,14 +79,14 @@ func launch(ctx context.Context, name string, argv []string, addr, path, logPath
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	p := &process{name: name, addr: addr, cmd: cmd, exited: make(chan struct{})}
 	start := time.Now()
-	if err := startPinned(cmd, serverCore); err != nil {
+	if err := startPinned(cmd, core); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
 		p.err = cmd.Wait()
 		close(p.exited)
 	}()
-	for !answers(addr, path) {
+	for !there(addr) {
 		select {
 		case <-p.exited:
 			return nil, fmt.Errorf("%s ended before it answered: %v; it said:\n%s", name, p.err, tail(logPath))
@@ -91,7 +96,7 @@ func launch(ctx context.Context, name string, argv []string, addr, path, logPath
 		}
 		if time.Since(start) > patience {
 			p.stop()
-			return nil, fmt.Errorf("%s did not answer %s within %v; it said:\n%s", name, path, patience, tail(logPath))
+			return nil, fmt.Errorf("%s did not answer within %v; it said:\n%s", name, patience, tail(logPath))
 		}
 	}
 	p.firstAnswer = time.Since(start)

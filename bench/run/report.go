@@ -16,7 +16,7 @@ import (
 )
 
 // report is everything a run found; as JSON it is what --json holds. What is not the machine's and
-// not the sequence's is the feed's.
+// not another service's is the feed's.
 type report struct {
 	Machine     machine      `json:"machine"`
 	Parameters  parameters   `json:"parameters"`
@@ -27,6 +27,7 @@ type report struct {
 	Allocations *allocations `json:"allocations,omitempty"`
 
 	Sequence *sequenceReport `json:"sequence,omitempty"`
+	Bandit   *banditReport   `json:"bandit,omitempty"`
 }
 
 type machine struct {
@@ -166,6 +167,9 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	}
 	if r.Sequence != nil {
 		r.Sequence.write(&b)
+	}
+	if r.Bandit != nil {
+		r.Bandit.write(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -167,7 +167,7 @@ func TestAllocationsAreZeroOnlyIfTheFastLaneHasTestsAndAllPass(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := a.perRequest(); !slices.Equal(got, c.want) {
+			if got := a.perRequest(fastLane); !slices.Equal(got, c.want) {
 				t.Errorf("%v a request, want %v: %+v", got, c.want, a)
 			}
 		})

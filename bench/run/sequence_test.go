@@ -298,7 +298,7 @@ func TestAReportHasTheServicesThatWereMeasured(t *testing.T) {
 }
 
 func TestAnUnknownServiceIsRefused(t *testing.T) {
-	b := bench{users: 1, rounds: 1, duration: 1e9, services: []string{serviceFeed, "bandits"}, dir: t.TempDir()}
+	b := bench{users: 1, rounds: 1, duration: 1e9, banditItems: 1000, services: []string{serviceFeed, "bandits"}, dir: t.TempDir()}
 	if err := b.prepare(); err == nil || !strings.Contains(err.Error(), `got "bandits"`) {
 		t.Errorf("error %v, want one with what is unknown", err)
 	}

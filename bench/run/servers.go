@@ -138,7 +138,7 @@ func (b *bench) start(ctx context.Context, s *server, fresh bool) (*process, err
 		if err := os.MkdirAll(s.data, 0o755); err != nil {
 			return nil, err
 		}
-		if err := b.generate(ctx, s.feeds); err != nil {
+		if err := b.generate(ctx, s.feeds, b.users); err != nil {
 			return nil, err
 		}
 	}
@@ -152,11 +152,11 @@ func (b *bench) start(ctx context.Context, s *server, fresh bool) (*process, err
 }
 
 // generate makes the feeds once. The name says their shape, and the same seed makes the same file.
-func (b *bench) generate(ctx context.Context, path string) error {
+func (b *bench) generate(ctx context.Context, path string, users int) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	cmd := exec.CommandContext(ctx, "bin/weir", "generate", "--users", strconv.Itoa(b.users),
+	cmd := exec.CommandContext(ctx, "bin/weir", "generate", "--users", strconv.Itoa(users),
 		"--items", strconv.Itoa(b.items), "--max-item", strconv.Itoa(b.maxItem), "--seed", "1", "-o", path)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
