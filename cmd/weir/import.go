@@ -67,13 +67,8 @@ complete; on failure it stays as it is.`,
 			if o.Apart, err = choice("--on-duplicate-user", duplicate, "merge", "refuse"); err != nil {
 				return usage("%w", err)
 			}
-			if header != "auto" {
-				no, err := choice("--header", header, "yes", "no")
-				if err != nil {
-					return usage("--header %s: expected auto, yes or no", header)
-				}
-				yes := !no
-				o.Ingest.Header = &yes
+			if o.Ingest.Header, err = headerChoice(header); err != nil {
+				return usage("%w", err)
 			}
 			if o.Memory = int64(memory); o.Memory < leastMemory {
 				return usage("--memory %s: at least 64MiB are needed", &memory)
@@ -209,6 +204,19 @@ func idKind(flag, value string) (ingest.Kind, error) {
 		}
 	}
 	return 0, fmt.Errorf("%s %s: expected auto, number or string", flag, value)
+}
+
+// headerChoice reads --header; nil is auto.
+func headerChoice(value string) (*bool, error) {
+	if value == "auto" {
+		return nil, nil
+	}
+	no, err := choice("--header", value, "yes", "no")
+	if err != nil {
+		return nil, fmt.Errorf("--header %s: expected auto, yes or no", value)
+	}
+	yes := !no
+	return &yes, nil
 }
 
 // choice reports whether a flag has the second of its two values.

@@ -30,7 +30,7 @@ func newServe() *cobra.Command {
 		Long: `Serve answers requests on --listen, and metrics, profiles and reloads on --admin.
 
 Recommendation feeds are served when --feeds names their lists, the Fibonacci sequence unless
---sequence=false. Positions and everything else that must outlive the process are kept in the
+--sequence=false, predictions by Thompson sampling unless --bandit=false. Positions and everything else that must outlive the process are kept in the
 --data directory, which one server at a time may use.
 
 SIGHUP takes up new data and certificates, as renaming a new snapshot over --feeds does for that
@@ -50,6 +50,7 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	cobra.CheckErr(cmd.MarkFlagFilename("feeds"))
 	cobra.CheckErr(cmd.MarkFlagFilename("fallback"))
 	cobra.CheckErr(cmd.MarkFlagFilename("sequence-file"))
+	cobra.CheckErr(cmd.MarkFlagFilename("bandit-arms"))
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
+	"weir/internal/bandit"
 	"weir/internal/feed"
 	"weir/internal/sequence"
 	"weir/internal/server"
@@ -13,4 +14,5 @@ import (
 var services = []func(*pflag.FlagSet) server.Opener{
 	feed.Flags,
 	sequence.Flags,
+	bandit.Flags,
 }

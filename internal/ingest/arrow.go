@@ -358,7 +358,9 @@ func (f *arrowField) take(c *Column, from, to int) {
 	}
 	for i := from; i < to; i++ {
 		if anyNull(f.inner, i) {
-			f.bad = append(f.bad, badValue{index: c.values(), want: f.values.want(), found: "null"})
+			if !f.values.field.Nullable {
+				f.bad = append(f.bad, badValue{index: c.values(), want: f.values.want(), found: "null"})
+			}
 			f.values.placeholder(c)
 			continue
 		}

@@ -200,7 +200,7 @@ func (v *converter) append(c *Column, from, to int, bad []badValue) []badValue {
 func (v *converter) want() string {
 	switch {
 	case v.field.Type == Float:
-		return "a number"
+		return v.field.wantFloat()
 	case v.kind == String:
 		return v.field.wantString()
 	}
@@ -268,6 +268,9 @@ func convertInts[T int32 | uint32 | int64 | uint64](v *converter, c *Column, val
 	if v.field.Type == Float {
 		scale := math.Pow10(-v.scale)
 		for _, x := range values {
+			if f := float64(x) * scale; !v.field.accepts(f) {
+				bad = append(bad, badValue{index: c.values(), want: v.want(), found: strconv.FormatFloat(f, 'g', -1, 64)})
+			}
 			c.Floats = append(c.Floats, float64(x)*scale)
 		}
 		return bad
@@ -304,7 +307,7 @@ func convertInts[T int32 | uint32 | int64 | uint64](v *converter, c *Column, val
 // integer columns that had gaps.
 func (v *converter) float(c *Column, x float64, reject func(string)) {
 	switch {
-	case v.field.Type == Float && !math.IsNaN(x):
+	case v.field.Type == Float && v.field.accepts(x):
 		c.Floats = append(c.Floats, x)
 	case v.field.Type == ID && x >= 0 && x <= 1<<53 && x == math.Trunc(x) && v.kind == Number:
 		c.Numbers = append(c.Numbers, uint64(x))

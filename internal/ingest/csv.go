@@ -350,7 +350,7 @@ func (t *csvTable) row(cells [][]byte, b *Batch, to target) (BadRow, bool) {
 			}
 			col.Lists = append(col.Lists, uint32(col.values()))
 		case field.Type == Float:
-			want = col.appendFloat(bytes.TrimSpace(cell))
+			want = col.appendFloat(field, bytes.TrimSpace(cell))
 		default:
 			want = col.appendID(field, to.kinds[f], bytes.TrimSpace(cell))
 		}

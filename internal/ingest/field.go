@@ -58,6 +58,12 @@ type Field struct {
 	ListColumn, ListFlag string
 	// Optional fields may be missing. They are left out of rows with lists.
 	Optional bool
+	// Nullable IDs may be missing, null or empty in single rows, and are empty strings there. It goes with
+	// IDs that are String.
+	Nullable bool
+	// Range says which numbers a Float may be, and Ranged what to call them; nil is any.
+	Range  func(float64) bool
+	Ranged string
 }
 
 // A column is what a source offers: a leaf of its schema.
@@ -227,6 +233,17 @@ func (f *Field) member(columns []column, members []int) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("the lists of column %s hold %s, not %s", columns[members[0]].name, columns[members[0]].typ, f.wanted())
+}
+
+// accepts reports whether a number will do for a Float.
+func (f *Field) accepts(x float64) bool { return x == x && (f.Range == nil || f.Range(x)) }
+
+// wantFloat says what a Float expects.
+func (f *Field) wantFloat() string {
+	if f.Range == nil {
+		return "a number"
+	}
+	return f.Ranged
 }
 
 func (f *Field) wanted() string {

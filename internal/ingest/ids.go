@@ -80,7 +80,7 @@ func goodString(s []byte) bool {
 // appendID appends the id in text to the column, or says what was expected instead.
 func (c *Column) appendID(f *Field, kind Kind, s []byte) (want string) {
 	if kind == String {
-		if !goodString(s) {
+		if !goodString(s) && !(f.Nullable && len(s) == 0) {
 			return f.wantString()
 		}
 		c.appendText(s)
@@ -95,10 +95,10 @@ func (c *Column) appendID(f *Field, kind Kind, s []byte) (want string) {
 }
 
 // appendFloat appends the number in text to the column, or says what was expected instead.
-func (c *Column) appendFloat(s []byte) (want string) {
+func (c *Column) appendFloat(f *Field, s []byte) (want string) {
 	x, err := strconv.ParseFloat(string(s), 64)
-	if err != nil || math.IsNaN(x) {
-		return "a number"
+	if err != nil || !f.accepts(x) {
+		return f.wantFloat()
 	}
 	c.Floats = append(c.Floats, x)
 	return ""

@@ -288,11 +288,13 @@ func (p *jsonlParser) scalar(field *Field, col *Column, kind Kind, raw []byte) (
 		raw = s
 	}
 	switch {
+	case field.Nullable && (len(raw) == 0 || string(raw) == "null"):
+		return col.appendID(field, kind, nil)
 	case field.Type == Float:
 		if !isNumber {
-			return "a number"
+			return field.wantFloat()
 		}
-		return col.appendFloat(raw)
+		return col.appendFloat(field, raw)
 	case isText || isNumber:
 		return col.appendID(field, kind, raw)
 	case kind == Number:

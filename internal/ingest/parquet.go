@@ -369,7 +369,9 @@ func (r *leafReader) takeNullable(c *Column, n int) {
 			def = def[run:]
 			continue
 		}
-		r.bad = append(r.bad, badValue{index: c.values(), want: r.values.want(), found: "null"})
+		if !r.values.field.Nullable {
+			r.bad = append(r.bad, badValue{index: c.values(), want: r.values.want(), found: "null"})
+		}
 		r.values.placeholder(c)
 		def = def[1:]
 	}

@@ -64,7 +64,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if route == nil {
 		noRoute(&call.resp, r.Method, at)
-		call.write(w, r)
+		call.resp.Write(w, r)
 		l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
 		return
 	}
@@ -147,27 +147,9 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 			return r
 		}
 	}
-	call.write(w, r)
+	call.resp.Write(w, r)
 	s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
 	return nil
-}
-
-func (c *fastCall) write(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	for rest := string(c.resp.header); rest != ""; {
-		line, tail, _ := strings.Cut(rest, "\r\n")
-		name, value, _ := strings.Cut(line, ": ")
-		h.Add(name, value)
-		rest = tail
-	}
-	if c.resp.Status != http.StatusNoContent && c.resp.Status != http.StatusNotModified {
-		h.Set("Content-Type", c.resp.ContentType)
-		h.Set("Content-Length", fmt.Sprint(len(c.resp.Body)))
-	}
-	w.WriteHeader(c.resp.Status)
-	if r.Method != http.MethodHead {
-		w.Write(c.resp.Body) //nolint:errcheck // the client may be gone
-	}
 }
 
 // appendFields writes a request's headers as the event loops see them.

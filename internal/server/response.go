@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -62,6 +64,14 @@ func (w *Response) Field(name, value string) {
 	w.header = append(w.header, "\r\n"...)
 }
 
+// FieldInt is Field for a number.
+func (w *Response) FieldInt(name string, n int) {
+	w.header = append(w.header, name...)
+	w.header = append(w.header, ": "...)
+	w.header = strconv.AppendInt(w.header, int64(n), 10)
+	w.header = append(w.header, "\r\n"...)
+}
+
 // Problem replaces the answer by a problem document (RFC 9457). The detail says what to change
 // and holds nothing internal.
 func (w *Response) Problem(status int, detail string) {
@@ -77,6 +87,27 @@ func (w *Response) ProblemTitle(status int, title, detail string) {
 	w.Field("Cache-Control", "no-store")
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Field("Retry-After", "1")
+	}
+}
+
+// Write sends the answer by net/http: for HTTP handlers that share their code with a fast one. A
+// Response of theirs is the zero one.
+func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
+	h := to.Header()
+	for rest := string(w.header); rest != ""; {
+		line, tail, _ := strings.Cut(rest, "\r\n")
+		name, value, _ := strings.Cut(line, ": ")
+		h.Add(name, value)
+		rest = tail
+	}
+	status, contentType := cmp.Or(w.Status, http.StatusOK), cmp.Or(w.ContentType, jsonType)
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h.Set("Content-Type", contentType)
+		h.Set("Content-Length", strconv.Itoa(len(w.Body)))
+	}
+	to.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		to.Write(w.Body) //nolint:errcheck // the client may be gone
 	}
 }
 

@@ -1,0 +1,334 @@
+// Package arms keeps the posteriors of a bandit's arms: those that a pipeline has computed, in an
+// immutable mapped file (File), and what events have taught since, in memory (Learned).
+//
+// An arm is an item, an item for a segment of users, or an item for one user. All of them are found by
+// a Key of 128 bits, so that an arm takes 32 bytes whatever its ids look like, and one look at
+// memory. Shapes are those of a Beta distribution, alpha and beta, both above 0.
+//
+// The file, little-endian, format version 1:
+//
+//	0     header, 4096 bytes: "weirarms", uint32 version, 4 bytes 0, then uint64s: homes of arms, cells of arms,
+//	      homes of users, cells of users, arms, users, segments, arms of segments, arms of users, bytes of the
+//	      names, bytes of the file, XXH3 of the arms, of the users, of the names; its last 8 bytes are the XXH3 of
+//	      what is before
+//	4096  arms: cells of 32 bytes, key (lower half, upper half), alpha, beta
+//	then  users: cells of 32 bytes, key, number of the segment, 0
+//	then  names of the segments: uint16 length, bytes
+//
+// A cell with an upper half of 0 is empty. The home of a key K is cell ((K.Lo xor K.Hi) * homes) >> 64; it is
+// there or in one of the cells that follow, with no empty cell between. The last cell of a section is empty.
+package arms
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+
+	"weir/internal/disk"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Version is the version of the file format.
+const Version = 1
+
+const (
+	magic       = "weirarms"
+	headerBytes = 4096
+	cellBytes   = 32
+)
+
+// Limits of the format.
+const (
+	MaxSegments = 1 << 16 // different segments
+	MaxName     = 255     // bytes of a segment's name
+)
+
+// Errors of Open and Verify; the message says more.
+var (
+	// ErrNotArms is a file that does not begin as a file of arms does.
+	ErrNotArms = errors.New("not a file of arms")
+	// ErrVersion is a file of another version of the format.
+	ErrVersion = errors.New("unknown version of the format")
+	// ErrCorrupt is a file that is damaged or cut off.
+	ErrCorrupt = errors.New("file of arms is damaged")
+)
+
+// Stats describes a file.
+type Stats struct {
+	Arms        uint64 // all of them
+	SegmentArms uint64 // for a segment
+	UserArms    uint64 // for one user
+	Users       uint64 // whose segment is known
+	Segments    uint64
+	Bytes       int64
+}
+
+// header is the first page.
+type header struct {
+	armHomes, armCells, userHomes, userCells uint64
+
+	stats Stats
+	names uint64 // bytes
+	sums  [3]uint64
+}
+
+func (h *header) encode() []byte {
+	b := make([]byte, headerBytes)
+	copy(b, magic)
+	le := binary.LittleEndian
+	le.PutUint32(b[8:], Version)
+	for i, v := range [...]uint64{h.armHomes, h.armCells, h.userHomes, h.userCells, h.stats.Arms, h.stats.Users, h.stats.Segments,
+		h.stats.SegmentArms, h.stats.UserArms, h.names, uint64(h.stats.Bytes), h.sums[0], h.sums[1], h.sums[2]} {
+		le.PutUint64(b[16+8*i:], v)
+	}
+	le.PutUint64(b[headerBytes-8:], xxh3.Hash(b[:headerBytes-8]))
+	return b
+}
+
+func (h *header) decode(b []byte) error {
+	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
+		return fmt.Errorf("%w: make one with weir import-arms", ErrNotArms)
+	}
+	if len(b) < headerBytes {
+		return fmt.Errorf("%w: it ends within its header", ErrCorrupt)
+	}
+	le := binary.LittleEndian
+	if v := le.Uint32(b[8:]); v != Version {
+		return fmt.Errorf("%w: it is %d, this weir reads %d: import the arms again", ErrVersion, v, Version)
+	}
+	if le.Uint64(b[headerBytes-8:]) != xxh3.Hash(b[:headerBytes-8]) {
+		return fmt.Errorf("%w: the checksum of its header is wrong", ErrCorrupt)
+	}
+	v := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
+	h.armHomes, h.armCells, h.userHomes, h.userCells, h.names = v(0), v(1), v(2), v(3), v(9)
+	h.stats = Stats{Arms: v(4), Users: v(5), Segments: v(6), SegmentArms: v(7), UserArms: v(8), Bytes: int64(v(10))}
+	h.sums = [3]uint64{v(11), v(12), v(13)}
+	const most = 1 << 40
+	switch {
+	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) || h.stats.Segments > MaxSegments,
+		uint64(h.stats.Bytes) != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
+		return fmt.Errorf("%w: the sizes in its header do not go together", ErrCorrupt)
+	case h.armHomes >= h.armCells && h.armCells > 0, h.userHomes >= h.userCells && h.userCells > 0:
+		return fmt.Errorf("%w: a section of it has no last cell", ErrCorrupt)
+	}
+	return nil
+}
+
+// File is an opened file of arms. It may be used by any number of goroutines.
+//
+// The file stays mapped until nobody refers to the File any more; whoever reads from it keeps it
+// alive meanwhile by holding it in a variable that is used afterwards (runtime.KeepAlive).
+type File struct {
+	mapping  *disk.Mapping
+	header   header
+	arms     table
+	users    table
+	segments []Segment
+}
+
+// Segment is a segment of users.
+type Segment struct {
+	Name  string
+	Scope Scope
+}
+
+// table is a section of cells.
+type table struct {
+	bytes []byte
+	homes uint64
+}
+
+// Open maps a file and reads its header and its segments. Load reads the rest.
+func Open(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, headerBytes)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
+		return nil, err
+	}
+	a := &File{}
+	if err := a.header.decode(head[:n]); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != a.header.stats.Bytes {
+		return nil, fmt.Errorf("%s: %w: it has %d bytes and not the %d of its header", path, ErrCorrupt, info.Size(), a.header.stats.Bytes)
+	}
+	if a.mapping, err = disk.MapReadOnly(f); err != nil {
+		return nil, err
+	}
+	if err := a.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), a.mapping.Close())
+	}
+	runtime.AddCleanup(a, func(m *disk.Mapping) { m.Close() }, a.mapping) //nolint:errcheck // nobody is left to be told
+	return a, nil
+}
+
+// open finds the sections.
+func (a *File) open() error {
+	b := a.mapping.Bytes()[headerBytes:]
+	cut := func(n uint64) []byte {
+		s := b[:n:n]
+		b = b[n:]
+		return s
+	}
+	a.arms = table{cut(a.header.armCells * cellBytes), a.header.armHomes}
+	a.users = table{cut(a.header.userCells * cellBytes), a.header.userHomes}
+	var err error
+	if fault := disk.CatchFault(func() { err = a.readSegments(b) }); fault != nil {
+		return fault
+	}
+	return err
+}
+
+func (a *File) readSegments(b []byte) error {
+	if xxh3.Hash(b) != a.header.sums[2] {
+		return fmt.Errorf("%w: the checksum of its segments is wrong", ErrCorrupt)
+	}
+	for range a.header.stats.Segments {
+		if len(b) < 2 || len(b) < 2+int(binary.LittleEndian.Uint16(b)) {
+			return fmt.Errorf("%w: the names of its segments are cut off", ErrCorrupt)
+		}
+		n := 2 + int(binary.LittleEndian.Uint16(b))
+		name := b[2:n]
+		a.segments = append(a.segments, Segment{string(name), SegmentScope(KeyOf(name))})
+		b = b[n:]
+	}
+	return nil
+}
+
+// Load brings the file into memory and checks all of it; progress may be nil. Before it has returned nil,
+// nothing is to be looked up.
+func (a *File) Load(ctx context.Context, progress func(done, total int64)) error {
+	const step = 16 << 20
+	done := int64(0)
+	for i, t := range []table{a.arms, a.users} {
+		h := xxh3.New()
+		for at := 0; at < len(t.bytes); at += step {
+			part := t.bytes[at:min(at+step, len(t.bytes))]
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := a.mapping.Populate(headerBytes+int(done), len(part)); err != nil {
+				return err
+			}
+			var bad error
+			if fault := disk.CatchFault(func() {
+				h.Write(part) //nolint:errcheck // never fails
+				if i == 0 {
+					bad = checkArms(part)
+				} else {
+					bad = a.checkUsers(part)
+				}
+			}); fault != nil {
+				return fault
+			}
+			if bad != nil {
+				return bad
+			}
+			if done += int64(len(part)); progress != nil {
+				progress(done, a.header.stats.Bytes)
+			}
+		}
+		if n := len(t.bytes); n > 0 && binary.LittleEndian.Uint64(t.bytes[n-cellBytes+8:]) != 0 {
+			return fmt.Errorf("%w: the last cell of a section is not empty", ErrCorrupt)
+		}
+		if h.Sum64() != a.header.sums[i] {
+			return fmt.Errorf("%w: the checksum of its %s is wrong", ErrCorrupt, [...]string{"arms", "users"}[i])
+		}
+	}
+	runtime.KeepAlive(a)
+	return a.mapping.Random()
+}
+
+// checkArms checks what a checksum cannot: a file may have been made by somebody else.
+func checkArms(cells []byte) error {
+	for ; len(cells) > 0; cells = cells[cellBytes:] {
+		if binary.LittleEndian.Uint64(cells[8:]) == 0 {
+			continue
+		}
+		alpha, beta := shapes(cells)
+		if !ValidShape(alpha) || !ValidShape(beta) {
+			return fmt.Errorf("%w: an arm has alpha %v and beta %v", ErrCorrupt, alpha, beta)
+		}
+	}
+	return nil
+}
+
+func (a *File) checkUsers(cells []byte) error {
+	for ; len(cells) > 0; cells = cells[cellBytes:] {
+		if s := binary.LittleEndian.Uint64(cells[16:]); binary.LittleEndian.Uint64(cells[8:]) != 0 && s >= uint64(len(a.segments)) {
+			return fmt.Errorf("%w: a user is of segment %d of %d", ErrCorrupt, s, len(a.segments))
+		}
+	}
+	return nil
+}
+
+// ValidShape reports whether x can be a parameter of a Beta distribution: finite and above 0.
+func ValidShape(x float64) bool { return x > 0 && x <= math.MaxFloat64 }
+
+// Stats returns what the header says.
+func (a *File) Stats() Stats { return a.header.stats }
+
+// Segments returns all segments. The slice is not to be changed.
+func (a *File) Segments() []Segment { return a.segments }
+
+// Prefetch asks the processor for what Find will read.
+func (a *File) Prefetch(k Key) {
+	if a.arms.homes > 0 {
+		at := k.place(a.arms.homes) * cellBytes
+		disk.PrefetchBytes(a.arms.bytes[at : at+1])
+	}
+}
+
+// Find returns the posterior of an arm.
+func (a *File) Find(k Key) (alpha, beta float64, ok bool) {
+	cell := a.arms.find(k)
+	if cell == nil {
+		return 0, 0, false
+	}
+	alpha, beta = shapes(cell)
+	return alpha, beta, true
+}
+
+// Segment returns the segment of a user.
+func (a *File) Segment(user Key) (*Segment, bool) {
+	cell := a.users.find(user)
+	if cell == nil {
+		return nil, false
+	}
+	return &a.segments[binary.LittleEndian.Uint64(cell[16:])], true
+}
+
+func shapes(cell []byte) (alpha, beta float64) {
+	return math.Float64frombits(binary.LittleEndian.Uint64(cell[16:])), math.Float64frombits(binary.LittleEndian.Uint64(cell[24:]))
+}
+
+// find returns the cell of a key, nil if it has none.
+func (t *table) find(k Key) []byte {
+	if t.homes == 0 {
+		return nil
+	}
+	for at := k.place(t.homes) * cellBytes; ; at += cellBytes {
+		cell := t.bytes[at:][:cellBytes]
+		switch hi := binary.LittleEndian.Uint64(cell[8:]); {
+		case hi == k.Hi && binary.LittleEndian.Uint64(cell) == k.Lo:
+			return cell
+		case hi == 0:
+			return nil
+		}
+	}
+}

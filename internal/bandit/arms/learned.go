@@ -1,0 +1,236 @@
+package arms
+
+import (
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/disk"
+)
+
+// Learned is what events have taught of arms: for each the sums of rewards and of what was missing
+// to a reward of 1, which are added to alpha and beta of its posterior.
+//
+// With a half-life the sums fade: an event counts half as much after every half-life. They are kept
+// in units that grow instead ("forward decay", Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), so that nothing
+// has to be touched as time goes by.
+//
+// Add, Reset, Copy and Restore are for one goroutine at a time. A View is for any number beside it.
+type Learned struct {
+	halfLife float64 // microseconds; 0 is for ever
+	limit    int
+	cells    atomic.Pointer[cells]
+}
+
+// cells is an open-addressing table. It only fills; growing makes another one.
+type cells struct {
+	words    []atomic.Uint64 // cellWords an arm
+	size     uint64          // cells
+	count    atomic.Int64    // in use
+	landmark int64           // when an event has the weight 1, Unix microseconds
+}
+
+// A cell is the two halves of a key and the bits of two sums.
+const cellWords = 4
+
+// ErrFull means that a table holds as many arms as it may.
+var ErrFull = errors.New("no room for more arms")
+
+// NewLearned returns an empty table for at most limit arms. A half-life of 0 forgets nothing.
+func NewLearned(limit int, halfLife time.Duration) *Learned {
+	l := &Learned{halfLife: float64(halfLife.Microseconds()), limit: limit}
+	l.cells.Store(&cells{})
+	return l
+}
+
+func newCells(size uint64, landmark int64) *cells {
+	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size, landmark: landmark}
+}
+
+// Len returns the number of arms.
+func (l *Learned) Len() int { return int(l.cells.Load().count.Load()) }
+
+// View is the table at one moment, for reading.
+type View struct {
+	cells *cells
+	fade  float64 // what a unit of the sums is worth
+}
+
+// View returns the table for a request that is answered at now, in Unix microseconds.
+func (l *Learned) View(now int64) View {
+	c := l.cells.Load()
+	if c.size == 0 {
+		return View{}
+	}
+	return View{c, l.weight(c.landmark - now)}
+}
+
+// weight returns what an event counts that lies so many microseconds after the landmark.
+func (l *Learned) weight(after int64) float64 {
+	if l.halfLife == 0 {
+		return 1
+	}
+	return math.Exp2(float64(after) / l.halfLife)
+}
+
+// Empty reports that the view holds no arm at all.
+func (v View) Empty() bool { return v.cells == nil }
+
+// Prefetch asks the processor for what Find will read.
+func (v View) Prefetch(k Key) {
+	if v.cells != nil {
+		disk.PrefetchWord(&v.cells.words[k.place(v.cells.size)*cellWords])
+	}
+}
+
+// Find returns what is to be added to alpha and beta of an arm. While an event with a reward
+// between 0 and 1 is being added it may be in the one and not yet in the other.
+func (v View) Find(k Key) (alpha, beta float64, ok bool) {
+	if v.cells == nil {
+		return 0, 0, false
+	}
+	cell := v.cells.find(k)
+	if cell == nil {
+		return 0, 0, false
+	}
+	return v.fade * math.Float64frombits(cell[2].Load()), v.fade * math.Float64frombits(cell[3].Load()), true
+}
+
+// find returns the words of an arm, nil if it is not there.
+func (c *cells) find(k Key) []atomic.Uint64 {
+	for at := k.place(c.size); ; {
+		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
+		switch hi := cell[1].Load(); {
+		case hi == k.Hi && cell[0].Load() == k.Lo:
+			return cell
+		case hi == 0:
+			return nil
+		}
+		if at++; at == c.size {
+			at = 0
+		}
+	}
+}
+
+// Has reports whether an arm is there.
+func (l *Learned) Has(k Key) bool {
+	c := l.cells.Load()
+	return c.size > 0 && c.find(k) != nil
+}
+
+// Add counts an event of the time at, in Unix microseconds, with its reward from 0 to 1. It returns
+// ErrFull when the arm is new and there is no room; nothing has changed then.
+func (l *Learned) Add(k Key, reward float64, at int64) error {
+	c, err := l.room(k, at)
+	if err != nil {
+		return err
+	}
+	w := l.weight(at - c.landmark)
+	c.add(k, w*reward, w*(1-reward))
+	return nil
+}
+
+// renewAt is the weight at which the units are made anew, far from where doubles end.
+const renewAt = 1 << 60
+
+// room returns cells that an event of that time can be added to.
+func (l *Learned) room(k Key, at int64) (*cells, error) {
+	c := l.cells.Load()
+	count := int(c.count.Load())
+	switch isNew := c.size == 0 || c.find(k) == nil; {
+	case isNew && count >= l.limit:
+		return nil, ErrFull
+	case isNew && uint64(count+1)*8 > c.size*5:
+		landmark := c.landmark
+		if count == 0 {
+			landmark = at
+		}
+		c = l.rebuild(max(1024, 2*c.size), landmark)
+	}
+	if l.weight(at-c.landmark) > renewAt {
+		c = l.rebuild(c.size, at)
+	}
+	return c, nil
+}
+
+// rebuild replaces the cells by a table of another size, in units of another landmark.
+func (l *Learned) rebuild(size uint64, landmark int64) *cells {
+	old := l.cells.Load()
+	c := newCells(size, landmark)
+	w := l.weight(old.landmark - landmark)
+	old.each(func(k Key, alpha, beta float64) bool {
+		c.add(k, w*alpha, w*beta)
+		return true
+	})
+	l.cells.Store(c)
+	return c
+}
+
+// add adds to an arm, making it if need be: the upper half of its key comes last, since by that a
+// reader takes it for present.
+func (c *cells) add(k Key, alpha, beta float64) {
+	for at := k.place(c.size); ; {
+		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
+		hi := cell[1].Load()
+		if hi == 0 || hi == k.Hi && cell[0].Load() == k.Lo {
+			// Where nothing is added nothing is written, so that an event with a reward of 0 or 1 is seen whole.
+			if alpha != 0 {
+				cell[2].Store(math.Float64bits(math.Float64frombits(cell[2].Load()) + alpha))
+			}
+			if beta != 0 {
+				cell[3].Store(math.Float64bits(math.Float64frombits(cell[3].Load()) + beta))
+			}
+			if hi == 0 {
+				cell[0].Store(k.Lo)
+				cell[1].Store(k.Hi)
+				c.count.Add(1)
+			}
+			return
+		}
+		if at++; at == c.size {
+			at = 0
+		}
+	}
+}
+
+// each calls f with every arm and its sums in the cells' units, until f returns false.
+func (c *cells) each(f func(k Key, alpha, beta float64) bool) {
+	for at := 0; at < len(c.words); at += cellWords {
+		k := Key{c.words[at].Load(), c.words[at+1].Load()}
+		if k.Hi != 0 && !f(k, math.Float64frombits(c.words[at+2].Load()), math.Float64frombits(c.words[at+3].Load())) {
+			return
+		}
+	}
+}
+
+// An Arm is one entry of Learned, its sums as they are worth at a time that goes with it.
+type Arm struct {
+	Key         Key
+	Alpha, Beta float64
+}
+
+// Copy appends all arms, as they are worth at now, to dst.
+func (l *Learned) Copy(dst []Arm, now int64) []Arm {
+	c := l.cells.Load()
+	w := l.weight(c.landmark - now)
+	c.each(func(k Key, alpha, beta float64) bool {
+		dst = append(dst, Arm{k, w * alpha, w * beta})
+		return true
+	})
+	return dst
+}
+
+// Restore adds an arm with the sums it had at a time. It is for filling a table that was empty.
+func (l *Learned) Restore(a Arm, at int64) error {
+	c, err := l.room(a.Key, at)
+	if err != nil {
+		return err
+	}
+	w := l.weight(at - c.landmark)
+	c.add(a.Key, w*a.Alpha, w*a.Beta)
+	return nil
+}
+
+// Reset forgets everything.
+func (l *Learned) Reset() { l.cells.Store(&cells{}) }

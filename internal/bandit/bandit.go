@@ -1,0 +1,259 @@
+// Package bandit predicts which items a user will like, by Thompson sampling: the score of an item is
+// one sample of the Beta distribution that is the posterior of its success, so that what is
+// promising or little known comes up as often as it may well be the best (Thompson, Biometrika 1933).
+//
+// An arm is an item, an item for a segment of users, or an item for one user. The score of a pair comes
+// from the finest arm that there is: that of the user, of the user's segment, of the item, else the
+// prior. Its posterior is what was imported of it, or the prior, and what events have taught since:
+// an event adds its reward to alpha and what is missing to 1 to beta.
+//
+// Imported arms are an immutable mapped file of package arms. What events teach is in memory and in a
+// journal: an event that was acknowledged survives the end of the process, and a loss of power once
+// the journal is synced, within a second. An event counts for every arm of its user and item that
+// there is, and makes that of the item, or finer ones where Config.Learn says so.
+//
+// With a feature store, the posteriors of items and the segments of users come from there instead
+// of from a file; events live above them in the same way.
+package bandit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/bandit/beta"
+	"weir/internal/bandit/featurestore"
+	"weir/internal/disk"
+	"weir/internal/server"
+)
+
+// Config is where a bandit comes from and how it behaves. Defaults has what flags have.
+type Config struct {
+	// Arms is the file of imported arms; without one everything is learned from events.
+	Arms string
+	// Prior is alpha and beta of what nothing is known of.
+	Prior [2]float64
+	// HalfLife is after how long an event counts half as much; 0 is never. Imported arms do not fade.
+	HalfLife time.Duration
+	// Learn is the finest kind of arm that an event makes.
+	Learn arms.Level
+	// MaxItems bounds the items of one request, MaxEvents its events, MaxQueries the queries of a batch.
+	MaxItems, MaxEvents, MaxQueries int
+	// MaxLearned bounds the arms of one kind that events may teach of, MaxEventIDs the ids of events that are
+	// remembered for a day.
+	MaxLearned, MaxEventIDs int
+	// Sync is how often events are made safe against a loss of power.
+	Sync time.Duration
+	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
+	Checkpoint int64
+	// Model is the bandit's name in the Open Inference Protocol.
+	Model string
+	// Store is the URL of a feature store, "" for none.
+	Store        string
+	StoreOptions featurestore.Options
+	// PriorOnStoreError answers with the prior when the store fails and nothing is cached.
+	PriorOnStoreError bool
+
+	faults disk.Faults // for tests
+}
+
+// Defaults returns the configuration that flags have when none is given.
+func Defaults() Config {
+	return Config{
+		Prior: [2]float64{1, 1}, MaxItems: 10_000, MaxEvents: 10_000, MaxQueries: 1_000, MaxLearned: 10_000_000, MaxEventIDs: 5_000_000,
+		Sync: 500 * time.Millisecond, Checkpoint: 64 << 20, Model: "bandit",
+	}
+}
+
+// check refuses what cannot work, naming the flag.
+func (c *Config) check() error {
+	atLeastOne := func(flag string, n int) error {
+		if n < 1 {
+			return fmt.Errorf("%s must be a whole number above 0, got %d", flag, n)
+		}
+		return nil
+	}
+	for _, p := range c.Prior {
+		if !arms.ValidShape(p) {
+			return fmt.Errorf("--bandit-prior must be two numbers above 0, alpha and beta, got %v,%v", c.Prior[0], c.Prior[1])
+		}
+	}
+	switch {
+	case c.HalfLife < 0:
+		return fmt.Errorf("--bandit-half-life must be a time above 0, or 0 to forget nothing, got %v", c.HalfLife)
+	case c.HalfLife > 0 && c.HalfLife < time.Second:
+		return fmt.Errorf("--bandit-half-life must be a second at least, got %v", c.HalfLife)
+	case c.Sync <= 0:
+		return fmt.Errorf("--bandit-sync must be a time above 0, got %v", c.Sync)
+	case c.Checkpoint < 1<<20:
+		return fmt.Errorf("--bandit-checkpoint must be 1MiB at least, got %d bytes", c.Checkpoint)
+	case c.Model == "":
+		return errors.New("--bandit-model must not be empty")
+	case c.Store != "" && c.Arms != "":
+		return errors.New("--bandit-arms and --bandit-store: posteriors come from one of them, name only one")
+	}
+	return errors.Join(atLeastOne("--bandit-max-items", c.MaxItems), atLeastOne("--bandit-max-events", c.MaxEvents),
+		atLeastOne("--bandit-max-queries", c.MaxQueries), atLeastOne("--bandit-max-learned", c.MaxLearned), atLeastOne("--bandit-max-event-ids", c.MaxEventIDs))
+}
+
+// Bandit is the service. Its methods are for any number of goroutines.
+type Bandit struct {
+	cfg       Config
+	log       *slog.Logger
+	model     atomic.Pointer[model] // nil until it is loaded
+	learned   [levels]*arms.Learned // by arms.Level
+	events    events
+	store     *featurestore.Store // nil for none
+	scratch   sync.Pool           // of *scratch
+	stats     stats
+	modelJSON string // the model's name
+
+	reload     sync.Mutex // one at a time; guards the next two
+	generation int
+	closed     bool
+
+	failed     atomic.Pointer[error] // why the first model could not be loaded
+	background context.Context
+	stop       context.CancelFunc
+	work       sync.WaitGroup
+}
+
+// levels is how many kinds of arms there are.
+const levels = 3
+
+// model is what was imported.
+type model struct {
+	file       *arms.File // nil when there is none
+	generation int
+}
+
+// Open opens the bandit. Arms are read into memory and checked in the background; until then it is
+// not ready.
+func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	b := &Bandit{cfg: cfg, log: env.Log, modelJSON: string(appendText(nil, cfg.Model))}
+	b.scratch.New = func() any { return &scratch{sampler: beta.New(0)} }
+	b.background, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	for i := range b.learned {
+		b.learned[i] = arms.NewLearned(cfg.MaxLearned, cfg.HalfLife)
+	}
+	var file *arms.File
+	if cfg.Arms != "" {
+		if file, err = arms.Open(cfg.Arms); err != nil {
+			return nil, fmt.Errorf("--bandit-arms: %w", err)
+		}
+	}
+	if cfg.Store != "" {
+		o := cfg.StoreOptions
+		o.Prior, o.Metrics, o.Log = cfg.Prior, env.Metrics, env.Log
+		if b.store, err = featurestore.Open(ctx, cfg.Store, o); err != nil {
+			return nil, fmt.Errorf("--bandit-store: %w", err)
+		}
+	}
+	if err := b.openEvents(filepath.Join(env.DataDir, "bandit"), env); err != nil {
+		if b.store != nil {
+			err = errors.Join(err, b.store.Close())
+		}
+		return nil, fmt.Errorf("bandit: %w", err)
+	}
+	b.register(env.Metrics)
+	if file == nil {
+		b.model.Store(&model{})
+	} else {
+		b.work.Go(func() { b.loadFirst(file) })
+	}
+	b.work.Go(b.checkpoints)
+	return b, nil
+}
+
+// loadFirst reads the arms the bandit begins with.
+func (b *Bandit) loadFirst(file *arms.File) {
+	b.reload.Lock()
+	defer b.reload.Unlock()
+	if err := b.take(b.background, file); err != nil && !b.closed {
+		b.failed.Store(&err)
+		b.log.Error("the arms of the bandit cannot be used", "path", b.cfg.Arms, "error", err)
+	}
+}
+
+// take loads a file and has it serve, for who holds b.reload.
+func (b *Bandit) take(ctx context.Context, file *arms.File) error {
+	start := time.Now()
+	if err := file.Load(ctx, nil); err != nil {
+		return fmt.Errorf("--bandit-arms %s: %w", b.cfg.Arms, err)
+	}
+	b.generation++
+	b.model.Store(&model{file, b.generation})
+	b.failed.Store(nil)
+	s := file.Stats()
+	b.log.Info("bandit has its arms", "path", b.cfg.Arms, "generation", b.generation, "arms", s.Arms, "users", s.Users, "segments", s.Segments,
+		"bytes", s.Bytes, "took", time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// Reload implements server.Reloader: it takes up the arms that are at the configured path now, or
+// refuses them and leaves the old ones serving. What events have taught stays.
+func (b *Bandit) Reload(ctx context.Context) error {
+	if b.cfg.Arms == "" {
+		return nil
+	}
+	b.reload.Lock()
+	defer b.reload.Unlock()
+	if b.closed {
+		return errors.New("the bandit is closed")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.background, cancel)()
+	file, err := arms.Open(b.cfg.Arms)
+	if err == nil {
+		err = b.take(ctx, file)
+	}
+	if err != nil {
+		b.stats.refused.Add(0, 1)
+		err = fmt.Errorf("the new arms are refused, generation %d serves on: %w", b.generation, err)
+		b.log.Error("bandit reload", "path", b.cfg.Arms, "error", err)
+		return err
+	}
+	b.stats.reloaded.Add(0, 1)
+	return nil
+}
+
+// Name implements server.Service.
+func (b *Bandit) Name() string { return "bandit" }
+
+// Ready implements server.Service.
+func (b *Bandit) Ready() error {
+	if b.events.journal.Err() != nil {
+		return errors.New("events cannot be saved: a write to the disk failed; see the log, and restart when the disk is sound")
+	}
+	if b.model.Load() == nil {
+		if b.failed.Load() != nil {
+			return errors.New("the arms cannot be used; see the log, and replace the file")
+		}
+		return errors.New("the arms are being loaded")
+	}
+	return nil
+}
+
+// Close implements server.Service.
+func (b *Bandit) Close() error {
+	b.stop()
+	b.reload.Lock() // a reload that has begun gives up soon
+	b.closed = true
+	b.reload.Unlock()
+	b.work.Wait()
+	err := b.closeEvents()
+	if b.store != nil {
+		err = errors.Join(err, b.store.Close())
+	}
+	return err
+}

@@ -1,0 +1,82 @@
+package bandit
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/server"
+	"weir/internal/size"
+)
+
+// Flags adds the bandit's flags to a command and returns what opens the bandit once they are parsed.
+func Flags(flags *pflag.FlagSet) server.Opener {
+	cfg := Defaults()
+	var (
+		on         bool
+		prior      string
+		learn      string
+		storeError string
+		checkpoint = size.Bytes(cfg.Checkpoint)
+	)
+	flags.BoolVar(&on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
+	flags.StringVar(&cfg.Arms, "bandit-arms", "", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
+	flags.StringVar(&prior, "bandit-prior", "1,1", "alpha and beta of items that nothing is known of")
+	flags.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
+	flags.StringVar(&learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)")
+	flags.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
+	flags.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
+	flags.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
+	flags.IntVar(&cfg.MaxLearned, "bandit-max-learned", cfg.MaxLearned, "arms of one kind that events may teach of, 32 to 100 bytes each")
+	flags.IntVar(&cfg.MaxEventIDs, "bandit-max-event-ids", cfg.MaxEventIDs, "ids of events that are remembered, for a day or two, about 40 bytes each")
+	flags.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
+	flags.Var(&checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
+	flags.StringVar(&cfg.Model, "bandit-model", cfg.Model, "name of the model in the Open Inference Protocol")
+	flags.StringVar(&cfg.Store, "bandit-store", "", "feature store to read posteriors and segments from: feast+http://, feast+redis:// or vertex:// (default the arms above)")
+	flags.StringVar(&storeError, "bandit-on-store-error", "fail", "when the feature store fails and nothing is cached: fail (503) or prior")
+	cfg.StoreOptions.AddFlags(flags)
+	return func(ctx context.Context, env server.Env) (server.Service, error) {
+		if !on {
+			return nil, server.Off("--bandit=false")
+		}
+		cfg.Checkpoint = int64(checkpoint)
+		var err error
+		if cfg.Prior, err = ParsePrior(prior); err != nil {
+			return nil, fmt.Errorf("--bandit-prior %s: %w", prior, err)
+		}
+		switch learn {
+		case "item":
+			cfg.Learn = arms.Item
+		case "segment":
+			cfg.Learn = arms.Segmented
+		case "pair":
+			cfg.Learn = arms.Pair
+		default:
+			return nil, fmt.Errorf("--bandit-learn must be item, segment or pair, got %q", learn)
+		}
+		switch storeError {
+		case "fail", "prior":
+			cfg.PriorOnStoreError = storeError == "prior"
+		default:
+			return nil, fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
+		}
+		return Open(ctx, cfg, env)
+	}
+}
+
+// ParsePrior reads the alpha and beta of a prior.
+func ParsePrior(s string) ([2]float64, error) {
+	a, b, ok := strings.Cut(s, ",")
+	if ok {
+		alpha, errA := strconv.ParseFloat(strings.TrimSpace(a), 64)
+		beta, errB := strconv.ParseFloat(strings.TrimSpace(b), 64)
+		if errA == nil && errB == nil && arms.ValidShape(alpha) && arms.ValidShape(beta) {
+			return [2]float64{alpha, beta}, nil
+		}
+	}
+	return [2]float64{}, fmt.Errorf("expected alpha and beta, two numbers above 0, as in 1,1")
+}

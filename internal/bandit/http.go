@@ -1,0 +1,402 @@
+package bandit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/server"
+)
+
+// inlineItems is the most items that are answered on the event loop. Beyond that it is a worker's, so that
+// requests beside it need not wait.
+const inlineItems = 64
+
+// Routes implements server.Service.
+func (b *Bandit) Routes() []server.Route {
+	lent := func(answer func(sc *scratch, w *reply, r *http.Request, body []byte)) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.lent(w, r, answer) })
+	}
+	return append(b.inferRoutes(lent), []server.Route{
+		{Pattern: "POST /predict", Fast: b.fastPredict, HTTP: lent(b.predict)},
+		{Pattern: "POST /predict/batch", Fast: b.fastBatch, HTTP: lent(b.batch)},
+		{Pattern: "POST /events", Fast: b.fastEvents, HTTP: lent(b.postEvents)},
+		{Pattern: "POST /admin/bandit/reload", Admin: true, HTTP: http.HandlerFunc(b.postReload)},
+	}...)
+}
+
+// Errors that are no fault of the request.
+var (
+	errLoading = errors.New("the arms are being loaded, or cannot be used: see /health")
+)
+
+// reply is an answer under way, whoever sends it.
+type reply struct {
+	*server.Response
+	stripe int
+}
+
+// fail answers with a problem.
+func (w *reply) fail(err error) {
+	var bad *badRequest
+	var store *storeError
+	switch {
+	case errors.As(err, &bad):
+		w.Problem(bad.status, bad.detail)
+	case errors.As(err, &store):
+		w.Problem(http.StatusServiceUnavailable, "the feature store failed: "+store.Error())
+	default: // the errors above, and those of accept
+		w.Problem(http.StatusServiceUnavailable, err.Error())
+	}
+}
+
+// fastPredict answers POST /predict by what is in memory.
+func (b *Bandit) fastPredict(w *server.Response, r *server.Request) {
+	if b.store != nil {
+		w.Lend()
+		return
+	}
+	if !few(r.Body, inlineItems) && w.Defer() {
+		return
+	}
+	sc := b.scratch.Get().(*scratch)
+	defer b.scratch.Put(sc)
+	start := time.Now()
+	sc.scanner.reset(r.Body)
+	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
+		(&reply{w, r.Stripe}).fail(err)
+		return
+	}
+	if len(sc.query.items) > inlineItems && w.Defer() {
+		return
+	}
+	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
+		(&reply{w, r.Stripe}).fail(errLoading)
+		return
+	}
+	w.Field("Cache-Control", "no-store")
+	w.Body = b.answer(w.Body, sc, &sc.query, false, r.Stripe, start)
+}
+
+// answer samples the posteriors that sc holds and appends what they come to. start is when the request
+// began to be read.
+func (b *Bandit) answer(dst []byte, sc *scratch, q *query, degraded bool, stripe int, start time.Time) []byte {
+	looked := time.Now()
+	sc.sample(q)
+	sampled := time.Now()
+	dst = appendAnswer(dst, sc, q, degraded)
+	b.count(len(sc.score), stripe, start, looked, sampled)
+	return dst
+}
+
+// count counts an answer with n scores whose stages began at these times.
+func (b *Bandit) count(n, stripe int, start, looked, sampled time.Time) {
+	s := &b.stats
+	s.predictions.Add(stripe, uint64(n))
+	s.batches[sizeClass(n)].Add(stripe, 1)
+	s.stages[stageFeatures].Observe(stripe, looked.Sub(start), 1)
+	s.stages[stageSampling].Observe(stripe, sampled.Sub(looked), 1)
+	s.stages[stageEncoding].Observe(stripe, time.Since(sampled), 1)
+}
+
+// appendAnswer appends the JSON of scores.
+func appendAnswer(dst []byte, sc *scratch, q *query, degraded bool) []byte {
+	n := len(sc.score)
+	if q.top > 0 {
+		order := sc.best(q.top)
+		dst = append(dst, `{"items":[`...)
+		for i, at := range order {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, q.items[at].token...)
+		}
+		dst = append(dst, `],"scores":[`...)
+		for i, at := range order {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendScore(dst, sc.score[at])
+		}
+	} else {
+		const perScore = len("0.123456789,")
+		dst = slices.Grow(dst, n*perScore+64)
+		dst = append(dst, `{"scores":[`...)
+		for i, x := range sc.score {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendScore(dst, x)
+		}
+	}
+	dst = append(dst, ']')
+	if q.explain {
+		dst = append(dst, `,"explain":[`...)
+		for i := range n {
+			at := i
+			if q.top > 0 {
+				if i == len(sc.order) {
+					break
+				}
+				at = int(sc.order[i])
+			}
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = sc.appendExplained(dst, at)
+		}
+		dst = append(dst, ']')
+		if sc.segment != "" {
+			dst = append(dst, `,"segment":`...)
+			dst = appendText(dst, sc.segment)
+		}
+	}
+	if degraded {
+		dst = append(dst, `,"degraded":true`...)
+	}
+	return append(dst, '}')
+}
+
+// appendExplained appends where a score comes from.
+func (sc *scratch) appendExplained(dst []byte, at int) []byte {
+	alpha, beta := sc.alpha[at], sc.beta[at]
+	dst = append(dst, `{"alpha":`...)
+	dst = appendShape(dst, alpha)
+	dst = append(dst, `,"beta":`...)
+	dst = appendShape(dst, beta)
+	dst = append(dst, `,"mean":`...)
+	dst = appendShape(dst, mean(alpha, beta))
+	dst = append(dst, `,"source":"`...)
+	dst = append(dst, sourceNames[sc.source[at]]...)
+	return append(dst, `"}`...)
+}
+
+// mean is that of a Beta distribution; halved, the sum of two large shapes is finite.
+func mean(alpha, beta float64) float64 {
+	return alpha / 2 / (alpha/2 + beta/2)
+}
+
+func appendText(dst []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic("BUG: text that cannot be marshalled: " + err.Error())
+	}
+	return append(dst, quoted...)
+}
+
+// predict answers POST /predict where the features come from a store, or net/http has the request.
+func (b *Bandit) predict(sc *scratch, w *reply, r *http.Request, body []byte) {
+	start := time.Now()
+	sc.scanner.reset(body)
+	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
+		w.fail(err)
+		return
+	}
+	degraded, err := b.features(r.Context(), sc, &sc.query)
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.Body = b.answer(w.Body, sc, &sc.query, degraded, w.stripe, start)
+}
+
+// fastBatch answers POST /predict/batch by what is in memory, on a worker.
+func (b *Bandit) fastBatch(w *server.Response, r *server.Request) {
+	if b.store != nil {
+		w.Lend()
+		return
+	}
+	if w.Defer() {
+		return
+	}
+	sc := b.scratch.Get().(*scratch)
+	defer b.scratch.Put(sc)
+	w.Field("Cache-Control", "no-store")
+	b.batch(sc, &reply{w, r.Stripe}, nil, r.Body)
+}
+
+// batch answers the queries of an array, or of {"requests":[...]}, one after the other: one of them that is
+// wrong is a problem for all. r is nil where there is no store.
+func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
+	s := &sc.scanner
+	s.reset(body)
+	// The whole is read before anything is computed.
+	count, err := b.eachQuery(s, &sc.query, func() error { return nil })
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	if count == 0 {
+		w.fail(&badRequest{422, `requests must be there: an array of {"user":...,"items":[...]}`})
+		return
+	}
+	s.reset(body)
+	w.Body = append(w.Body, `{"results":[`...)
+	first := true
+	_, err = b.eachQuery(s, &sc.query, func() error {
+		start := time.Now()
+		degraded := false
+		var err error
+		if r != nil {
+			degraded, err = b.features(r.Context(), sc, &sc.query)
+		} else if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
+			err = errLoading
+		}
+		if err != nil {
+			return err
+		}
+		if !first {
+			w.Body = append(w.Body, ',')
+		}
+		first = false
+		w.Body = b.answer(w.Body, sc, &sc.query, degraded, w.stripe, start)
+		return nil
+	})
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	w.Body = append(w.Body, `]}`...)
+}
+
+// eachQuery reads the queries of a batch into q, one after the other, and calls do for each.
+func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, err error) {
+	list := func() error {
+		if s.space() != '[' {
+			return s.wrongValue("an array of requests")
+		}
+		s.i++
+		s.list, s.field = "requests", ""
+		for more := s.first(']'); more; count++ {
+			if count == b.cfg.MaxQueries {
+				return &badRequest{422, "more than " + strconv.Itoa(b.cfg.MaxQueries) + " requests in one batch (--bandit-max-queries)"}
+			}
+			s.listed = count
+			err := s.query(q, b.cfg.MaxItems)
+			if err != nil {
+				return err
+			}
+			if err := do(); err != nil {
+				return err
+			}
+			if more, err = s.next(']'); err != nil {
+				return err
+			}
+		}
+		s.listed = -1
+		return nil
+	}
+	if s.space() == '[' {
+		err = list()
+	} else {
+		err = s.object(func(key []byte) error {
+			if string(key) != "requests" || count > 0 {
+				return s.unknown(key, "requests, once")
+			}
+			s.field = "requests"
+			return list()
+		})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return count, s.end()
+}
+
+// fastEvents answers POST /events. Saving them may wait for the disk: a worker does it where nobody else is
+// at it, so that a disk that does not answer holds one of them, and else net/http.
+func (b *Bandit) fastEvents(w *server.Response, r *server.Request) {
+	if b.store != nil {
+		w.Lend()
+		return
+	}
+	if w.Defer() {
+		return
+	}
+	sc := b.scratch.Get().(*scratch)
+	defer b.scratch.Put(sc)
+	if b.eventsBody(sc, &reply{w, r.Stripe}, r.Body, false, nil) == errBusy {
+		w.Lend()
+	}
+}
+
+// postEvents answers POST /events on net/http.
+func (b *Bandit) postEvents(sc *scratch, w *reply, r *http.Request, body []byte) {
+	b.eventsBody(sc, w, body, true, r) //nolint:errcheck // it waits, so it is not busy
+}
+
+// eventsBody takes in the events of a body and answers, or returns errBusy and does nothing.
+func (b *Bandit) eventsBody(sc *scratch, w *reply, body []byte, wait bool, r *http.Request) error {
+	sc.scanner.reset(body)
+	var err error
+	sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents)
+	var segments []string
+	if err == nil && r != nil {
+		segments, err = b.segments(r.Context(), sc.events)
+	}
+	duplicates := 0
+	if err == nil {
+		if duplicates, err = b.accept(sc.events, segments, wait, w.stripe); err == errBusy {
+			return err
+		}
+	}
+	if err != nil {
+		b.stats.rejected.Add(w.stripe, uint64(max(1, len(sc.events))))
+		w.fail(err)
+		return nil
+	}
+	b.stats.accepted.Add(w.stripe, uint64(len(sc.events)-duplicates))
+	w.Body = append(w.Body, `{"accepted":`...)
+	w.Body = strconv.AppendInt(w.Body, int64(len(sc.events)-duplicates), 10)
+	w.Body = append(w.Body, `,"duplicates":`...)
+	w.Body = strconv.AppendInt(w.Body, int64(duplicates), 10)
+	w.Body = append(w.Body, '}')
+	return nil
+}
+
+// lent answers a request on net/http with the functions that answer all.
+func (b *Bandit) lent(w http.ResponseWriter, r *http.Request, answer func(*scratch, *reply, *http.Request, []byte)) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxLent+1))
+	if err != nil || len(body) > maxLent {
+		server.WriteProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body could not be read: it may have at most %d bytes", maxLent))
+		return
+	}
+	sc := b.scratch.Get().(*scratch)
+	defer b.scratch.Put(sc)
+	var a server.Response
+	a.Field("Cache-Control", "no-store")
+	answer(sc, &reply{&a, 0}, r, body)
+	a.Write(w, r)
+}
+
+// maxLent bounds a body that is read as a whole.
+const maxLent = 64 << 20
+
+// postReload answers POST /admin/bandit/reload.
+func (b *Bandit) postReload(w http.ResponseWriter, r *http.Request) {
+	if b.cfg.Arms == "" {
+		server.WriteProblem(w, http.StatusConflict, "there is no file of arms to read again: start with --bandit-arms FILE")
+		return
+	}
+	if err := b.Reload(r.Context()); err != nil {
+		server.WriteProblem(w, http.StatusConflict, err.Error())
+		return
+	}
+	m := b.model.Load()
+	s := m.file.Stats()
+	var out bytes.Buffer
+	json.NewEncoder(&out).Encode(struct { //nolint:errcheck // a buffer takes everything
+		Generation int    `json:"generation"`
+		Arms       uint64 `json:"arms"`
+		Users      uint64 `json:"users"`
+		Segments   uint64 `json:"segments"`
+	}{m.generation, s.Arms, s.Users, s.Segments})
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(out.Bytes()) //nolint:errcheck // the client may be gone
+}

@@ -1,0 +1,605 @@
+package bandit
+
+import (
+	"encoding/binary"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/server"
+)
+
+// The Open Inference Protocol, version 2, over HTTP, with its binary tensors: what clients of KServe and
+// Triton speak. A request has the tensors
+//
+//	items    BYTES, INT64, UINT64, INT32 or UINT32 [n]   whose scores are asked for
+//	user     any of these, [1]; may be left out
+//	segment  the same
+//
+// and the parameter seed, if it is to be answered alike again. The answer has one tensor, scores, FP64 [n].
+
+const (
+	modelVersion = "1"
+	headerLength = "Inference-Header-Content-Length"
+)
+
+func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []byte)) http.Handler) []server.Route {
+	routes := []server.Route{
+		{Pattern: "GET /v2", Fast: b.serverMetadata},
+		{Pattern: "GET /v2/health/live", Fast: b.live},
+		{Pattern: "GET /v2/health/ready", Fast: b.ready},
+	}
+	for _, model := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
+		routes = append(routes,
+			server.Route{Pattern: "GET " + model, Fast: b.modelMetadata},
+			server.Route{Pattern: "GET " + model + "/ready", Fast: b.modelReady},
+			server.Route{Pattern: "POST " + model + "/infer", Fast: b.fastInfer, HTTP: lent(b.infer)},
+		)
+	}
+	return routes
+}
+
+// failV2 answers with a problem that clients of the protocol understand too.
+func (w *reply) failV2(err error) {
+	w.fail(err)
+	detail := err.Error()
+	w.Body = append(w.Body[:len(w.Body)-1], `,"error":`...)
+	w.Body = append(appendText(w.Body, detail), '}')
+}
+
+// live answers GET /v2/health/live.
+func (b *Bandit) live(w *server.Response, _ *server.Request) {
+	w.Body = append(w.Body, `{"live":true}`...)
+}
+
+// ready answers GET /v2/health/ready.
+func (b *Bandit) ready(w *server.Response, r *server.Request) {
+	if err := b.Ready(); err != nil {
+		(&reply{w, r.Stripe}).failV2(err)
+		return
+	}
+	w.Body = append(w.Body, `{"ready":true}`...)
+}
+
+// serverMetadata answers GET /v2.
+func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) {
+	w.Body = append(w.Body, `{"name":"weir","version":"2","extensions":["binary_tensor_data"]}`...)
+}
+
+// knows answers with a problem, and returns false, when a request names a model or a version that there is not.
+func (b *Bandit) knows(w *reply, model, version string) bool {
+	switch {
+	case model != b.cfg.Model:
+		w.failV2(&badRequest{http.StatusNotFound, "there is no model " + strconv.Quote(model) + ", only " + strconv.Quote(b.cfg.Model) + " (--bandit-model)"})
+	case version != "" && version != modelVersion:
+		w.failV2(&badRequest{http.StatusNotFound, "the model has no version " + strconv.Quote(version) + ", only " + modelVersion})
+	default:
+		return true
+	}
+	return false
+}
+
+// modelReady answers GET /v2/models/{model}/ready.
+func (b *Bandit) modelReady(w *server.Response, r *server.Request) {
+	if b.knows(&reply{w, r.Stripe}, string(r.Param(0)), string(r.Param(1))) {
+		b.ready(w, r)
+	}
+}
+
+// modelMetadata answers GET /v2/models/{model}.
+func (b *Bandit) modelMetadata(w *server.Response, r *server.Request) {
+	if !b.knows(&reply{w, r.Stripe}, string(r.Param(0)), string(r.Param(1))) {
+		return
+	}
+	w.Body = appendText(append(w.Body, `{"name":`...), b.cfg.Model)
+	w.Body = append(w.Body, `,"versions":["`+modelVersion+`"],"platform":"weir","inputs":[`+
+		`{"name":"items","datatype":"BYTES","shape":[-1]},{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],`+
+		`"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]}]}`...)
+}
+
+// tensor is an input as it was sent.
+type tensor struct {
+	datatype string
+	dims     int
+	size     uint64 // elements
+	data     int    // where its JSON begins, -1 when it is binary
+	raw      []byte
+	rawSize  uint64
+	hasRaw   bool
+}
+
+// inference is a request of the protocol.
+type inference struct {
+	id                   []byte // its token
+	items, user, segment tensor
+	has                  [3]bool
+	binary               bool // the answer is to be
+	order                [3]*tensor
+	tensors              int
+}
+
+// inferInline is up to how many bytes a request is looked at on the event loop.
+const inferInline = 4 << 10
+
+// fastInfer answers POST /v2/models/{model}/infer by what is in memory.
+func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
+	if b.store != nil {
+		w.Lend()
+		return
+	}
+	if len(r.Body) > inferInline && w.Defer() {
+		return
+	}
+	a := reply{w, r.Stripe}
+	if !b.knows(&a, string(r.Param(0)), string(r.Param(1))) {
+		return
+	}
+	sc := b.scratch.Get().(*scratch)
+	defer b.scratch.Put(sc)
+	start := time.Now()
+	if err := b.parseInference(sc, r.Header(headerLength), r.Body, false); err != nil {
+		a.failV2(err)
+		return
+	}
+	if len(sc.query.keys) > inlineItems && w.Defer() {
+		return
+	}
+	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
+		a.failV2(errLoading)
+		return
+	}
+	w.Field("Cache-Control", "no-store")
+	b.answerInference(&a, sc, false, start)
+}
+
+// infer is fastInfer on net/http.
+func (b *Bandit) infer(sc *scratch, w *reply, r *http.Request, body []byte) {
+	start := time.Now()
+	if !b.knows(w, r.PathValue("model"), r.PathValue("version")) {
+		return
+	}
+	var length []byte
+	if v := r.Header.Get(headerLength); v != "" {
+		length = []byte(v)
+	}
+	err := b.parseInference(sc, length, body, true)
+	degraded := false
+	if err == nil {
+		degraded, err = b.features(r.Context(), sc, &sc.query)
+	}
+	if err != nil {
+		w.failV2(err)
+		return
+	}
+	b.answerInference(w, sc, degraded, start)
+}
+
+// parseInference reads a request into sc.query and sc.inference. With texts it keeps the ids too, which
+// a feature store is asked for.
+func (b *Bandit) parseInference(sc *scratch, length, body []byte, texts bool) error {
+	head, raw := body, []byte(nil)
+	if length != nil {
+		n, err := strconv.ParseUint(string(length), 10, 63)
+		if err != nil || n > uint64(len(body)) {
+			return &badRequest{http.StatusBadRequest, headerLength + " must be the number of bytes of JSON that the body begins with, at most its " + strconv.Itoa(len(body))}
+		}
+		head, raw = body[:n], body[n:]
+	}
+	s, in, q := &sc.scanner, &sc.inference, &sc.query
+	s.reset(head)
+	q.reset()
+	*in = inference{}
+	if err := s.inference(in, q); err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	for _, t := range in.order[:in.tensors] { // binary data are in the order of the inputs
+		if !t.hasRaw {
+			continue
+		}
+		if t.rawSize > uint64(len(raw)) {
+			return &badRequest{422, "the binary data end before those that binary_data_size says"}
+		}
+		t.raw, raw = raw[:t.rawSize], raw[t.rawSize:]
+	}
+	if len(raw) > 0 {
+		return &badRequest{422, strconv.Itoa(len(raw)) + " bytes of binary data are no input's: binary_data_size says less"}
+	}
+	if !in.has[0] {
+		return &badRequest{422, `inputs must have a tensor "items"`}
+	}
+	var err error
+	for i, one := range []struct {
+		name string
+		t    *tensor
+		to   *[]byte
+	}{{"user", &in.user, &q.user}, {"segment", &in.segment, &q.segment}} {
+		if !in.has[i+1] {
+			continue
+		}
+		s.list, s.listed, s.field, s.element = "", -1, one.name, -1
+		if one.t.size != 1 {
+			return s.wrong("a tensor of one element")
+		}
+		q.items, q.keys = q.items[:0], q.keys[:0]
+		if err = s.elements(one.t, q, true); err != nil {
+			return err
+		}
+		*one.to = q.items[0].text
+	}
+	q.items, q.keys = q.items[:0], q.keys[:0]
+	s.field = "items"
+	if in.items.size == 0 || in.items.size > uint64(b.cfg.MaxItems) {
+		return s.wrong("a tensor of 1 to " + strconv.Itoa(b.cfg.MaxItems) + " elements (--bandit-max-items)")
+	}
+	return s.elements(&in.items, q, texts)
+}
+
+// inference reads the JSON of a request.
+func (s *scanner) inference(in *inference, q *query) error {
+	return s.object(func(key []byte) error {
+		switch string(key) {
+		case "id":
+			s.field = "id"
+			if s.space() != '"' {
+				return s.wrongValue("a text")
+			}
+			from := s.i
+			_, err := s.text()
+			in.id = s.b[from:s.i]
+			return err
+		case "parameters":
+			return s.inferenceParameters(in, q)
+		case "inputs":
+			return s.eachObject("inputs", func() error { return s.input(in) })
+		case "outputs":
+			return s.eachObject("outputs", func() error { return s.output(in) })
+		}
+		return s.skip()
+	})
+}
+
+// eachObject calls do for every element of an array, with the scanner before it.
+func (s *scanner) eachObject(name string, do func() error) error {
+	s.field = name
+	if s.space() != '[' {
+		return s.wrongValue("an array of tensors")
+	}
+	s.i++
+	s.list, s.listed, s.field = name, 0, ""
+	for more := s.first(']'); more; s.listed++ {
+		if err := do(); err != nil {
+			return err
+		}
+		var err error
+		if more, err = s.next(']'); err != nil {
+			return err
+		}
+		s.field = ""
+	}
+	s.list, s.listed = "", -1
+	return nil
+}
+
+func (s *scanner) inferenceParameters(in *inference, q *query) error {
+	s.field = "parameters"
+	return s.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "seed":
+			s.field, q.seeded = "parameters.seed", true
+			q.seed, err = s.uint(0, math.MaxUint64, "a whole number from 0 to 18446744073709551615")
+		case "binary_data_output":
+			s.field = "parameters.binary_data_output"
+			in.binary, err = s.bool()
+		default:
+			err = s.skip()
+		}
+		return err
+	})
+}
+
+// input reads one input; its data are left where they are.
+func (s *scanner) input(in *inference) error {
+	t := tensor{data: -1, size: 1}
+	var name []byte
+	err := s.object(func(key []byte) (err error) {
+		switch string(key) {
+		case "name":
+			s.field = "name"
+			if s.space() != '"' {
+				return s.wrongValue("a text")
+			}
+			name, err = s.text()
+		case "datatype":
+			s.field = "datatype"
+			var text []byte
+			if s.space() != '"' {
+				return s.wrongValue("a text")
+			}
+			if text, err = s.text(); err == nil {
+				t.datatype = internDatatype(text)
+			}
+		case "shape":
+			s.field = "shape"
+			err = s.shape(&t)
+		case "parameters":
+			s.field = "parameters"
+			err = s.object(func(key []byte) (err error) {
+				if string(key) != "binary_data_size" {
+					return s.skip()
+				}
+				s.field, t.hasRaw = "parameters.binary_data_size", true
+				t.rawSize, err = s.uint(0, math.MaxInt64, "a number of bytes")
+				return err
+			})
+		case "data":
+			s.space()
+			t.data = s.i
+			err = s.skip()
+		default:
+			err = s.skip()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.field = "name"
+	var to *tensor
+	var at int
+	switch string(name) {
+	case "items":
+		to, at = &in.items, 0
+	case "user":
+		to, at = &in.user, 1
+	case "segment":
+		to, at = &in.segment, 2
+	default:
+		return s.wrong("items, user or segment")
+	}
+	if in.has[at] {
+		return s.wrong("there once")
+	}
+	s.field = "datatype"
+	if t.datatype == "" {
+		return s.wrong("BYTES, INT64, UINT64, INT32 or UINT32")
+	}
+	s.field = "shape"
+	if t.dims == 0 {
+		return s.wrong("there: an array of sizes")
+	}
+	s.field = "data"
+	if t.hasRaw == (t.data >= 0) {
+		return s.wrong("there, or binary_data_size among the parameters, and not both")
+	}
+	in.has[at], *to = true, t
+	in.order[in.tensors] = to
+	in.tensors++
+	return nil
+}
+
+func internDatatype(text []byte) string {
+	for _, known := range [...]string{"BYTES", "INT64", "UINT64", "INT32", "UINT32"} {
+		if string(text) == known {
+			return known
+		}
+	}
+	return ""
+}
+
+func (s *scanner) shape(t *tensor) error {
+	if s.space() != '[' {
+		return s.wrongValue("an array of sizes")
+	}
+	s.i++
+	for more := s.first(']'); more; t.dims++ {
+		n, err := s.uint(0, math.MaxInt32, "an array of sizes")
+		if err != nil {
+			return err
+		}
+		if t.size *= n; t.size > math.MaxInt32 {
+			return s.wrong("of at most 2147483647 elements")
+		}
+		if more, err = s.next(']'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// output reads what is asked for.
+func (s *scanner) output(in *inference) error {
+	return s.object(func(key []byte) error {
+		switch string(key) {
+		case "name":
+			s.field = "name"
+			if s.space() != '"' {
+				return s.wrongValue("a text")
+			}
+			name, err := s.text()
+			if err == nil && string(name) != "scores" {
+				err = s.wrong("scores")
+			}
+			return err
+		case "parameters":
+			s.field = "parameters"
+			return s.object(func(key []byte) (err error) {
+				if string(key) != "binary_data" {
+					return s.skip()
+				}
+				s.field = "parameters.binary_data"
+				in.binary, err = s.bool()
+				return err
+			})
+		}
+		return s.skip()
+	})
+}
+
+// elements appends the ids of a tensor to q.keys, and with texts to q.items.
+func (s *scanner) elements(t *tensor, q *query, texts bool) error {
+	want := int(t.size)
+	var err error
+	if t.hasRaw {
+		err = s.rawElements(t, q, texts, want)
+	} else {
+		s.i = t.data
+		err = s.jsonElements(q, t.datatype == "BYTES", want, 0)
+	}
+	if err != nil {
+		return err
+	}
+	s.element = -1
+	if len(q.keys) != want {
+		return s.wrong("a tensor of as many elements as its shape says, " + strconv.Itoa(want))
+	}
+	return nil
+}
+
+// jsonElements reads an array of ids, or one of such arrays.
+func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
+	s.space()
+	if s.b[s.i] != '[' || depth > 8 {
+		return s.wrongValue("an array of ids")
+	}
+	s.i++
+	for more := s.first(']'); more; {
+		var err error
+		if s.space() == '[' {
+			err = s.jsonElements(q, texts, want, depth+1)
+		} else {
+			s.element = len(q.keys)
+			var token, text []byte
+			if s.element == want {
+				s.element = -1
+				return s.wrong("a tensor of as many elements as its shape says, " + strconv.Itoa(want))
+			}
+			wanted := "a whole number, as its datatype says"
+			if texts {
+				wanted = "a text of 1 to 255 bytes, as its datatype says"
+			}
+			if token, text, err = s.id(wanted); err == nil && (token[0] == '"') != texts {
+				err = s.wrong(wanted)
+			}
+			q.items = append(q.items, item{token, text})
+			q.keys = append(q.keys, arms.KeyOf(text))
+		}
+		if err != nil {
+			return err
+		}
+		if more, err = s.next(']'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rawElements reads binary elements.
+func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
+	raw := t.raw
+	le := binary.LittleEndian
+	if t.datatype == "BYTES" {
+		for len(raw) > 0 {
+			s.element = len(q.keys)
+			if s.element == want {
+				break // there are more than the shape says
+			}
+			if len(raw) < 4 || uint64(le.Uint32(raw)) > uint64(len(raw)-4) {
+				return s.wrong("a length of 4 bytes and as many bytes")
+			}
+			text := raw[4 : 4+le.Uint32(raw)]
+			if raw = raw[4+len(text):]; len(text) == 0 || len(text) > MaxID {
+				return s.wrong("a text of 1 to 255 bytes")
+			}
+			q.keys = append(q.keys, arms.KeyOf(text))
+			if texts {
+				q.items = append(q.items, item{text: text})
+			}
+		}
+		if s.element = -1; len(raw) > 0 {
+			return s.wrong("a tensor of as many elements as its shape says, " + strconv.Itoa(want))
+		}
+		return nil
+	}
+	width := 8
+	if t.datatype[len(t.datatype)-2:] == "32" {
+		width = 4
+	}
+	if len(raw) != want*width {
+		return s.wrong("of " + strconv.Itoa(want*width) + " bytes (binary_data_size), as its shape and datatype say")
+	}
+	q.keys = slices.Grow(q.keys, want)
+	signed := t.datatype[0] == 'I'
+	for ; len(raw) > 0; raw = raw[width:] {
+		var v uint64
+		switch {
+		case width == 8:
+			v = le.Uint64(raw)
+		case signed:
+			v = uint64(int64(int32(le.Uint32(raw))))
+		default:
+			v = uint64(le.Uint32(raw))
+		}
+		negative := signed && int64(v) < 0
+		if !negative && !texts {
+			q.keys = append(q.keys, arms.NumberKey(v))
+			continue
+		}
+		text := strconv.AppendUint(nil, v, 10)
+		if negative {
+			text = strconv.AppendInt(nil, int64(v), 10)
+		}
+		q.keys = append(q.keys, arms.KeyOf(text))
+		if texts {
+			q.items = append(q.items, item{text: text})
+		}
+	}
+	return nil
+}
+
+// answerInference samples the posteriors that sc holds and answers with a tensor of scores.
+func (b *Bandit) answerInference(w *reply, sc *scratch, degraded bool, start time.Time) {
+	looked := time.Now()
+	sc.sample(&sc.query)
+	sampled := time.Now()
+	in, n := &sc.inference, len(sc.score)
+	dst := append(w.Body, '{')
+	if in.id != nil {
+		dst = append(append(append(dst, `"id":`...), in.id...), ',')
+	}
+	dst = append(dst, `"model_name":`...)
+	dst = append(dst, b.modelJSON...)
+	dst = append(dst, `,"model_version":"`+modelVersion+`"`...)
+	if degraded {
+		dst = append(dst, `,"parameters":{"degraded":true}`...)
+	}
+	dst = append(dst, `,"outputs":[{"name":"scores","datatype":"FP64","shape":[`...)
+	dst = strconv.AppendInt(dst, int64(n), 10)
+	if in.binary {
+		dst = append(dst, `],"parameters":{"binary_data_size":`...)
+		dst = strconv.AppendInt(dst, int64(8*n), 10)
+		dst = append(dst, `}}]}`...)
+		w.ContentType = "application/octet-stream"
+		w.FieldInt(headerLength, len(dst))
+		dst = slices.Grow(dst, 8*n)
+		for _, x := range sc.score {
+			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(x))
+		}
+	} else {
+		dst = append(dst, `],"data":[`...)
+		for i, x := range sc.score {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
+		}
+		dst = append(dst, `]}]}`...)
+	}
+	w.Body = dst
+	b.count(n, w.stripe, start, looked, sampled)
+}

@@ -1,0 +1,154 @@
+package bandit
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+
+	"weir/internal/bandit/arms"
+)
+
+// MaxID is the longest id of a user, an item or a segment, in bytes.
+const MaxID = 255
+
+const idWanted = "a text of 1 to 255 bytes or a whole number"
+
+// query is what a request asks predictions for. Its slices point into the body it was read from.
+type query struct {
+	user    []byte // text, nil when absent
+	segment []byte // text, nil when the user's own is to be looked up
+	items   []item
+	keys    []arms.Key // of the items
+	top     int        // 0 is all, in their order
+	seed    uint64
+	seeded  bool
+	explain bool
+}
+
+// item is an item as it was sent.
+type item struct {
+	token []byte // as in the body
+	text  []byte
+}
+
+func (q *query) reset() {
+	*q = query{items: q.items[:0], keys: q.keys[:0]}
+}
+
+const queryMembers = "user, segment, items, top, seed and explain"
+
+// parseQuery reads a whole body.
+func parseQuery(s *scanner, q *query, maxItems int) error {
+	if err := s.query(q, maxItems); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// query reads {"user":...,"items":[...]}.
+func (s *scanner) query(q *query, maxItems int) error {
+	q.reset()
+	var seen uint
+	err := s.object(func(key []byte) error {
+		var bit uint
+		switch string(key) {
+		case "user":
+			s.field, bit = "user", 1
+		case "items":
+			s.field, bit = "items", 2
+		case "segment":
+			s.field, bit = "segment", 4
+		case "top":
+			s.field, bit = "top", 8
+		case "seed":
+			s.field, bit = "seed", 16
+		case "explain":
+			s.field, bit = "explain", 32
+		default:
+			return s.unknown(key, queryMembers)
+		}
+		if seen&bit != 0 {
+			return s.wrong("there once")
+		}
+		seen |= bit
+		return s.queryMember(q, maxItems)
+	})
+	if err != nil {
+		return err
+	}
+	if seen&2 == 0 {
+		s.field = "items"
+		return s.wrong("there: an array of ids")
+	}
+	s.field = ""
+	return nil
+}
+
+func (s *scanner) queryMember(q *query, maxItems int) (err error) {
+	switch s.field {
+	case "user":
+		_, q.user, err = s.optionalID()
+	case "segment":
+		_, q.segment, err = s.optionalID()
+	case "items":
+		err = s.items(q, maxItems)
+	case "top":
+		var n uint64
+		n, err = s.uint(1, math.MaxInt32, "a whole number from 1 on")
+		q.top = int(n)
+	case "seed":
+		q.seeded = true
+		q.seed, err = s.uint(0, math.MaxUint64, "a whole number from 0 to 18446744073709551615")
+	case "explain":
+		q.explain, err = s.bool()
+	}
+	return err
+}
+
+// optionalID reads an id or null.
+func (s *scanner) optionalID() (token, text []byte, err error) {
+	if is, err := s.null(); is || err != nil {
+		return nil, nil, err
+	}
+	return s.id(idWanted)
+}
+
+// items reads the array of items.
+func (s *scanner) items(q *query, maxItems int) error {
+	if s.space() != '[' {
+		return s.wrongValue("an array of ids")
+	}
+	s.i++
+	more := s.first(']')
+	if !more {
+		return s.wrong("an array with at least one id")
+	}
+	for more {
+		if s.element = len(q.items); s.element == maxItems {
+			s.element = -1
+			return s.wrong("at most " + strconv.Itoa(maxItems) + " ids (--bandit-max-items)")
+		}
+		token, text, err := s.id(idWanted)
+		if err != nil {
+			return err
+		}
+		q.items = append(q.items, item{token, text})
+		q.keys = append(q.keys, arms.KeyOf(text))
+		if more, err = s.next(']'); err != nil {
+			return err
+		}
+	}
+	s.element = -1
+	return nil
+}
+
+// few reports whether a body surely asks for no more predictions than are made inline. A comma in an id
+// counts too, which sends a request to a worker that need not have gone there.
+func few(body []byte, inline int) bool {
+	return len(body) <= inline*(MaxID+3) && bytes.Count(body, comma) < inline+membersBesides
+}
+
+var comma = []byte{','}
+
+// membersBesides is how many members of a query there may be besides the items.
+const membersBesides = 5

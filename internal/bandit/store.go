@@ -1,0 +1,89 @@
+package bandit
+
+import (
+	"context"
+
+	"weir/internal/bandit/arms"
+)
+
+// storeError is a feature store that did not answer.
+type storeError struct{ error }
+
+func (e *storeError) Unwrap() error { return e.error }
+
+// features fills sc with the posteriors of a query's items: from the feature store, where there is one,
+// with what events have taught above them.
+func (b *Bandit) features(ctx context.Context, sc *scratch, q *query) (degraded bool, err error) {
+	if b.store == nil {
+		if !b.look(sc, q.user, q.segment, q.keys, nil) {
+			return false, errLoading
+		}
+		return false, nil
+	}
+	return b.fetch(ctx, sc, q)
+}
+
+// fetch is features where there is a store.
+func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded bool, err error) {
+	segment := q.segment
+	if segment == nil && q.user != nil {
+		found := [1]string{}
+		old, err := b.store.Segments(ctx, []string{string(q.user)}, found[:])
+		if err != nil {
+			if !b.cfg.PriorOnStoreError {
+				return false, &storeError{err}
+			}
+			old = true
+		}
+		degraded = old
+		if found[0] != "" {
+			segment = []byte(found[0])
+		}
+	}
+	ids := make([]string, len(q.items))
+	for i := range q.items {
+		ids[i] = string(q.items[i].text)
+	}
+	sc.fetched = append(sc.fetched[:0], make([]storeArm, len(ids))...)
+	old, err := b.store.Arms(ctx, ids, sc.fetched)
+	if err != nil {
+		if !b.cfg.PriorOnStoreError {
+			return false, &storeError{err}
+		}
+		clear(sc.fetched)
+		old = true
+	}
+	degraded = degraded || old
+	if !b.look(sc, q.user, segment, q.keys, sc.fetched) {
+		return false, errLoading
+	}
+	return degraded, nil
+}
+
+// segments returns the segments of the events' users as the store knows them, nil without a store. Without
+// its answer an event still counts for its item.
+func (b *Bandit) segments(ctx context.Context, list []event) ([]string, error) {
+	if b.store == nil || b.learned[arms.Segmented].Len() == 0 && b.cfg.Learn < arms.Segmented {
+		return nil, nil
+	}
+	var users []string
+	var at []int
+	for i := range list {
+		if list[i].segment == nil && list[i].user != nil {
+			users = append(users, string(list[i].user))
+			at = append(at, i)
+		}
+	}
+	found := make([]string, len(users))
+	if _, err := b.store.Segments(ctx, users, found); err != nil {
+		if !b.cfg.PriorOnStoreError {
+			return nil, &storeError{err}
+		}
+		clear(found)
+	}
+	segments := make([]string, len(list))
+	for i, n := range at {
+		segments[n] = found[i]
+	}
+	return segments, nil
+}
