@@ -44,7 +44,7 @@ $(DEMO_FEEDS): | build
 
 .PHONY: test-deps
 test-deps:
-	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev
+	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev redis-server=redis-server
 	@scripts/venv.sh build/venv
 
 .PHONY: test
