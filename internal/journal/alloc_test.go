@@ -4,6 +4,7 @@ package journal
 
 import (
 	"fmt"
+	"os"
 	"testing"
 )
 
@@ -66,7 +67,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	mustClose(b, j)
 	for b.Loop() {
-		s, err := takeStock(dir)
+		s, err := takeStock(os.DirFS(dir), dir)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -23,7 +23,8 @@ const (
 
 // checkpoint is the state of the journal's user as of a position; the zero value has none, as of the beginning.
 type checkpoint struct {
-	f        *os.File // nil if there is none
+	f        file // nil if there is none
+	path     string
 	id       uint64
 	position Position
 	length   uint64 // of the state
@@ -32,12 +33,12 @@ type checkpoint struct {
 }
 
 // openCheckpoint reads the header of the checkpoint, if it exists.
-func openCheckpoint(dir string, exists bool) (*checkpoint, error) {
-	c := &checkpoint{written: time.Now()}
+func (s *stock) openCheckpoint(exists bool) (*checkpoint, error) {
+	c := &checkpoint{path: filepath.Join(s.dir, checkpointName), written: time.Now()}
 	if !exists {
 		return c, nil
 	}
-	f, err := os.Open(filepath.Join(dir, checkpointName))
+	f, err := openFile(s.fsys, checkpointName)
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +61,14 @@ func (c *checkpoint) readHeader() error {
 	}
 	e := binary.LittleEndian
 	if string(h[:8]) != checkpointMagic || e.Uint64(h[48:]) != xxh3.Hash(h[:48]) {
-		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, c.f.Name(), restore)
+		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, c.path, restore)
 	}
 	if v := e.Uint32(h[8:]); v != version {
-		return versionError(c.f.Name(), v)
+		return versionError(c.path, v)
 	}
 	c.id, c.position, c.length, c.checksum = e.Uint64(h[16:]), Position(e.Uint64(h[24:])), e.Uint64(h[32:]), e.Uint64(h[40:])
 	if c.length != uint64(info.Size())-checkpointHeaderLen {
-		return fmt.Errorf("%w: %s has %d bytes, not the %d it was written with: %s", ErrCorrupt, c.f.Name(), info.Size(), c.length+checkpointHeaderLen, restore)
+		return fmt.Errorf("%w: %s has %d bytes, not the %d it was written with: %s", ErrCorrupt, c.path, info.Size(), c.length+checkpointHeaderLen, restore)
 	}
 	return nil
 }
@@ -96,13 +97,13 @@ func (c *checkpoint) load(load func(io.Reader) error) error {
 		return err
 	}
 	if hash.Sum64() != c.checksum {
-		return fmt.Errorf("%w: %s is damaged between offset %d and its end: %s", ErrCorrupt, c.f.Name(), checkpointHeaderLen, restore)
+		return fmt.Errorf("%w: %s is damaged between offset %d and its end: %s", ErrCorrupt, c.path, checkpointHeaderLen, restore)
 	}
 	if _, err := state.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
 	if err := load(bufio.NewReaderSize(state, 1<<16)); err != nil {
-		return fmt.Errorf("%s: %w", c.f.Name(), err)
+		return fmt.Errorf("%s: %w", c.path, err)
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func next(records []string) int {
 }
 
 func TestKillLosesNoAcknowledgedBatch(t *testing.T) {
-	rounds := 30
+	rounds := 20
 	if os.Getenv("WEIR_SOAK") != "" {
 		rounds = 1000
 	}

@@ -136,6 +136,7 @@ type Options struct {
 	Name    string            // metrics are called weir_NAME_journal_..., in snake_case; weir_journal_... if empty
 	Faults  disk.Faults       // for tests
 
+	id        uint64                   // for tests: the journal's number, a random one if zero
 	step      func(name string)        // for tests: called where a kill is of interest
 	failWrite func(n int) (int, error) // for tests: called before n bytes are written; with an error only so many are
 }
@@ -193,6 +194,7 @@ type failure struct{ err error }
 func Open(dir string, o Options, load func(io.Reader) error, replay func(record []byte) error) (*Journal, error) {
 	j := &Journal{
 		dir:       dir,
+		id:        o.id,
 		segment:   o.Segment,
 		log:       o.Log,
 		faults:    o.Faults,

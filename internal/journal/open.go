@@ -24,7 +24,7 @@ func (j *Journal) open(load func(io.Reader) error, replay func(record []byte) er
 	if j.lock, err = disk.LockDir(j.dir); err != nil {
 		return err
 	}
-	s, err := takeStock(j.dir)
+	s, err := takeStock(os.DirFS(j.dir), j.dir)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,11 @@ func makeDir(dir string) error {
 
 // begin makes the first segment of a journal.
 func (j *Journal) begin() (err error) {
-	var random [8]byte
-	rand.Read(random[:]) //nolint:errcheck // never fails
-	j.id = binary.LittleEndian.Uint64(random[:])
+	if j.id == 0 {
+		var random [8]byte
+		rand.Read(random[:]) //nolint:errcheck // never fails
+		j.id = binary.LittleEndian.Uint64(random[:])
+	}
 	if j.f, err = createSegment(j.dir, j.id, 0); err != nil {
 		return err
 	}
@@ -82,12 +84,12 @@ func (j *Journal) resume(s *stock) (err error) {
 	}
 	j.step("directory synced")
 	last := s.readers[len(s.readers)-1]
-	if j.f, err = os.OpenFile(last.f.Name(), os.O_RDWR, 0); err != nil {
+	if j.f, err = os.OpenFile(last.path, os.O_RDWR, 0); err != nil {
 		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
 	}
 	j.id, j.base, j.bases = last.id, last.base, s.bases
 	if j.cut = last.size - s.end; j.cut > 0 {
-		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", last.f.Name(), "offset", s.end, "bytes", j.cut)
+		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", last.path, "offset", s.end, "bytes", j.cut)
 		if err := j.f.Truncate(s.end); err != nil {
 			return err
 		}
@@ -132,7 +134,8 @@ func (j *Journal) rewrite(r *reader) error {
 
 // stock is what a directory holds of a journal.
 type stock struct {
-	dir        string
+	fsys       fs.FS
+	dir        string      // what fsys is, for messages
 	bases      []Position  // of the segments, ascending
 	temporary  []string    // what a killed process left of files it had not finished
 	checkpoint *checkpoint // nil only in an empty directory
@@ -144,8 +147,8 @@ type stock struct {
 func (s *stock) empty() bool { return s.checkpoint == nil }
 
 // takeStock opens the files of a journal, checks their headers and that none is missing. It writes nothing.
-func takeStock(dir string) (*stock, error) {
-	s := &stock{dir: dir}
+func takeStock(fsys fs.FS, dir string) (*stock, error) {
+	s := &stock{fsys: fsys, dir: dir}
 	exists, err := s.list()
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func takeStock(dir string) (*stock, error) {
 	if len(s.bases) == 0 && !exists {
 		return s, nil
 	}
-	if s.checkpoint, err = openCheckpoint(dir, exists); err != nil {
+	if s.checkpoint, err = s.openCheckpoint(exists); err != nil {
 		return nil, err
 	}
 	if err := s.openSegments(); err != nil {
@@ -163,7 +166,7 @@ func takeStock(dir string) (*stock, error) {
 }
 
 func (s *stock) list() (checkpoint bool, err error) {
-	entries, err := os.ReadDir(s.dir)
+	entries, err := fs.ReadDir(s.fsys, ".")
 	if err != nil {
 		return false, err
 	}
@@ -197,7 +200,7 @@ func (s *stock) openSegments() error {
 		return fmt.Errorf("%w: %s has no segment with position %d, where its checkpoint ends: %s", ErrCorrupt, s.dir, c.position, restore)
 	}
 	for _, base := range s.bases[first:] {
-		r, err := openReader(filepath.Join(s.dir, segmentName(base)), base)
+		r, err := s.openReader(base)
 		if err != nil {
 			return err
 		}
@@ -205,19 +208,19 @@ func (s *stock) openSegments() error {
 	}
 	for i, r := range s.readers {
 		if r.id != s.readers[0].id || c.f != nil && r.id != c.id {
-			return fmt.Errorf("%w: %s belongs to another journal than the files beside it: %s", ErrCorrupt, r.f.Name(), restore)
+			return fmt.Errorf("%w: %s belongs to another journal than the files beside it: %s", ErrCorrupt, r.path, restore)
 		}
 		if i == 0 {
 			continue
 		}
 		if before := s.readers[i-1]; before.end() != r.base {
 			return fmt.Errorf("%w: %s ends at position %d, and the file after it is %s: a file between them is missing, or one was changed: %s",
-				ErrCorrupt, before.f.Name(), before.end(), filepath.Base(r.f.Name()), restore)
+				ErrCorrupt, before.path, before.end(), segmentName(r.base), restore)
 		}
 	}
 	if last := s.readers[len(s.readers)-1]; last.end() < c.position {
 		return fmt.Errorf("%w: %s was cut at offset %d, its checkpoint goes on to offset %d: %s",
-			ErrCorrupt, last.f.Name(), last.size, c.position-last.base, restore)
+			ErrCorrupt, last.path, last.size, c.position-last.base, restore)
 	}
 	return nil
 }
@@ -254,7 +257,7 @@ func (s *stock) read(load func(io.Reader) error, replay func(record []byte) erro
 		}
 		if end < r.size && !torn {
 			return fmt.Errorf("%w: %s is damaged at offset %d, and there is more behind it, so that it was on the disk once: %s",
-				ErrCorrupt, r.f.Name(), end, restore)
+				ErrCorrupt, r.path, end, restore)
 		}
 	}
 	return nil

@@ -218,9 +218,9 @@ func (o *outage) run(generation int) {
 }
 
 func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
-	rounds := uint64(150)
-	if testing.Short() {
-		rounds = 15
+	rounds := uint64(50)
+	if os.Getenv("WEIR_SOAK") != "" {
+		rounds = 5000
 	}
 	lost, cut := 0, 0
 	for seed := range rounds {
@@ -230,7 +230,7 @@ func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
 				o.run(generation)
 				where := fmt.Sprintf("generation %d, files %q", generation, slices.Sorted(maps.Keys(o.crash)))
 				before := contents(t, o.dir)
-				s, err := takeStock(o.dir)
+				s, err := takeStock(os.DirFS(o.dir), o.dir)
 				if err != nil {
 					t.Fatalf("%s: %v", where, err)
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -71,9 +72,28 @@ func createSegment(dir string, id uint64, base Position) (f *os.File, err error)
 // errUncertain means that a segment is in place, and that nobody knows whether it will be after a power failure.
 var errUncertain = errors.New("the directory could not be synced")
 
+// file is one that is read anywhere: *os.File, or in tests memory.
+type file interface {
+	fs.File
+	io.ReaderAt
+}
+
+// openFile opens the file name of fsys.
+func openFile(fsys fs.FS, name string) (file, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := f.(file); ok {
+		return f, nil
+	}
+	return nil, errors.Join(fmt.Errorf("%s is no file that can be read anywhere", name), f.Close())
+}
+
 // reader reads the frames of a segment.
 type reader struct {
-	f    *os.File
+	f    file
+	path string
 	base Position
 	id   uint64 // of the journal
 	size int64
@@ -91,13 +111,13 @@ func (r *reader) end() Position { return r.base + Position(r.size) }
 // windowLen is how much of a file is read at once, unless a frame is longer.
 const windowLen = 256 << 10
 
-// openReader opens the segment at path and checks its header; the caller closes r.f.
-func openReader(path string, base Position) (r *reader, err error) {
-	f, err := os.Open(path)
+// openReader opens the segment at base and checks its header; the caller closes r.f.
+func (s *stock) openReader(base Position) (*reader, error) {
+	f, err := openFile(s.fsys, segmentName(base))
 	if err != nil {
 		return nil, err
 	}
-	r = &reader{f: f, base: base}
+	r := &reader{f: f, path: filepath.Join(s.dir, segmentName(base)), base: base}
 	if err := r.readHeader(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -116,14 +136,14 @@ func (r *reader) readHeader() error {
 	}
 	e := binary.LittleEndian
 	if page == nil || string(page[:8]) != segmentMagic || e.Uint64(page[32:]) != xxh3.Hash(page[:32]) {
-		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, r.f.Name(), restore)
+		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, r.path, restore)
 	}
 	if v := e.Uint32(page[8:]); v != version {
-		return versionError(r.f.Name(), v)
+		return versionError(r.path, v)
 	}
 	r.id = e.Uint64(page[16:])
 	if base := Position(e.Uint64(page[24:])); base != r.base {
-		return fmt.Errorf("%w: %s says that it begins at position %d, it was renamed: %s", ErrCorrupt, r.f.Name(), base, restore)
+		return fmt.Errorf("%w: %s says that it begins at position %d, it was renamed: %s", ErrCorrupt, r.path, base, restore)
 	}
 	return nil
 }
@@ -145,7 +165,7 @@ func (r *reader) bytes(off, n int64) ([]byte, error) {
 		}
 		r.window, r.from = r.window[:want], off
 		if _, err := r.f.ReadAt(r.window, off); err == io.EOF {
-			return nil, fmt.Errorf("%s became shorter while it was read: another program writes it: stop that", r.f.Name())
+			return nil, fmt.Errorf("%s became shorter while it was read: another program writes it: stop that", r.path)
 		} else if err != nil {
 			return nil, err
 		}
@@ -217,10 +237,10 @@ func (r *reader) replay(off int64, visit func(record []byte) error) (int64, erro
 		}
 		ok, err := eachRecord(records, visit)
 		if err != nil {
-			return off, fmt.Errorf("%s, batch before offset %d: %w", r.f.Name(), end, err)
+			return off, fmt.Errorf("%s, batch before offset %d: %w", r.path, end, err)
 		}
 		if !ok {
-			return off, fmt.Errorf("%w: %s has a batch before offset %d that no program wrote: %s", ErrCorrupt, r.f.Name(), end, restore)
+			return off, fmt.Errorf("%w: %s has a batch before offset %d that no program wrote: %s", ErrCorrupt, r.path, end, restore)
 		}
 		off = end
 	}
