@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -117,6 +118,7 @@ func parseFeatures(from io.Reader) (features, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, err
 		}
-		all[row[item]] = map[string]float64{"alpha": a, "beta": b}
+		// A field is part of its whole row, which it would keep.
+		all[strings.Clone(row[item])] = map[string]float64{"alpha": a, "beta": b}
 	}
 }
