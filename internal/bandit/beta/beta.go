@@ -30,17 +30,24 @@ const (
 
 // A Sampler draws samples. It holds the state of its generator and is for one goroutine at a time.
 type Sampler struct {
-	source source
+	kernel kernel
+	source source // for kernelNone
+	work   work   // for others
 }
 
 // New returns a Sampler that draws what seed determines, or, if seed is 0, what nobody can foresee.
 func New(seed uint64) *Sampler {
-	s := new(Sampler)
+	return newSampler(seed, append(kernels(), kernelNone)[0])
+}
+
+func newSampler(seed uint64, k kernel) *Sampler {
+	s := &Sampler{kernel: k}
 	if seed == 0 {
 		s.source = randomSource()
 	} else {
 		s.source = newSource(seed, 0)
 	}
+	s.work.seed(&s.source)
 	return s
 }
 
@@ -48,6 +55,14 @@ func New(seed uint64) *Sampler {
 // It does not allocate.
 func (s *Sampler) Sample(dst, alpha, beta []float64) {
 	checkLengths(dst, alpha, beta)
+	if s.kernel != kernelNone {
+		for len(dst) > 0 {
+			n := min(len(dst), block)
+			s.kernel.sample(dst[:n], alpha[:n], beta[:n], &s.work)
+			dst, alpha, beta = dst[n:], alpha[n:], beta[n:]
+		}
+		return
+	}
 	for i := range dst {
 		dst[i] = s.source.beta(clamp(alpha[i]), clamp(beta[i]))
 	}

@@ -20,15 +20,19 @@ type way struct {
 }
 
 func ways() []way {
-	return []way{
+	all := []way{
 		{"seeded", func(seed uint64) func(dst, alpha, beta []float64) {
 			return func(dst, alpha, beta []float64) {
 				Seeded(seed, dst, alpha, beta)
 				seed++
 			}
 		}},
-		{"sample", func(seed uint64) func(dst, alpha, beta []float64) { return New(seed).Sample }},
+		{"plain", func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, kernelNone).Sample }},
 	}
+	for _, k := range kernels() {
+		all = append(all, way{k.String(), func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, k).Sample }})
+	}
+	return all
 }
 
 // forAllWays runs a test of samples for each of the ways to draw them.
