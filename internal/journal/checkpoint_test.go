@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -110,10 +111,25 @@ func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
 		t.Fatal(err)
 	}
-	var steps []string
-	mustOpen(t, killed, Options{step: func(step string) { steps = append(steps, step) }})
-	if len(steps) < 2 || steps[0] != "directory synced" || steps[1] != "segment removed" {
-		t.Errorf("steps %q", steps)
+	before := files(t, killed)
+	failing := Options{syncDir: func(string) error { return syscall.EIO }}
+	if _, _, err := open(killed, failing); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Open with a directory that cannot be synced: %v, want its error", err)
+	}
+	if after := files(t, killed); !slices.Equal(before, after) {
+		t.Errorf("files %q, then %q", before, after)
+	}
+	synced := false
+	mustOpen(t, killed, Options{
+		syncDir: func(dir string) error { synced = dir == killed; return nil },
+		step: func(step string) {
+			if !synced {
+				t.Errorf("%s before the directory was synced", step)
+			}
+		},
+	})
+	if after := files(t, killed); len(after) >= len(before) || !synced {
+		t.Errorf("files %q, then %q", before, after)
 	}
 }
 

@@ -47,8 +47,8 @@
 //	    32        records, each behind its length as a varint
 //
 // A frame is valid in its place alone, so what a file held before it was cut, or another file on the same blocks, is never taken for one.
-// Usually there is no gap. The first frame after the start of a sync begins on a page of its own, so that no page is
-// written again once it has been synced, and a disk that tears a page while the power goes can harm none that was. A frame without records is
+// Usually there is no gap. The first frame after the start of a sync begins on a page of its own, so that appends never write
+// a page again that has been synced, and a disk that tears a page while the power goes can harm none that was. A frame without records is
 // written by Close: it says that all before it has been synced.
 //
 // A checkpoint is a header and then the state that the caller wrote:
@@ -137,6 +137,7 @@ type Options struct {
 	Faults  disk.Faults       // for tests
 
 	id        uint64                   // for tests: the journal's number, a random one if zero
+	syncDir   func(dir string) error   // for tests: instead of disk.SyncDir in Open
 	step      func(name string)        // for tests: called where a kill is of interest
 	failWrite func(n int) (int, error) // for tests: called before n bytes are written; with an error only so many are
 }
@@ -155,6 +156,7 @@ type Journal struct {
 	opened  time.Time // the zero of clock
 	metrics counters
 
+	syncDir   func(dir string) error
 	step      func(name string)
 	failWrite func(n int) (int, error)
 
@@ -199,6 +201,7 @@ func Open(dir string, o Options, load func(io.Reader) error, replay func(record 
 		log:       o.Log,
 		faults:    o.Faults,
 		opened:    time.Now(),
+		syncDir:   o.syncDir,
 		step:      o.step,
 		failWrite: o.failWrite,
 		stop:      make(chan struct{}),
@@ -209,6 +212,9 @@ func Open(dir string, o Options, load func(io.Reader) error, replay func(record 
 	}
 	if j.segment <= 0 {
 		j.segment = DefaultSegment
+	}
+	if j.syncDir == nil {
+		j.syncDir = disk.SyncDir
 	}
 	if j.step == nil {
 		j.step = func(string) {}
@@ -334,6 +340,7 @@ func (j *Journal) rotate(n int) error {
 		return err
 	}
 	// Also if nothing was appended since the last sync: a torn write may have been cut off, and the size has to be right.
+	j.fence = j.Position()
 	if err := j.flush(j.f); err != nil {
 		return err
 	}

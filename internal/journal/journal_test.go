@@ -142,7 +142,7 @@ func TestRecordsAreReplayedInOrder(t *testing.T) {
 		wantRecords(t, k, want...)
 		end := j.Position()
 		mustClose(t, j)
-		j, k = mustOpen(t, dir, Options{})
+		j, _ = mustOpen(t, dir, Options{})
 		if j.Position() != end {
 			t.Errorf("opened at %d and closed, then opened at %d", end, j.Position())
 		}

@@ -79,10 +79,9 @@ func (j *Journal) begin() (err error) {
 // replayed is on the disk.
 func (j *Journal) resume(s *stock) (err error) {
 	// A process killed right after a rename may have left a name that only the cache knows.
-	if err := disk.SyncDir(j.dir); err != nil {
+	if err := j.syncDir(j.dir); err != nil {
 		return err
 	}
-	j.step("directory synced")
 	last := s.readers[len(s.readers)-1]
 	if j.f, err = os.OpenFile(last.path, os.O_RDWR, 0); err != nil {
 		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)

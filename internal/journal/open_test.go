@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -220,6 +221,40 @@ func TestWholeFramesBehindATornOneAreCutToo(t *testing.T) {
 		change(t, segmentFiles(t, dir)[0], edit)
 		_, k := mustOpen(t, dir, Options{})
 		wantRecords(t, k, want...)
+	}
+}
+
+// What was written elsewhere is no frame, be it whole: blocks of a removed file can come back under a new one.
+func TestAFrameIsValidInItsPlaceAlone(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, dir, Options{})
+	mustAppend(t, j, "one")
+	first := j.Position()
+	mustAppend(t, j, "two")
+	want := []string{"one", "two"}
+	end := j.Position()
+	frame := func(b []byte) []byte { return b[headerLen:first] }
+
+	other := t.TempDir()
+	o, _ := mustOpen(t, other, Options{})
+	for o.Position() < end {
+		mustAppend(t, o, "xxx")
+	}
+	mustAppend(t, o, "of another journal")
+	foreign, err := os.ReadFile(segmentFiles(t, other)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, edit := range map[string]func([]byte) []byte{
+		"of this file":       func(b []byte) []byte { return append(b, frame(b)...) },
+		"of another journal": func(b []byte) []byte { return append(b, foreign[len(b):]...) },
+	} {
+		copied := copyDir(t, dir)
+		change(t, segmentFiles(t, copied)[0], edit)
+		j, k := mustOpen(t, copied, Options{})
+		if !slices.Equal(k.records, want) || j.cut == 0 {
+			t.Errorf("a frame %s: records %q, %d bytes cut", name, k.records, j.cut)
+		}
 	}
 }
 
