@@ -125,7 +125,9 @@ func (b *Bandit) readCheckpoint(r io.Reader) error {
 	}
 	at := int64(read())
 	for _, l := range b.learned {
-		for n := read(); n > 0 && failed == nil; n-- {
+		n := read()
+		l.Reserve(int(min(n, math.MaxInt32)), at)
+		for ; n > 0 && failed == nil; n-- {
 			a := arms.Arm{Key: arms.Key{Lo: read(), Hi: read()}}
 			a.Alpha, a.Beta = math.Float64frombits(read()), math.Float64frombits(read())
 			if failed == nil {

@@ -114,7 +114,7 @@ func (h *header) decode(b []byte) error {
 	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) || h.stats.Segments > MaxSegments,
 		uint64(h.stats.Bytes) != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
 		return fmt.Errorf("%w: the sizes in its header do not go together", ErrCorrupt)
-	case h.armHomes >= h.armCells && h.armCells > 0, h.userHomes >= h.userCells && h.userCells > 0:
+	case h.armHomes >= max(h.armCells, 1), h.userHomes >= max(h.userCells, 1):
 		return fmt.Errorf("%w: a section of it has no last cell", ErrCorrupt)
 	}
 	return nil
@@ -213,6 +213,7 @@ func (a *File) readSegments(b []byte) error {
 // Load brings the file into memory and checks all of it; progress may be nil. Before it has returned nil,
 // nothing is to be looked up.
 func (a *File) Load(ctx context.Context, progress func(done, total int64)) error {
+	defer runtime.KeepAlive(a) // it stays mapped until here
 	const step = 16 << 20
 	done := int64(0)
 	for i, t := range []table{a.arms, a.users} {
@@ -250,7 +251,6 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 			return fmt.Errorf("%w: the checksum of its %s is wrong", ErrCorrupt, [...]string{"arms", "users"}[i])
 		}
 	}
-	runtime.KeepAlive(a)
 	return a.mapping.Random()
 }
 

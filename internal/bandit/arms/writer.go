@@ -32,7 +32,7 @@ type Duplicates uint8
 const (
 	Refuse Duplicates = iota // Commit fails with a *DuplicateError
 	Last                     // what was added last counts
-	Sum                      // alphas and betas are added up
+	Sum                      // alphas and betas are added up; of users the last segment counts
 )
 
 // DuplicateError is an arm, or a user, that was added twice.
@@ -121,7 +121,7 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 	}
 	out := bufio.NewWriterSize(w.out, 1<<20)
 	var err error
-	h.armHomes, h.armCells, h.sums[0], err = w.write(out, &w.arms, func(done uint64) { progress(done, total) }, func(r *row) (a, b uint64) {
+	h.armHomes, h.armCells, h.sums[0], err = w.write(out, &w.arms, w.o.Duplicates, func(done uint64) { progress(done, total) }, func(r *row) (a, b uint64, err error) {
 		h.stats.Arms++
 		switch r.level {
 		case Segmented:
@@ -132,14 +132,21 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 		if r.counts {
 			r.a, r.b = w.o.Prior[0]+r.a, w.o.Prior[1]+r.b
 		}
-		return math.Float64bits(r.a), math.Float64bits(r.b)
+		if !ValidShape(r.a) || !ValidShape(r.b) {
+			return 0, 0, fmt.Errorf("the alpha of an arm comes to %v and its beta to %v: finite numbers above 0 are possible", r.a, r.b)
+		}
+		return math.Float64bits(r.a), math.Float64bits(r.b), nil
 	})
 	if err != nil {
 		return Stats{}, err
 	}
-	h.userHomes, h.userCells, h.sums[1], err = w.write(out, &w.users, func(done uint64) { progress(w.arms.added+done, total) }, func(r *row) (a, b uint64) {
+	duplicates := w.o.Duplicates
+	if duplicates == Sum {
+		duplicates = Last
+	}
+	h.userHomes, h.userCells, h.sums[1], err = w.write(out, &w.users, duplicates, func(done uint64) { progress(w.arms.added+done, total) }, func(r *row) (a, b uint64, err error) {
 		h.stats.Users++
-		return uint64(r.a), 0
+		return uint64(r.a), 0, nil
 	})
 	if err != nil {
 		var twice *DuplicateError
@@ -171,10 +178,10 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 }
 
 // write writes a section: rows in the order of their homes, each in its home or the next free cell.
-func (w *Writer) write(out io.Writer, rows *rows, progress func(uint64), values func(*row) (a, b uint64)) (homes, cells, sum uint64, err error) {
-	count, err := rows.distinct(w.o.Duplicates, progress)
+func (w *Writer) write(out io.Writer, rows *rows, duplicates Duplicates, progress func(uint64), values func(*row) (a, b uint64, err error)) (homes, cells, sum uint64, err error) {
+	count, err := rows.distinct(duplicates, progress)
 	if err != nil || count == 0 {
-		return 0, 0, 0, err
+		return 0, 0, xxh3.Hash(nil), err
 	}
 	homes = count + count*3/5 + 1 // a load of 5/8: 1.8 cells are looked at to find a key, 4.1 to miss it
 	h := xxh3.New()
@@ -186,14 +193,17 @@ func (w *Writer) write(out io.Writer, rows *rows, progress func(uint64), values 
 				return err
 			}
 		}
-		a, b := values(r)
+		a, b, err := values(r)
+		if err != nil {
+			return err
+		}
 		le := binary.LittleEndian
 		le.PutUint64(cell[:], r.key.Lo)
 		le.PutUint64(cell[8:], r.key.Hi)
 		le.PutUint64(cell[16:], a)
 		le.PutUint64(cell[24:], b)
 		cells++
-		_, err := out.Write(cell[:])
+		_, err = out.Write(cell[:])
 		return err
 	})
 	for ; err == nil && cells <= homes; cells++ {
