@@ -178,7 +178,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 func (b *Bandit) loadFirst(file *arms.File) {
 	b.reload.Lock()
 	defer b.reload.Unlock()
-	if err := b.take(b.background, file); err != nil && !b.closed {
+	if err := b.take(b.background, file); err != nil && b.background.Err() == nil {
 		b.failed.Store(&err)
 		b.log.Error("the arms of the bandit cannot be used", "path", b.cfg.Arms, "error", err)
 	}

@@ -33,7 +33,12 @@ func (b *Bandit) checkpoints() {
 		start := time.Now()
 		if err := b.checkpoint(); err != nil {
 			b.stats.checkpointErrors.Add(0, 1)
-			b.log.Error("what the events have taught could not be written; their journal goes on and is tried again", "error", err)
+			b.log.Error("what the events have taught could not be written; their journal goes on, and it is tried again in a minute", "error", err)
+			select { // every event asks for it now, and each try copies all that was learned
+			case <-b.background.Done():
+				return
+			case <-time.After(time.Minute):
+			}
 			continue
 		}
 		b.log.Info("bandit checkpoint", "arms", b.learnedArms(), "took", time.Since(start).Round(time.Millisecond))

@@ -164,7 +164,7 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 		e.batch.Add(e.buffer)
 	}
 	for level, n := range fresh {
-		if n > 0 && b.learned[level].Len()+n > b.cfg.MaxLearned {
+		if n > 0 && b.learned[level].Len()+n > b.cfg.MaxLearned && b.learned[level].Len()+e.newArms(b, level) > b.cfg.MaxLearned {
 			return 0, errTooMany
 		}
 	}
@@ -190,6 +190,17 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 		}
 	}
 	return duplicates, nil
+}
+
+// newArms returns how many arms of a level the batch makes, where several events are of the same one.
+func (e *events) newArms(b *Bandit, level int) int {
+	arm := make(map[arms.Key]struct{})
+	for i := range e.records {
+		if k := e.records[i].arms[level]; k != (arms.Key{}) && !b.learned[level].Has(k) {
+			arm[k] = struct{}{}
+		}
+	}
+	return len(arm)
 }
 
 // resolve decides which arms an event counts for: those of its user, of the user's segment and of its

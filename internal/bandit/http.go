@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -177,9 +178,12 @@ func (sc *scratch) appendExplained(dst []byte, at int) []byte {
 	return append(dst, `"}`...)
 }
 
-// mean is that of a Beta distribution; halved, the sum of two large shapes is finite.
+// mean is that of a Beta distribution.
 func mean(alpha, beta float64) float64 {
-	return alpha / 2 / (alpha/2 + beta/2)
+	if sum := alpha + beta; sum <= math.MaxFloat64 {
+		return alpha / sum
+	}
+	return alpha / 2 / (alpha/2 + beta/2) // halved, the sum is finite
 }
 
 func appendText(dst []byte, s string) []byte {
@@ -267,7 +271,9 @@ func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
 
 // eachQuery reads the queries of a batch into q, one after the other, and calls do for each.
 func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, err error) {
+	seen := false
 	list := func() error {
+		seen = true
 		if s.space() != '[' {
 			return s.wrongValue("an array of requests")
 		}
@@ -296,7 +302,7 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 		err = list()
 	} else {
 		err = s.object(func(key []byte) error {
-			if string(key) != "requests" || count > 0 {
+			if string(key) != "requests" || seen {
 				return s.unknown(key, "requests, once")
 			}
 			s.field = "requests"

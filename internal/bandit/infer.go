@@ -116,7 +116,8 @@ type inference struct {
 	id                   []byte // its token
 	items, user, segment tensor
 	has                  [3]bool
-	binary               bool // the answer is to be
+	binary               bool // the answer is to be, where its output does not say
+	output               struct{ said, binary bool }
 	order                [3]*tensor
 	tensors              int
 }
@@ -433,7 +434,8 @@ func (s *scanner) output(in *inference) error {
 					return s.skip()
 				}
 				s.field = "parameters.binary_data"
-				in.binary, err = s.bool()
+				in.output.said = true
+				in.output.binary, err = s.bool()
 				return err
 			})
 		}
@@ -580,7 +582,7 @@ func (b *Bandit) answerInference(w *reply, sc *scratch, degraded bool, start tim
 	}
 	dst = append(dst, `,"outputs":[{"name":"scores","datatype":"FP64","shape":[`...)
 	dst = strconv.AppendInt(dst, int64(n), 10)
-	if in.binary {
+	if in.output.said && in.output.binary || !in.output.said && in.binary {
 		dst = append(dst, `],"parameters":{"binary_data_size":`...)
 		dst = strconv.AppendInt(dst, int64(8*n), 10)
 		dst = append(dst, `}}]}`...)

@@ -3,7 +3,6 @@ package bandit
 import (
 	"encoding/json"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -159,7 +158,7 @@ func (s *scanner) wrongValue(want string) error {
 // unknown is the error of a member that there is not; key is its name.
 func (s *scanner) unknown(key []byte, known string) error {
 	s.field, s.element = "", -1
-	return &badRequest{422, s.where() + " has no " + strconv.Quote(string(key)) + "; it may have " + known}
+	return &badRequest{422, s.where() + " may have " + known + ", and not " + strconv.Quote(string(key))}
 }
 
 // id reads a string or a whole number, which must follow, and returns where its token is and, where
@@ -235,11 +234,36 @@ func (s *scanner) escaped(from int) ([]byte, error) {
 	if err := json.Unmarshal(raw, &text); err != nil {
 		return nil, s.malformed("text with an escape that there is not, or a control character,")
 	}
-	if !utf8.Valid(raw) || strings.ContainsRune(text, utf8.RuneError) && !strings.Contains(strings.ToLower(string(raw)), `\ufffd`) && !strings.ContainsRune(string(raw), utf8.RuneError) {
+	if !utf8.Valid(raw) || halfPair(raw) {
 		return nil, s.malformed("text that is not Unicode")
 	}
 	s.i = i + 1
 	return []byte(text), nil
+}
+
+// halfPair reports whether a string with valid escapes has half of a surrogate pair among them.
+func halfPair(raw []byte) bool {
+	unit := func(i int) uint64 {
+		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+			return 0
+		}
+		u, _ := strconv.ParseUint(string(raw[i+2:i+6]), 16, 16) // what encoding/json took has four digits
+		return u
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u>>10 == 0xd800>>10 && unit(i+6)>>10 == 0xdc00>>10:
+			i += 11
+		case u>>11 == 0xd800>>11:
+			return true
+		default:
+			i++
+		}
+	}
+	return false
 }
 
 // number passes over a number and says whether it is written as a whole one.

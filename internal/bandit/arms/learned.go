@@ -20,6 +20,7 @@ import (
 type Learned struct {
 	halfLife float64 // microseconds; 0 is for ever
 	limit    int
+	latest   atomic.Int64 // of all times of events; what is asked for before, as by a clock that was set back, counts as asked then
 	cells    atomic.Pointer[cells]
 }
 
@@ -63,7 +64,7 @@ func (l *Learned) View(now int64) View {
 	if c.size == 0 {
 		return View{}
 	}
-	return View{c, l.weight(c.landmark - now)}
+	return View{c, l.weight(c.landmark - max(now, l.latest.Load()))}
 }
 
 // weight returns what an event counts that lies so many microseconds after the landmark.
@@ -151,6 +152,7 @@ func (l *Learned) room(k Key, at int64) (*cells, error) {
 	if l.weight(at-c.landmark) > renewAt {
 		c = l.rebuild(c.size, at)
 	}
+	l.latest.Store(max(at, l.latest.Load()))
 	return c, nil
 }
 
@@ -213,7 +215,7 @@ type Arm struct {
 // Copy appends all arms, as they are worth at now, to dst.
 func (l *Learned) Copy(dst []Arm, now int64) []Arm {
 	c := l.cells.Load()
-	w := l.weight(c.landmark - now)
+	w := l.weight(c.landmark - max(now, l.latest.Load()))
 	c.each(func(k Key, alpha, beta float64) bool {
 		dst = append(dst, Arm{k, w * alpha, w * beta})
 		return true
@@ -242,4 +244,7 @@ func (l *Learned) Restore(a Arm, at int64) error {
 }
 
 // Reset forgets everything.
-func (l *Learned) Reset() { l.cells.Store(&cells{}) }
+func (l *Learned) Reset() {
+	l.cells.Store(&cells{})
+	l.latest.Store(0)
+}
