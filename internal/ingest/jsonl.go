@@ -288,7 +288,7 @@ func (p *jsonlParser) scalar(field *Field, col *Column, kind Kind, raw []byte) (
 		raw = s
 	}
 	switch {
-	case field.Nullable && (len(raw) == 0 || string(raw) == "null"):
+	case field.Nullable && (len(raw) == 0 || !isText && string(raw) == "null"):
 		return col.appendID(field, kind, nil)
 	case field.Type == Float:
 		if !isNumber {
