@@ -90,7 +90,7 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 			return ImportStats{}, err
 		}
 	}
-	if m.arms == 0 {
+	if m.arms == 0 && (m.ofArms || m.users == 0) {
 		// A pipeline that had a bad day must not make everybody forget.
 		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoArms, m.rows, m.account.Count())
 	}
@@ -109,6 +109,7 @@ type armImporter struct {
 	rows    int64
 	arms    uint64 // added
 	users   uint64
+	ofArms  bool // there was a source of arms, and not of users alone
 	origins []origin
 }
 
@@ -154,6 +155,7 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 
 // kindOf decides by the columns what the rows of a source are, and returns what adds one.
 func (m *armImporter) kindOf(source string, found []bool) (func(string, *ingest.Batch, int) error, error) {
+	m.ofArms = m.ofArms || found[itemColumn]
 	shapes, counts := found[alphaColumn] && found[betaColumn], found[clicksColumn] && found[impressionsColumn]
 	named := m.o.ClicksColumn != "" || m.o.ImpressionsColumn != ""
 	switch {
@@ -226,11 +228,15 @@ func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) e
 	return m.out.AddCounts(level, k, clicks, impressions-clicks)
 }
 
-// explain says which rows are of the same arm, or user.
+// explain says which rows are of the same arm, or user. A batch does not say on which line a row was.
 func (m *armImporter) explain(err error) error {
 	var twice *arms.DuplicateError
 	if !errors.As(err, &twice) {
 		return err
+	}
+	what, how := "arm", "--on-duplicate last takes the later one, --on-duplicate sum adds them up"
+	if twice.User {
+		what, how = "user", "--on-duplicate last takes the later one"
 	}
 	where := func(n uint64) string {
 		for i := len(m.origins) - 1; ; i-- {
@@ -239,13 +245,9 @@ func (m *armImporter) explain(err error) error {
 				from = m.origins[i].users
 			}
 			if n >= from {
-				return fmt.Sprintf("row %d of %s", n-from+1, m.origins[i].source)
+				return fmt.Sprintf("%s %d of %s", what, n-from+1, m.origins[i].source)
 			}
 		}
 	}
-	what := "arm"
-	if twice.User {
-		what = "user"
-	}
-	return fmt.Errorf("%s and %s are of the same %s: --on-duplicate last takes the later one, --on-duplicate sum adds them up", where(twice.First), where(twice.Second), what)
+	return fmt.Errorf("%s and %s, counted without headers and rows left out, are the same: %s", where(twice.First), where(twice.Second), how)
 }
