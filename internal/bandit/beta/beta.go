@@ -63,9 +63,7 @@ func (s *Sampler) Sample(dst, alpha, beta []float64) {
 		}
 		return
 	}
-	for i := range dst {
-		dst[i] = s.source.beta(clamp(alpha[i]), clamp(beta[i]))
-	}
+	s.source = s.source.scalar(dst, alpha, beta)
 }
 
 // Seeded sets dst[i] to a sample of Beta(alpha[i], beta[i]) that is determined by seed, i and the two shapes alone: it does not depend on

@@ -27,7 +27,7 @@ func ways() []way {
 				seed++
 			}
 		}},
-		{"plain", func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, kernelNone).Sample }},
+		{"scalar", func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, kernelNone).Sample }},
 	}
 	for _, k := range kernels() {
 		all = append(all, way{k.String(), func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, k).Sample }})
@@ -302,4 +302,19 @@ func TestSamplesAreIndependent(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestZigguratIsNormal(t *testing.T) {
+	n := enough(2_000_000)
+	g := newSource(1, 2)
+	u, rest := make([]float64, n), make([]float64, n)
+	for i := range u {
+		var x float64
+		x, g = g.ziggurat()
+		u[i], rest[i] = math.Erfc(-x/math.Sqrt2)/2, math.Erfc(x/math.Sqrt2)/2
+	}
+	slices.Sort(rest)
+	if ks, ad := kolmogorovSmirnov(u), andersonDarling(u, rest); ks < familyWise || ad < familyWise {
+		t.Errorf("p = %.3g by Kolmogorov and Smirnov, %.3g by Anderson and Darling", ks, ad)
+	}
 }

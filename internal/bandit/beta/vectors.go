@@ -9,10 +9,10 @@ const (
 	kernelAVX2
 )
 
-func (k kernel) String() string { return [...]string{"plain", "avx512", "avx2"}[k] }
+func (k kernel) String() string { return [...]string{"scalar", "avx512", "avx2"}[k] }
 
 // block is how many samples a kernel is given at a time. It cannot be interrupted, and what it leaves undecided should stay in the first cache.
-const block = 256
+const block = 512
 
 // A work is what a kernel keeps between calls, and its lists. Assembly knows its fields.
 type work struct {
