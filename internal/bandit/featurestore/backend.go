@@ -51,15 +51,16 @@ type faultKind uint8
 
 const (
 	faultUnreachable faultKind = iota // no connection, or it broke
-	faultTimeout
-	faultRefused // the store answered with an error
-	faultAnswer  // its answer is not what the protocol says
+	faultTimeout                      // no answer in time
+	faultBusy                         // no time left to ask: too many fetches at once
+	faultRefused                      // the store answered with an error
+	faultAnswer                       // its answer is not what the protocol says
 	faultBug
 	faultKinds
 )
 
 func (k faultKind) String() string {
-	return [faultKinds]string{"unreachable", "timeout", "refused", "answer", "bug"}[k]
+	return [faultKinds]string{"unreachable", "timeout", "busy", "refused", "answer", "bug"}[k]
 }
 
 // fault is an error of a known kind.
@@ -91,6 +92,8 @@ func dial(raw string, o *Options) (backend, error) {
 		return newFeastHTTP(u, o)
 	case "feast+redis", "feast+rediss":
 		return newFeastRedis(u, o)
+	case "vertex":
+		return newVertex(u, o)
 	}
 	return nil, fmt.Errorf("--bandit-store: there is no kind of store %q; %s", u.Scheme, forms)
 }

@@ -30,36 +30,6 @@ func TestMain(m *testing.M) { os.Exit(feasttest.Main(m)) }
 
 // Against the real Feast: what is in its stores is in feasttest/fill.py.
 
-// open returns a store that is closed at the end of the test and patient, as the machine may be busy.
-func openStore(t *testing.T, url string, change func(*Options)) *Store {
-	t.Helper()
-	o := DefaultOptions()
-	o.Timeout = time.Minute
-	if change != nil {
-		change(&o)
-	}
-	s, err := Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func arms(t *testing.T, s *Store, ids ...string) []Arm {
-	t.Helper()
-	dst := make([]Arm, len(ids))
-	degraded, err := s.Arms(context.Background(), ids, dst)
-	if err != nil || degraded {
-		t.Fatalf("degraded %v, error %v", degraded, err)
-	}
-	return dst
-}
-
 // stores runs a test over both of Feast's stores.
 func stores(t *testing.T, test func(t *testing.T, url string)) {
 	feast := feasttest.Shared(t)
@@ -259,24 +229,6 @@ func TestRedisWantsAPasswordAndSpeaksTLS(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatal("in vain: " + what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // writeLikeFeast writes alpha and beta of items into Redis as Feast does.
 func writeLikeFeast(t *testing.T, url_ string, change func(*Options), items map[string][2]float64) {
 	t.Helper()
@@ -289,7 +241,7 @@ func writeLikeFeast(t *testing.T, url_ string, change func(*Options), items map[
 	f, err := newFeastRedis(u, &o)
 	must(t, err)
 	defer f.close()
-	client, err := f.connect(t.Context())
+	client, err := f.client.get(t.Context())
 	must(t, err)
 	double := func(n float64) string {
 		return string(protowire.AppendFixed64(protowire.AppendTag(nil, valueDouble, protowire.Fixed64Type), math.Float64bits(n)))

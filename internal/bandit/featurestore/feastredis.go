@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -25,16 +24,7 @@ type feastRedis struct {
 	ctx    context.Context // ends at close, and all connections with it
 	cancel context.CancelFunc
 
-	mu         sync.Mutex
-	client     valkey.Client
-	connecting *connecting // nil when nobody connects
-}
-
-// connecting is the attempt to connect for the first time, which everybody waits for who needs it. Later on the
-// client connects again by itself.
-type connecting struct {
-	done chan struct{}
-	err  error
+	client lazy[valkey.Client] // connects again by itself
 }
 
 func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
@@ -50,6 +40,7 @@ func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
 	if u.Port() == "" {
 		host = net.JoinHostPort(u.Hostname(), "6379")
 	}
+	f.client.create = func() (valkey.Client, error) { return valkey.NewClient(f.options) }
 	f.name = u.Scheme + "://" + host + "/" + project
 	f.options = valkey.ClientOption{
 		InitAddress: []string{host},
@@ -121,64 +112,18 @@ func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer, t 
 
 func (f *feastRedis) String() string { return f.name }
 
-// connect returns the client, made by whoever comes first.
-func (f *feastRedis) connect(ctx context.Context) (valkey.Client, error) {
-	f.mu.Lock()
-	if f.client != nil {
-		defer f.mu.Unlock()
-		return f.client, nil
-	}
-	c := f.connecting
-	if c == nil {
-		c = &connecting{done: make(chan struct{})}
-		f.connecting = c
-		go func() {
-			client, err := valkey.NewClient(f.options)
-			f.mu.Lock()
-			if err == nil {
-				f.client = client
-			}
-			c.err = err
-			f.connecting = nil
-			f.mu.Unlock()
-			close(c.done)
-		}()
-	}
-	f.mu.Unlock()
-
-	select {
-	case <-c.done:
-		if c.err != nil {
-			return nil, redisError(c.err)
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.client, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 func (f *feastRedis) close() error {
 	f.cancel()
-	f.mu.Lock()
-	c := f.connecting
-	f.mu.Unlock()
-	if c != nil {
-		<-c.done
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.client != nil {
-		f.client.Close()
+	if client, made := f.client.last(); made {
+		client.Close()
 	}
 	return nil
 }
 
 func (f *feastRedis) fetch(ctx context.Context, t *table, ids []string, values []value) error {
-	client, err := f.connect(ctx)
+	client, err := f.client.get(ctx)
 	if err != nil {
-		return err
+		return redisError(err)
 	}
 	as := t.form()
 	if as != formAuto {

@@ -218,7 +218,7 @@ func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done():
-		err = &fault{kind: faultTimeout, err: fmt.Errorf("%d fetches were under way for all of %v; raise --bandit-store-concurrency if the store can do more",
+		err = &fault{kind: faultBusy, err: fmt.Errorf("%d fetches were under way for all of %v; raise --bandit-store-concurrency if the store can do more",
 			cap(s.slots), s.o.Timeout)}
 		return s.file(ctx, h, err)
 	}
@@ -250,7 +250,8 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if f, ok := err.(*fault); !ok || f.kind != faultTimeout {
+		// Every backend has its own words for it.
+		if f, ok := err.(*fault); !ok || f.kind != faultBusy {
 			err = &fault{kind: faultTimeout, err: fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)}
 		}
 	}

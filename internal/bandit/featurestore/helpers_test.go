@@ -1,0 +1,55 @@
+package featurestore
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// open returns a store that is closed at the end of the test and patient, as the machine may be busy.
+func openStore(t *testing.T, url string, change func(*Options)) *Store {
+	t.Helper()
+	o := DefaultOptions()
+	o.Timeout = time.Minute
+	if change != nil {
+		change(&o)
+	}
+	s, err := Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func arms(t *testing.T, s *Store, ids ...string) []Arm {
+	t.Helper()
+	dst := make([]Arm, len(ids))
+	degraded, err := s.Arms(context.Background(), ids, dst)
+	if err != nil || degraded {
+		t.Fatalf("degraded %v, error %v", degraded, err)
+	}
+	return dst
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !is() {
+		if time.Now().After(deadline) {
+			t.Fatal("in vain: " + what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
