@@ -73,7 +73,7 @@ var zmmConstants = zmm{
 	toUnit: 0x1p-64, fromUnit: 0x1p64, shrink: 0x1p-12,
 	log2e: 0x1.71547652b82fep+0, ln2High: ln2High, ln2Low: ln2Low, lowest: -800,
 	toLog: -0x1.1ff6dc13235dbp+2, toSquares: 0x1.1ff6dc13235dbp+2,
-	squeezed: 0x1p52 + 4094, squeeze: 0x1.d7548ba2ea918p+12, loss: 0x1.223fedca26223p+2,
+	squeezed: 0x1p52 + 4094, squeeze: 0x1.d7548bc05eeeap+12, loss: 0x1.223fedca26223p+2,
 	exponent: 0x1p52, twelveBits: 4095, increment: 1,
 	count: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7},
 }
