@@ -210,21 +210,30 @@ func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) e
 		return m.bad(file, "item "+string(item), "a segment or a user", "both")
 	}
 	level, k := arms.Item, arms.KeyOf(item)
+	var scope arms.Scope
 	switch {
 	case len(segment) > 0:
-		level, k = arms.Segmented, arms.SegmentScope(arms.KeyOf(segment)).Key(k)
+		level, scope = arms.Segmented, arms.SegmentScope(arms.KeyOf(segment))
 	case len(user) > 0:
-		level, k = arms.Pair, arms.UserScope(arms.KeyOf(user)).Key(k)
+		level, scope = arms.Pair, arms.UserScope(arms.KeyOf(user))
 	}
-	if !counts {
-		m.arms++
-		return m.out.Add(level, k, b.Columns[alphaColumn].Floats[i], b.Columns[betaColumn].Floats[i])
+	var clicks, impressions float64
+	if counts {
+		clicks, impressions = b.Columns[clicksColumn].Floats[i], b.Columns[impressionsColumn].Floats[i]
+		if clicks > impressions {
+			return m.bad(file, "item "+string(item), "at most as many clicks as impressions", fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
+		}
 	}
-	clicks, impressions := b.Columns[clicksColumn].Floats[i], b.Columns[impressionsColumn].Floats[i]
-	if clicks > impressions {
-		return m.bad(file, "item "+string(item), "at most as many clicks as impressions", fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
+	if level != arms.Item {
+		if err := m.out.Hint(k, scope); err != nil {
+			return err
+		}
+		k = scope.Key(k)
 	}
 	m.arms++
+	if !counts {
+		return m.out.Add(level, k, b.Columns[alphaColumn].Floats[i], b.Columns[betaColumn].Floats[i])
+	}
 	return m.out.AddCounts(level, k, clicks, impressions-clicks)
 }
 

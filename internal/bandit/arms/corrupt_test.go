@@ -50,7 +50,7 @@ func use(t testing.TB, data []byte) error {
 	if err := f.Load(t.Context(), nil); err != nil {
 		return err
 	}
-	keys := append(words(data[min(len(data), headerBytes):]), Key{0, 1}, Key{0, math.MaxUint64}, Key{math.MaxUint64, 1}, Key{1, 2})
+	keys := append(words(data[min(len(data), headerBytes):]), Key{0, numberHalf}, Key{0, math.MaxUint64}, Key{math.MaxUint64, numberHalf}, Key{1, leastHash})
 	for at := headerBytes; at+cellBytes <= len(data); at += cellBytes {
 		keys = append(keys, words(data[at:at+16])...)
 	}
@@ -177,11 +177,11 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	copy(b[arms-cellBytes:], make([]byte, cellBytes))
 	binary.LittleEndian.PutUint64(b[arms-16:], one)
 	binary.LittleEndian.PutUint64(b[arms-8:], one)
-	binary.LittleEndian.PutUint64(b[arms-24:], 5)
+	binary.LittleEndian.PutUint64(b[arms-24:], 5<<keptShift)
 	if err := use(t, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("arms without an end: %v", err)
 	}
-	change("users without an end", arms+users-24, 5, "not empty")
+	change("users without an end", arms+users-24, 5<<keptShift, "not empty")
 	var arm, user uint64
 	for at := uint64(0); at < arms; at += cellBytes {
 		if binary.LittleEndian.Uint64(body[at+8:]) != 0 {

@@ -11,12 +11,16 @@
 //	      homes of users, cells of users, arms, users, segments, arms of segments, arms of users, bytes of the
 //	      names, bytes of the file, XXH3 of the arms, of the users, of the names; its last 8 bytes are the XXH3 of
 //	      what is before
-//	4096  arms: cells of 32 bytes, key (lower half, upper half), alpha, beta
-//	then  users: cells of 32 bytes, key, number of the segment, 0
+//	4096  arms: cells of 32 bytes, lower half of the key, mask of scopes (4 bytes), upper 4 bytes of the key, alpha, beta
+//	then  users: cells of 32 bytes, key in the same form, number of the segment, 0
 //	then  names of the segments: uint16 length, bytes
 //
-// A cell with an upper half of 0 is empty. The home of a key K is cell ((K.Lo xor K.Hi) * homes) >> 64; it is
-// there or in one of the cells that follow, with no empty cell between. The last cell of a section is empty.
+// A cell whose upper 4 bytes of the key are 0 is empty. The mask of an item says for which segments and users it may have
+// an arm, a bit for each scope, so that nobody looks for what is not there; an item that has arms only for these has a
+// cell with alpha and beta 0. Two cells share a cache line and are one home: that of a key K is
+// (order * homes) >> 64, order being K.Lo xor K.Hi with its lower 4 bytes 0, and K is there or in one of the cells that follow, with no empty cell between. All
+// keys are in ascending order of that, so that one that is missing is missed where a greater one is found. The last
+// cell of a section is empty.
 package arms
 
 import (
@@ -41,6 +45,7 @@ const (
 	magic       = "weirarms"
 	headerBytes = 4096
 	cellBytes   = 32
+	homeCells   = 2 // a cache line of 64 bytes
 )
 
 // Limits of the format.
@@ -114,7 +119,8 @@ func (h *header) decode(b []byte) error {
 	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) || h.stats.Segments > MaxSegments,
 		uint64(h.stats.Bytes) != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
 		return fmt.Errorf("%w: the sizes in its header do not go together", ErrCorrupt)
-	case h.armHomes >= max(h.armCells, 1), h.userHomes >= max(h.userCells, 1):
+	case h.armHomes > most || h.userHomes > most,
+		homeCells*h.armHomes >= max(h.armCells, 1), homeCells*h.userHomes >= max(h.userCells, 1):
 		return fmt.Errorf("%w: a section of it has no last cell", ErrCorrupt)
 	}
 	return nil
@@ -244,7 +250,7 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 				progress(done, a.header.stats.Bytes)
 			}
 		}
-		if n := len(t.bytes); n > 0 && binary.LittleEndian.Uint64(t.bytes[n-cellBytes+8:]) != 0 {
+		if n := len(t.bytes); n > 0 && !empty(t.bytes[n-cellBytes:]) {
 			return fmt.Errorf("%w: the last cell of a section is not empty", ErrCorrupt)
 		}
 		if h.Sum64() != a.header.sums[i] {
@@ -257,10 +263,13 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 // checkArms checks what a checksum cannot: a file may have been made by somebody else.
 func checkArms(cells []byte) error {
 	for ; len(cells) > 0; cells = cells[cellBytes:] {
-		if binary.LittleEndian.Uint64(cells[8:]) == 0 {
+		if empty(cells) {
 			continue
 		}
 		alpha, beta := shapes(cells)
+		if alpha == 0 && beta == 0 && maskOf(cells) != 0 {
+			continue
+		}
 		if !ValidShape(alpha) || !ValidShape(beta) {
 			return fmt.Errorf("%w: an arm has alpha %v and beta %v", ErrCorrupt, alpha, beta)
 		}
@@ -270,7 +279,7 @@ func checkArms(cells []byte) error {
 
 func (a *File) checkUsers(cells []byte) error {
 	for ; len(cells) > 0; cells = cells[cellBytes:] {
-		if s := binary.LittleEndian.Uint64(cells[16:]); binary.LittleEndian.Uint64(cells[8:]) != 0 && s >= uint64(len(a.segments)) {
+		if s := binary.LittleEndian.Uint64(cells[16:]); !empty(cells) && s >= uint64(len(a.segments)) {
 			return fmt.Errorf("%w: a user is of segment %d of %d", ErrCorrupt, s, len(a.segments))
 		}
 	}
@@ -289,7 +298,7 @@ func (a *File) Segments() []Segment { return a.segments }
 // Prefetch asks the processor for what Find will read.
 func (a *File) Prefetch(k Key) {
 	if a.arms.homes > 0 {
-		at := k.place(a.arms.homes) * cellBytes
+		at := k.place(a.arms.homes) * homeCells * cellBytes
 		disk.PrefetchBytes(a.arms.bytes[at : at+1])
 	}
 }
@@ -301,8 +310,20 @@ func (a *File) Find(k Key) (alpha, beta float64, ok bool) {
 		return 0, 0, false
 	}
 	alpha, beta = shapes(cell)
-	return alpha, beta, true
+	return alpha, beta, alpha > 0
 }
+
+// FindItem is Find for an item's own arm, and says besides for which scopes the item may have one.
+func (a *File) FindItem(k Key) (alpha, beta float64, scopes Mask, ok bool) {
+	cell := a.arms.find(k)
+	if cell == nil {
+		return 0, 0, 0, false
+	}
+	alpha, beta = shapes(cell)
+	return alpha, beta, maskOf(cell), alpha > 0
+}
+
+func maskOf(cell []byte) Mask { return Mask(binary.LittleEndian.Uint32(cell[8:])) }
 
 // Segment returns the segment of a user.
 func (a *File) Segment(user Key) (*Segment, bool) {
@@ -313,6 +334,8 @@ func (a *File) Segment(user Key) (*Segment, bool) {
 	return &a.segments[binary.LittleEndian.Uint64(cell[16:])], true
 }
 
+func empty(cell []byte) bool { return binary.LittleEndian.Uint32(cell[12:]) == 0 }
+
 func shapes(cell []byte) (alpha, beta float64) {
 	return math.Float64frombits(binary.LittleEndian.Uint64(cell[16:])), math.Float64frombits(binary.LittleEndian.Uint64(cell[24:]))
 }
@@ -322,12 +345,13 @@ func (t *table) find(k Key) []byte {
 	if t.homes == 0 {
 		return nil
 	}
-	for at := k.place(t.homes) * cellBytes; ; at += cellBytes {
-		cell := t.bytes[at:][:cellBytes]
-		switch hi := binary.LittleEndian.Uint64(cell[8:]); {
-		case hi == k.Hi && binary.LittleEndian.Uint64(cell) == k.Lo:
-			return cell
-		case hi == 0:
+	order, kept := k.order(), k.Hi>>keptShift
+	for cells := t.bytes[k.place(t.homes)*homeCells*cellBytes:]; ; cells = cells[cellBytes:] {
+		lo, hi := binary.LittleEndian.Uint64(cells), uint64(binary.LittleEndian.Uint32(cells[12:]))
+		switch {
+		case hi == kept && lo == k.Lo:
+			return cells[:cellBytes:cellBytes]
+		case hi == 0 || lo^hi<<keptShift > order:
 			return nil
 		}
 	}

@@ -98,7 +98,7 @@ func hard(r *rand.Rand, n int) []Key {
 		}
 	}
 	for len(keys) < n {
-		hi := max(1, r.Uint64()>>r.IntN(64))
+		hi := max(1, r.Uint64()>>(32+r.IntN(32))) << keptShift
 		switch r.IntN(4) {
 		case 0:
 			add(Key{r.Uint64(), hi})
@@ -183,7 +183,7 @@ func TestAFileHoldsWhatWasAdded(t *testing.T) {
 			if len(f.Segments()) != len(segments) {
 				t.Errorf("there are the segments %v", f.Segments())
 			}
-			checkFile(t, f, arms, users, append(hard(r, 2000), Key{0, 1}, Key{math.MaxUint64, math.MaxUint64}))
+			checkFile(t, f, arms, users, append(hard(r, 2000), Key{0, numberHalf}, Key{math.MaxUint64, math.MaxUint64}))
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestRowsBeyondMemoryGoThroughATemporaryFile(t *testing.T) {
 	var rows []added
 	arms := make(map[Key][2]float64)
 	for i := range uint64(n) {
-		k := Key{i * 7919 % n << 20 << 8, 1}
+		k := Key{i * 7919 % n << 20 << 8, numberHalf}
 		rows = append(rows, added{key: k, a: float64(i + 1), b: 1})
 		arms[k] = [2]float64{float64(i + 1), 1}
 	}
@@ -337,7 +337,7 @@ func TestWhatIsBeyondTheLastHomeIsFound(t *testing.T) {
 	arms, users := make(map[Key][2]float64), make(map[Key]string)
 	var missing []Key
 	for i := range uint64(200) {
-		k := Key{math.MaxUint64 ^ (i + 1), i + 1}
+		k := Key{math.MaxUint64 ^ (i+1)<<keptShift, (i + 1) << keptShift}
 		if k.place(1000) != 999 {
 			t.Fatal("not the last home")
 		}
@@ -437,5 +437,58 @@ func TestAFileIsReadWhenItsNameIsGone(t *testing.T) {
 	for range 3 {
 		runtime.GC() // of Files that nobody has any more, which this is not
 		checkFile(t, f, map[Key][2]float64{NumberKey(1): {2, 3}}, nil, nil)
+	}
+}
+
+func TestAnItemSaysForWhichScopesItMayHaveArms(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "arms.weir")
+	w, err := Create(path, Options{TempDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scope := func(name string) Scope { return SegmentScope(KeyOf([]byte(name))) }
+	both, alone, plain := NumberKey(1), NumberKey(2), NumberKey(3)
+	for _, err := range []error{
+		w.Add(Item, both, 2, 3), w.Hint(both, scope("s")), w.Add(Segmented, scope("s").Key(both), 4, 5),
+		w.Hint(alone, scope("s")), w.Hint(alone, scope("t")), w.Add(Segmented, scope("s").Key(alone), 6, 7), w.Add(Segmented, scope("t").Key(alone), 6, 7),
+		w.Add(Item, plain, 8, 9),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats, err := w.Commit(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stats.Arms != 5 || stats.SegmentArms != 3 {
+		t.Errorf("%+v, want 5 arms, 3 of them of segments: what is only a hint is no arm", stats)
+	}
+	f := load(t, path)
+	for _, c := range []struct {
+		name        string
+		item        Key
+		alpha, beta float64
+		ok          bool
+		may         []string
+	}{{"with its own", both, 2, 3, true, []string{"s"}}, {"without", alone, 0, 0, false, []string{"s", "t"}}, {"plain", plain, 8, 9, true, nil}} {
+		alpha, beta, scopes, ok := f.FindItem(c.item)
+		if alpha != c.alpha || beta != c.beta || ok != c.ok {
+			t.Errorf("item %s: %v %v %v", c.name, alpha, beta, ok)
+		}
+		want := Mask(0)
+		for _, s := range c.may {
+			want |= scope(s).mask()
+			if !scopes.MayHave(scope(s)) {
+				t.Errorf("item %s may have no arm for %s", c.name, s)
+			}
+		}
+		if scopes != want {
+			t.Errorf("item %s: mask %b, want %b", c.name, scopes, want)
+		}
+	}
+	if _, _, ok := f.Find(alone); ok {
+		t.Error("an item that has arms for segments alone has one of its own")
 	}
 }

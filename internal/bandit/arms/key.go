@@ -10,15 +10,21 @@ import (
 // and the number 7 is the text "7".
 //
 // A whole number below 2^64 without a leading zero has a key that is its own. Any other text has its
-// XXH3 of 128 bits: among a thousand million of them two share a key with a probability of 2^-69, and
-// then they share their posterior. The hash has no secret, so whoever may choose ids of items may make two
-// of them collide, which harms these two.
+// XXH3 of 128 bits, of which a file keeps 96: among a thousand million of them two share a key with a probability of
+// 2^-37, and then they share their posterior. The hash has no secret, so whoever may choose ids of items may
+// make two of them collide, which harms these two.
 //
-// The upper half of a key is never 0.
+// The upper 32 bits of a key are never 0.
 type Key struct{ Lo, Hi uint64 }
 
 // Keys of numbers have this upper half and no others do.
-const numberHalf = 1
+const numberHalf = 1 << keptShift
+
+// keptShift is how many bits of the upper half a file does not keep: it has a mask of scopes there.
+const keptShift = 32
+
+// leastHash is the least upper half of a key that is a hash.
+const leastHash = 2 << keptShift
 
 // KeyOf returns the key of an id.
 func KeyOf(id []byte) Key {
@@ -26,7 +32,7 @@ func KeyOf(id []byte) Key {
 		return NumberKey(n)
 	}
 	h := xxh3.Hash128(id)
-	return Key{h.Lo, max(h.Hi, numberHalf+1)}
+	return Key{h.Lo, max(h.Hi, leastHash)}
 }
 
 // NumberKey returns the key of an id that is a number.
@@ -79,14 +85,29 @@ func newScope(k Key, salt uint64) Scope {
 // whole 128-bit product tells the items' lower halves apart.
 func (s Scope) Key(item Key) Key {
 	hi, lo := bits.Mul64(item.Lo^s.flip, s.times)
-	return Key{lo ^ bits.RotateLeft64(item.Hi, 32), max(hi+item.Hi*segmentSalt, numberHalf+1)}
+	return Key{lo ^ bits.RotateLeft64(item.Hi, 32), max(hi+item.Hi*segmentSalt, leastHash)}
 }
+
+// Mask is a set of scopes of which it is known what is surely not in it: a Bloom filter of 32 bits with one hash.
+type Mask uint32
+
+// mask returns the set of a scope alone.
+func (s Scope) mask() Mask { return 1 << (s.times >> 59) }
+
+// MayHave reports whether a scope may be in the set.
+func (m Mask) MayHave(s Scope) bool { return m&s.mask() != 0 }
 
 // place spreads keys over n places, n at most 2^32 or so.
 func (k Key) place(n uint64) uint64 {
-	at, _ := bits.Mul64(k.Lo^k.Hi, n)
+	at, _ := bits.Mul64(k.order(), n)
 	return at
 }
+
+// same reports whether two keys are one in a file.
+func (k Key) same(o Key) bool { return k.Lo == o.Lo && k.Hi>>keptShift == o.Hi>>keptShift }
+
+// order is what keys are in the order of, and their places with them.
+func (k Key) order() uint64 { return k.Lo ^ k.Hi&^(1<<keptShift-1) }
 
 // mix is a bijection whose every output bit depends on every input bit: the finaliser of MurmurHash3
 // with the constants of David Stafford's variant 13.

@@ -178,7 +178,7 @@ func TestMixIsABijection(t *testing.T) {
 // words makes keys out of bytes, for fuzzing.
 func words(b []byte) (keys []Key) {
 	for ; len(b) >= 16; b = b[16:] {
-		keys = append(keys, Key{binary.LittleEndian.Uint64(b), max(1, binary.LittleEndian.Uint64(b[8:]))})
+		keys = append(keys, Key{binary.LittleEndian.Uint64(b), max(numberHalf, binary.LittleEndian.Uint64(b[8:]))})
 	}
 	return keys
 }

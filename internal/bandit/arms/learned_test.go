@@ -355,7 +355,7 @@ func FuzzLearned(f *testing.F) {
 		want := make(map[Key][2]float64)
 		for i := 0; i+1 < len(calls); i += 2 {
 			n := uint64(calls[i])
-			k := Key{math.MaxUint64 ^ (n + 1), n + 1} // all of one home, the last
+			k := Key{math.MaxUint64 ^ (n+1)<<keptShift, (n + 1) << keptShift} // all of one home, the last
 			if n%2 == 0 {
 				k = NumberKey(n)
 			}
