@@ -411,7 +411,9 @@ func (j *Journal) Close() error {
 	}
 	j.mu.Unlock()
 	if err == nil {
-		err = j.faults.SyncData(j.f)
+		if err = j.flush(j.f); err == nil {
+			j.synced.Store(j.end.Load())
+		}
 	}
 	return errors.Join(err, j.release())
 }

@@ -233,6 +233,24 @@ func TestSegmentsFollowEachOther(t *testing.T) {
 	}
 }
 
+// Each sync has the next frame begin a page, and that page has to fit too.
+func TestSegmentsHaveRoomForTheirGaps(t *testing.T) {
+	dir := t.TempDir()
+	const segment = 3*pageSize + 100
+	j, _ := mustOpen(t, dir, Options{Segment: segment})
+	for range 20 {
+		mustAppend(t, j, strings.Repeat("x", 90))
+		if err := j.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range segmentFiles(t, dir) {
+		if info, err := os.Stat(path); err != nil || info.Size() > segment {
+			t.Errorf("%s has %d bytes, want %d at most; error %v", path, info.Size(), segment, err)
+		}
+	}
+}
+
 func TestAppendsFromManyGoroutinesKeepTheirOrder(t *testing.T) {
 	const goroutines, each = 8, 200
 	dir := t.TempDir()

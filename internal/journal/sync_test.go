@@ -96,6 +96,32 @@ func TestAppendsGoOnDuringASync(t *testing.T) {
 	wantRecords(t, k, "one", "two")
 }
 
+func TestANewSegmentBeginsWithoutLag(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		j, err := Open(dir, Options{Segment: 2 * pageSize, Sync: time.Hour}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		mustAppend(t, j, "one")
+		time.Sleep(time.Second)
+		at := j.Position()
+		mustAppend(t, j, strings.Repeat("x", pageSize)) // waits for the disk, for it goes to the next segment
+		if bytes, age := j.Lag(); j.segments.Load() != 2 || bytes >= int64(j.Position()-at) || age != 0 {
+			t.Errorf("%d bytes of %d are behind for %v in segment %d", bytes, j.Position(), age, j.segments.Load())
+		}
+		time.Sleep(time.Second)
+		if _, age := j.Lag(); age != time.Second {
+			t.Errorf("lag %v after a second", age)
+		}
+		mustClose(t, j)
+		if bytes, age := j.Lag(); bytes != 0 || age != 0 {
+			t.Errorf("%d bytes are behind for %v after Close", bytes, age)
+		}
+	})
+}
+
 func TestAFailedSyncPoisons(t *testing.T) {
 	dir := t.TempDir()
 	var said bytes.Buffer
@@ -149,6 +175,24 @@ func TestAFailedSyncPoisons(t *testing.T) {
 	}
 	_, got := mustOpen(t, dir, Options{})
 	wantRecords(t, got, k.records...)
+}
+
+// What Open replays it promises to be on the disk: frames to come will say so.
+func TestOpenSyncsWhatItReplays(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, dir, Options{})
+	want := numbered(t, j, 0, 10)
+	killed := copyDir(t, dir)
+	var o Options
+	o.Faults.FailSync = func() error { return syscall.EIO }
+	if _, _, err := open(killed, o); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Open with a disk that fails: %v, want its error", err)
+	}
+	j, k := mustOpen(t, killed, Options{})
+	wantRecords(t, k, want...)
+	if bytes, age := j.Lag(); bytes != 0 || age != 0 || Position(j.synced.Load()) != j.Position() {
+		t.Errorf("%d bytes are behind for %v", bytes, age)
+	}
 }
 
 func TestAFailedSyncAtRotationAcknowledgesNothing(t *testing.T) {
