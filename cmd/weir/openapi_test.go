@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
-	"weir/internal/bandit/arms"
+	"weir/internal/bandit"
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
 )
@@ -163,23 +163,20 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 	return a, "http://" + a.Addr().String(), "http://" + a.AdminAddr().String()
 }
 
-// writeArms writes an arm of an item, one of it for a segment and one for a user, and returns their file.
+// writeArms imports an arm of an item, one of it for a segment and one for a user, and returns their file.
 func writeArms(t *testing.T, dir string) string {
 	t.Helper()
-	path := filepath.Join(dir, "arms.weir")
-	w, err := arms.Create(path, arms.Options{TempDir: dir})
-	if err != nil {
+	items, users, path := filepath.Join(dir, "items.jsonl"), filepath.Join(dir, "users.jsonl"), filepath.Join(dir, "arms.weir")
+	if err := errors.Join(os.WriteFile(items, []byte(`{"item":"dune","segment":null,"user":null,"alpha":12,"beta":88}
+{"item":"dune","segment":"readers","user":null,"alpha":7.5,"beta":2.5}
+{"item":"dune","segment":null,"user":"bob","alpha":1,"beta":1e-3}
+`), 0o600), os.WriteFile(users, []byte(`{"user":"ada","segment":"readers"}
+`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort() //nolint:errcheck // after Commit it does nothing
-	dune := arms.KeyOf([]byte("dune"))
-	readers, bob := arms.SegmentScope(arms.KeyOf([]byte("readers"))), arms.UserScope(arms.KeyOf([]byte("bob")))
-	if err := errors.Join(w.Add(arms.Item, dune, 12, 88), w.Add(arms.Segmented, readers.Key(dune), 7.5, 2.5), w.Add(arms.Pair, bob.Key(dune), 1, 1e-3),
-		w.AddUser(arms.KeyOf([]byte("ada")), "readers")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Commit(nil); err != nil {
-		t.Fatal(err)
+	stats, err := bandit.ImportArms(t.Context(), []string{items, users}, path, bandit.ImportOptions{Prior: bandit.Defaults().Prior})
+	if err != nil || stats.Arms != 3 || stats.Users != 1 {
+		t.Fatalf("imported %+v, %v", stats, err)
 	}
 	return path
 }
