@@ -66,8 +66,8 @@ func (b *Bandit) fastPredict(w *server.Response, r *server.Request) {
 	if !few(r.Body, inlineItems) && w.Defer() {
 		return
 	}
-	sc := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(sc)
+	sc := b.borrow()
+	defer b.giveBack(sc)
 	start := time.Now()
 	sc.scanner.reset(r.Body)
 	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
@@ -219,8 +219,8 @@ func (b *Bandit) fastBatch(w *server.Response, r *server.Request) {
 	if w.Defer() {
 		return
 	}
-	sc := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(sc)
+	sc := b.borrow()
+	defer b.giveBack(sc)
 	w.Field("Cache-Control", "no-store")
 	b.batch(sc, &reply{w, r.Stripe}, nil, r.Body)
 }
@@ -325,8 +325,8 @@ func (b *Bandit) fastEvents(w *server.Response, r *server.Request) {
 	if w.Defer() {
 		return
 	}
-	sc := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(sc)
+	sc := b.borrow()
+	defer b.giveBack(sc)
 	if b.eventsBody(sc, &reply{w, r.Stripe}, r.Body, false, nil) == errBusy {
 		w.Lend()
 	}
@@ -373,8 +373,8 @@ func (b *Bandit) lent(w http.ResponseWriter, r *http.Request, answer func(*scrat
 		server.WriteProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body could not be read: it may have at most %d bytes", maxLent))
 		return
 	}
-	sc := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(sc)
+	sc := b.borrow()
+	defer b.giveBack(sc)
 	var a server.Response
 	a.Field("Cache-Control", "no-store")
 	answer(sc, &reply{&a, 0}, r, body)

@@ -138,8 +138,8 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
 	if !b.knows(&a, string(r.Param(0)), string(r.Param(1))) {
 		return
 	}
-	sc := b.scratch.Get().(*scratch)
-	defer b.scratch.Put(sc)
+	sc := b.borrow()
+	defer b.giveBack(sc)
 	start := time.Now()
 	if err := b.parseInference(sc, r.Header(headerLength), r.Body, false); err != nil {
 		a.failV2(err)
@@ -489,7 +489,7 @@ func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
 				err = s.wrong(wanted)
 			}
 			q.items = append(q.items, item{token, text})
-			q.keys = append(q.keys, arms.KeyOf(text))
+			q.add(arms.KeyOf(text))
 		}
 		if err != nil {
 			return err
@@ -518,7 +518,7 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 			if raw = raw[4+len(text):]; len(text) == 0 || len(text) > MaxID {
 				return s.wrong("a text of 1 to 255 bytes")
 			}
-			q.keys = append(q.keys, arms.KeyOf(text))
+			q.add(arms.KeyOf(text))
 			if texts {
 				q.items = append(q.items, item{text: text})
 			}
@@ -549,14 +549,14 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 		}
 		negative := signed && int64(v) < 0
 		if !negative && !texts {
-			q.keys = append(q.keys, arms.NumberKey(v))
+			q.add(arms.NumberKey(v))
 			continue
 		}
 		text := strconv.AppendUint(nil, v, 10)
 		if negative {
 			text = strconv.AppendInt(nil, int64(v), 10)
 		}
-		q.keys = append(q.keys, arms.KeyOf(text))
+		q.add(arms.KeyOf(text))
 		if texts {
 			q.items = append(q.items, item{text: text})
 		}

@@ -41,6 +41,20 @@ type scratch struct {
 	sampler   *beta.Sampler
 }
 
+// borrow returns memory for a request; giveBack takes it back, without what would keep a file mapped.
+func (b *Bandit) borrow() *scratch {
+	sc := b.scratch.Get().(*scratch)
+	if m := b.model.Load(); m != nil {
+		sc.query.file = m.file
+	}
+	return sc
+}
+
+func (b *Bandit) giveBack(sc *scratch) {
+	sc.query.file = nil
+	b.scratch.Put(sc)
+}
+
 // size makes room for n posteriors.
 func (sc *scratch) size(n int) {
 	if cap(sc.alpha) < n {
@@ -120,15 +134,11 @@ func (b *Bandit) now() int64 {
 }
 
 // items fills sc with the posteriors of the items' own arms, and sc.fine with the indices of those that may have
-// finer ones. All that is read is asked for first: the waits for memory, a fifth of a microsecond each, then
-// go on at the same time.
+// finer ones. What it reads of the file was asked for by query.add.
 func (l *lookup) items(sc *scratch, keys []arms.Key, stored []storeArm) {
 	inView := l.inView[arms.Item]
-	for _, k := range keys {
-		if l.file != nil {
-			l.file.Prefetch(k)
-		}
-		if inView {
+	if inView {
+		for _, k := range keys {
 			l.views[arms.Item].Prefetch(k)
 		}
 	}

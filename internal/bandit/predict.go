@@ -23,6 +23,8 @@ type query struct {
 	seed    uint64
 	seeded  bool
 	explain bool
+
+	file *arms.File // where arms of the items are going to be looked up, nil for none
 }
 
 // item is an item as it was sent.
@@ -31,8 +33,18 @@ type item struct {
 	text  []byte
 }
 
+// reset empties a query.
 func (q *query) reset() {
-	*q = query{items: q.items[:0], keys: q.keys[:0]}
+	*q = query{items: q.items[:0], keys: q.keys[:0], file: q.file}
+}
+
+// add adds the key of an item and asks the processor for its arm: the wait for memory goes on while the next items
+// are read. Asked for all at once after that, a request of 400 took a fifth longer.
+func (q *query) add(k arms.Key) {
+	q.keys = append(q.keys, k)
+	if q.file != nil {
+		q.file.Prefetch(k)
+	}
 }
 
 const queryMembers = "user, segment, items, top, seed and explain"
@@ -133,7 +145,7 @@ func (s *scanner) items(q *query, maxItems int) error {
 			return err
 		}
 		q.items = append(q.items, item{token, text})
-		q.keys = append(q.keys, arms.KeyOf(text))
+		q.add(arms.KeyOf(text))
 		if more, err = s.next(']'); err != nil {
 			return err
 		}
