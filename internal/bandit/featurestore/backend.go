@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 )
 
 // A backend reads one kind of feature store.
@@ -26,6 +27,9 @@ type table struct {
 	features []string
 	text     bool // values are wanted as text, and not as numbers
 	idForm        // how ids are written
+
+	known, told atomic.Bool  // whether it had anything for anybody yet, and whether it was said that it had not
+	asked       atomic.Int64 // entities, as long as it had not
 }
 
 // value is one feature of one entity. The zero value is one that the store does not have.

@@ -107,7 +107,7 @@ func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer, t 
 		conn = encrypted
 	}
 	context.AfterFunc(f.ctx, func() { conn.Close() })
-	return conn, nil
+	return &respGuard{Conn: conn}, nil
 }
 
 func (f *feastRedis) String() string { return f.name }
@@ -221,6 +221,8 @@ func (f *feastRedis) fields(t *table) []string {
 func redisError(err error) error {
 	var said *valkey.ValkeyError
 	switch {
+	case valkey.IsValkeyNil(err):
+		return badAnswer("a null to an HMGET")
 	case errors.As(err, &said):
 		text := oneLine([]byte(said.Error()))
 		code, _, _ := strings.Cut(text, " ")

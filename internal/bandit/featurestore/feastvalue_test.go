@@ -136,3 +136,27 @@ func FuzzDecodeFeastAnswer(f *testing.F) {
 		}
 	})
 }
+
+func FuzzRespLengths(f *testing.F) {
+	for _, seed := range []string{"*2\r\n$3\r\nabc\r\n$-1\r\n", "*999999999\r\n", "$1048577\r\n", "%1\r\n+a\r\n:1\r\n", "=5\r\ntxt:a\r\n", "$1048576\r\n*9999999", "*-1\r\n"} {
+		f.Add([]byte(seed), 3)
+	}
+	f.Fuzz(func(t *testing.T, stream []byte, cut int) {
+		// However it is cut, what is said of it is the same.
+		var whole, parts respLengths
+		err := whole.pass(stream)
+		cut = min(max(cut, 1), len(stream)+1)
+		var inParts error
+		for rest := stream; len(rest) > 0 && inParts == nil; {
+			n := min(cut, len(rest))
+			inParts = parts.pass(rest[:n])
+			rest = rest[n:]
+		}
+		if (err == nil) != (inParts == nil) || err == nil && whole != parts {
+			t.Errorf("whole: %v %+v, in parts of %d: %v %+v", err, whole, cut, inParts, parts)
+		}
+		if whole.skip > respLongest+2 || whole.skip < 0 {
+			t.Errorf("%d bytes are let through", whole.skip)
+		}
+	})
+}

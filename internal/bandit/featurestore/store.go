@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,21 +125,32 @@ func read(ctx context.Context, s *Store, t *table, ids []string, each func(i int
 	if err := s.backend.fetch(ctx, t, ids, values); err != nil {
 		return err
 	}
-	oldest := int64(0)
+	known, oldest := false, int64(0)
 	if s.o.MaxAge > 0 {
 		oldest = time.Now().Add(-s.o.MaxAge).UnixNano()
 	}
 	for i := range ids {
 		row := values[i*len(t.features) : (i+1)*len(t.features)]
 		for j := range row {
+			known = known || row[j].kind != kindAbsent
 			if row[j].at != 0 && row[j].at < oldest {
 				row[j] = value{}
 			}
 		}
 		each(i, row)
 	}
+	if known {
+		t.known.Store(true)
+	} else if !t.known.Load() && t.asked.Add(int64(len(ids))) >= strangers && t.told.CompareAndSwap(false, true) {
+		s.o.Log.Warn(fmt.Sprintf("the feature store %s has had no value of %q in %s for any of the first %d %ss by %s; if that is no wonder, all is well, and else --bandit-store-%[5]s-view, --bandit-store-%[5]s-entity, "+
+			"--bandit-store-id-type and the names of features are to be looked at", s.backend, t.features, t.view, t.asked.Load(), t.flag, t.entity))
+	}
 	return nil
 }
+
+// strangers is how many unknown entities in a row, from the start, look like a store that is asked for the wrong things:
+// not all kinds of stores tell those from entities that they do not know.
+const strangers = 1000
 
 // Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of the
 // answer is older than the TTL because the store failed. After an error dst has no meaning.
@@ -249,16 +261,15 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 		return ErrClosed
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// Every backend has its own words for it.
-		if f, ok := err.(*fault); !ok || f.kind != faultBusy {
-			err = &fault{kind: faultTimeout, err: fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)}
-		}
 	}
 	kind := faultUnreachable
 	var f *fault
 	if errors.As(err, &f) {
 		kind = f.kind
+	}
+	if kind == faultTimeout || kind != faultBusy && (ctx.Err() != nil || timedOut(err)) {
+		// Every backend has its own words for it.
+		kind, err = faultTimeout, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)
 	}
 	s.metrics.errors[kind].Add(0, 1)
 	err = fmt.Errorf("feature store %s: %w", s.backend, err)
@@ -266,6 +277,12 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 	h.failure.Store(&err)
 	s.complain.failed(err)
 	return err
+}
+
+// timedOut reports whether an error is of a deadline, which may reach others a little before it ends the context.
+func timedOut(err error) bool {
+	var n net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
 // complaints are logged at most once in complainEvery each, whatever the rate they come at.

@@ -1,0 +1,493 @@
+package featurestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeStore knows items whose ids are "iN" with alpha N+1 and beta 1, and users "uN" with segment "sN". Time is the bubble's.
+type fakeStore struct {
+	mu      sync.Mutex
+	fetched map[string]int // how often, by id
+	chunks  []int
+	under   int // fetches under way
+	most    int // of them
+	closed  bool
+	do      func(ctx context.Context, ids []string) error // what a fetch does before it answers
+}
+
+func (f *fakeStore) String() string { return "fake" }
+
+func (f *fakeStore) close() error { f.closed = true; return nil }
+
+func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []value) error {
+	f.mu.Lock()
+	for _, id := range ids {
+		f.fetched[id]++
+	}
+	f.chunks = append(f.chunks, len(ids))
+	f.under++
+	f.most = max(f.most, f.under)
+	do := f.do
+	f.mu.Unlock()
+	defer func() { f.mu.Lock(); f.under--; f.mu.Unlock() }()
+	if do != nil {
+		if err := do(ctx, ids); err != nil {
+			return err
+		}
+	}
+	for i, id := range ids {
+		var n float64
+		if _, err := fmt.Sscanf(id, "i%g", &n); err == nil {
+			values[2*i], values[2*i+1] = value{kind: kindNumber, number: n + 1}, value{kind: kindNumber, number: 1}
+		}
+		if len(t.features) == 1 && strings.HasPrefix(id, "u") {
+			values[i] = value{kind: kindText, text: "s" + id[1:]}
+		}
+	}
+	return nil
+}
+
+func (f *fakeStore) answer(do func(ctx context.Context, ids []string) error) {
+	f.mu.Lock()
+	f.do = do
+	f.mu.Unlock()
+}
+
+// total is how many entities were asked for since the last time.
+func (f *fakeStore) total() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, times := range f.fetched {
+		n += times
+	}
+	clear(f.fetched)
+	return n
+}
+
+func after(d time.Duration) func(context.Context, []string) error {
+	return func(ctx context.Context, _ []string) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func hang(ctx context.Context, _ []string) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+var errDown = errors.New("connection refused")
+
+func down(context.Context, []string) error { return errDown }
+
+// bubble runs a test with a store over a fake one.
+func bubble(t *testing.T, change func(*Options), test func(t *testing.T, s *Store, f *fakeStore)) {
+	synctest.Test(t, func(t *testing.T) {
+		o := DefaultOptions()
+		o.UserView, o.Timeout = "users", 100*time.Millisecond
+		if change != nil {
+			change(&o)
+		}
+		o, err := o.withDefaults()
+		must(t, err)
+		f := &fakeStore{fetched: make(map[string]int)}
+		s, err := open(t.Context(), f, o)
+		must(t, err)
+		test(t, s, f)
+		must(t, s.Close())
+		must(t, s.Close())
+		if !f.closed {
+			t.Error("the backend is not closed")
+		}
+		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err != ErrClosed {
+			t.Errorf("after Close: error %v", err)
+		}
+		// The bubble fails if a goroutine is left.
+	})
+}
+
+func numbered(prefix string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint(prefix, i)
+	}
+	return ids
+}
+
+func TestAnswersAreKeptForTheirTTL(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		ids := []string{"i1", "nobody", "i2", "i1"} // one of them twice
+		want := []Arm{{2, 1, true}, {}, {3, 1, true}, {2, 1, true}}
+		for range 3 {
+			if got := arms(t, s, ids...); !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+			if n := f.total(); n != 3 {
+				t.Errorf("%d entities fetched, want 3: those that are unknown and those that come twice count once", n)
+			}
+			time.Sleep(s.o.TTL - 1)
+			if arms(t, s, ids...); f.total() != 0 {
+				t.Error("fetched before the TTL was over")
+			}
+			time.Sleep(time.Nanosecond)
+		}
+		if h, m := s.items.hits.Value(), s.items.misses.Value(); h != 12 || m != 12 {
+			t.Errorf("%d hits and %d misses, want 12 of both", h, m)
+		}
+	})
+}
+
+func TestWithoutACacheEveryCallAsks(t *testing.T) {
+	bubble(t, func(o *Options) { o.TTL, o.Stale = 0, 0 }, func(t *testing.T, s *Store, f *fakeStore) {
+		for range 2 {
+			if arms(t, s, "i1"); f.total() != 1 {
+				t.Error("not asked")
+			}
+		}
+	})
+}
+
+func TestChunksAreFetchedAtATimeWithinTheBound(t *testing.T) {
+	bubble(t, func(o *Options) { o.Concurrency, o.Timeout = 3, time.Second }, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(after(10 * time.Millisecond))
+		began := time.Now()
+		ids := numbered("i", 750)
+		for i, got := range arms(t, s, ids...) {
+			if got != (Arm{float64(i) + 1, 1, true}) {
+				t.Fatalf("%s is %v", ids[i], got)
+			}
+		}
+		if took := time.Since(began); took != 30*time.Millisecond {
+			t.Errorf("8 chunks of 10 ms, 3 at a time, took %v", took)
+		}
+		slices.Sort(f.chunks)
+		if f.most != 3 || !slices.Equal(f.chunks, []int{50, 100, 100, 100, 100, 100, 100, 100}) {
+			t.Errorf("chunks of %v, %d at a time", f.chunks, f.most)
+		}
+	})
+}
+
+func TestAllChunksShareOneDeadline(t *testing.T) {
+	bubble(t, func(o *Options) { o.Concurrency = 1 }, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(after(60 * time.Millisecond))
+		began := time.Now()
+		ids := numbered("i", 300)
+		_, err := s.Arms(context.Background(), ids, make([]Arm, len(ids)))
+		if took := time.Since(began); took != 100*time.Millisecond || err == nil {
+			t.Errorf("error %v after %v", err, took)
+		}
+		f.answer(hang)
+		_, err = s.Arms(context.Background(), []string{"i400"}, make([]Arm, 1))
+		if err == nil || !strings.Contains(err.Error(), "--bandit-store-timeout") || s.Ready() == nil {
+			t.Errorf("error %v, ready %v", err, s.Ready())
+		}
+		if busy, timeouts := s.metrics.errors[faultBusy].Value(), s.metrics.errors[faultTimeout].Value(); busy+timeouts < 2 {
+			t.Errorf("%d and %d errors counted", busy, timeouts)
+		}
+	})
+}
+
+func TestTheFirstErrorEndsTheCall(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		var cancelled atomic.Int64
+		f.answer(func(ctx context.Context, ids []string) error {
+			if slices.Contains(ids, "i150") {
+				time.Sleep(5 * time.Millisecond)
+				return errDown
+			}
+			<-ctx.Done()
+			cancelled.Add(1)
+			return ctx.Err()
+		})
+		began := time.Now()
+		ids := numbered("i", 400)
+		_, err := s.Arms(context.Background(), ids, make([]Arm, len(ids)))
+		if took := time.Since(began); !errors.Is(err, errDown) || took != 5*time.Millisecond {
+			t.Errorf("error %v after %v", err, took)
+		}
+		synctest.Wait()
+		if n := cancelled.Load(); n != 3 {
+			t.Errorf("%d of the 3 other chunks were cancelled", n)
+		}
+		if n := s.metrics.errors[faultUnreachable].Value(); n != 1 {
+			t.Errorf("%d errors counted, and only one was the store's", n)
+		}
+	})
+}
+
+func TestConcurrentCallsShareWhatTheyFetch(t *testing.T) {
+	bubble(t, func(o *Options) { o.Chunk, o.Timeout = 7, time.Hour }, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(after(time.Millisecond))
+		// All ask within the millisecond that the store takes, so each entity is fetched once.
+		var calls sync.WaitGroup
+		for seed := range 50 {
+			calls.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(seed), 1))
+				ids := make([]string, 1+r.IntN(60))
+				for i := range ids {
+					ids[i] = fmt.Sprint("i", r.IntN(100))
+				}
+				dst := make([]Arm, len(ids))
+				if degraded, err := s.Arms(context.Background(), ids, dst); degraded || err != nil {
+					t.Error(degraded, err)
+				}
+				for i, id := range ids {
+					if want := fmt.Sprint("i", dst[i].Alpha-1); id != want {
+						t.Errorf("%s has the arm of %s", id, want)
+					}
+				}
+			})
+		}
+		calls.Wait()
+		for id, times := range f.fetched {
+			if times != 1 {
+				t.Errorf("%s was fetched %d times", id, times)
+			}
+		}
+	})
+}
+
+func TestACancelledCallTakesNothingFromTheOthers(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(after(50 * time.Millisecond))
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		calls.Go(func() { // the first, whose fetch it is
+			if _, err := s.Arms(ctx, []string{"i1", "i2"}, make([]Arm, 2)); err != context.Canceled {
+				t.Errorf("the cancelled call: error %v", err)
+			}
+		})
+		synctest.Wait()
+		calls.Go(func() {
+			if got := arms(t, s, "i2", "i3"); got[0] != (Arm{3, 1, true}) || got[1] != (Arm{4, 1, true}) {
+				t.Errorf("the other call got %v", got)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		calls.Wait()
+		if n := f.total(); n != 3 {
+			t.Errorf("%d entities fetched, want 3", n)
+		}
+
+		// A fetch that nobody waits for any more is cancelled, and not joined by who comes later.
+		f.answer(hang)
+		ctx, cancel = context.WithCancel(t.Context())
+		calls.Go(func() { s.Arms(ctx, []string{"i9"}, make([]Arm, 1)) })
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		f.answer(nil)
+		if got := arms(t, s, "i9"); got[0] != (Arm{10, 1, true}) {
+			t.Errorf("after a cancelled fetch: %v", got)
+		}
+		if err := s.Ready(); err != nil {
+			t.Errorf("a cancelled call is no failure of the store: %v", err)
+		}
+	})
+}
+
+func TestOlderAnswersWhileTheStoreFails(t *testing.T) {
+	for name, broken := range map[string]func(context.Context, []string) error{"down": down, "hanging": hang} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+				ask := func(id string) (arm Arm, degraded bool, took time.Duration, err error) {
+					var dst [1]Arm
+					began := time.Now()
+					degraded, err = s.Arms(context.Background(), []string{id}, dst[:])
+					return dst[0], degraded, time.Since(began), err
+				}
+				want := Arm{2, 1, true}
+				arms(t, s, "i1")
+				f.answer(broken)
+				if arm, degraded, _, err := ask("i1"); arm != want || degraded || err != nil {
+					t.Errorf("within the TTL: %v, degraded %v, error %v", arm, degraded, err)
+				}
+				time.Sleep(s.o.TTL)
+				if arm, degraded, _, err := ask("i1"); arm != want || !degraded || err != nil {
+					t.Errorf("first one after the TTL: %v, degraded %v, error %v", arm, degraded, err)
+				}
+				synctest.Wait()
+				if s.Ready() == nil {
+					t.Error("the store says that it is ready")
+				}
+				// It is known to fail: nobody waits for it, and it is tried once a second.
+				f.total()
+				for range 100 {
+					time.Sleep(100 * time.Millisecond)
+					if arm, degraded, took, err := ask("i1"); arm != want || !degraded || took != 0 || err != nil {
+						t.Fatalf("while it fails: %v, degraded %v, error %v after %v", arm, degraded, err, took)
+					}
+				}
+				if n := f.total(); n < 8 || n > 11 {
+					t.Errorf("tried %d times in 10 s", n)
+				}
+				if _, _, _, err := ask("i2"); err == nil {
+					t.Error("no error for what was never fetched")
+				}
+				if n := s.items.stale.Value(); n != 101 {
+					t.Errorf("%d older answers counted, want 101", n)
+				}
+				// Back again.
+				f.answer(nil)
+				time.Sleep(s.o.Retry)
+				ask("i1")
+				synctest.Wait()
+				if _, degraded, _, err := ask("i1"); degraded || err != nil || s.Ready() != nil {
+					t.Errorf("back again: degraded %v, error %v, ready %v", degraded, err, s.Ready())
+				}
+				// Not for ever.
+				f.answer(broken)
+				time.Sleep(s.o.TTL + s.o.Stale)
+				if _, _, _, err := ask("i1"); err == nil {
+					t.Error("an answer older than the bound was given")
+				}
+			})
+		})
+	}
+}
+
+func TestOlderAnswersForSomeOfACall(t *testing.T) {
+	bubble(t, func(o *Options) { o.Chunk = 1 }, func(t *testing.T, s *Store, f *fakeStore) {
+		arms(t, s, "i1")
+		time.Sleep(s.o.TTL)
+		// The chunk with an older answer fails at once, and the call still waits for the other.
+		f.answer(func(ctx context.Context, ids []string) error {
+			if ids[0] == "i1" {
+				return errDown
+			}
+			return after(time.Millisecond)(ctx, ids)
+		})
+		dst := make([]Arm, 2)
+		degraded, err := s.Arms(context.Background(), []string{"i1", "i2"}, dst)
+		if want := []Arm{{2, 1, true}, {3, 1, true}}; err != nil || !degraded || !slices.Equal(dst, want) {
+			t.Errorf("%v, degraded %v, error %v", dst, degraded, err)
+		}
+	})
+}
+
+func TestItemsAndUsersFailApart(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(func(_ context.Context, ids []string) error {
+			if ids[0][0] == 'u' {
+				return errDown
+			}
+			return nil
+		})
+		segments := make([]string, 1)
+		if _, err := s.Segments(context.Background(), []string{"u1"}, segments); !errors.Is(err, errDown) {
+			t.Errorf("error %v", err)
+		}
+		arms(t, s, "i1")
+		if err := s.Ready(); !errors.Is(err, errDown) {
+			t.Errorf("ready %v while segments fail", err)
+		}
+		f.answer(nil)
+		if _, err := s.Segments(context.Background(), []string{"u1"}, segments); err != nil || segments[0] != "s1" || s.Ready() != nil {
+			t.Errorf("%q, error %v, ready %v", segments, err, s.Ready())
+		}
+	})
+}
+
+func TestCloseEndsCallsUnderWay(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(hang)
+		var calls sync.WaitGroup
+		for i := range 10 {
+			calls.Go(func() {
+				if _, err := s.Arms(context.Background(), []string{fmt.Sprint("i", i%3)}, make([]Arm, 1)); err != ErrClosed {
+					t.Errorf("error %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		must(t, s.Close())
+		calls.Wait()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestAPanicIsAnErrorOfThatCall(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(func(context.Context, []string) error { panic("index out of range") })
+		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err == nil || !strings.Contains(err.Error(), "BUG") {
+			t.Errorf("error %v", err)
+		}
+		f.answer(nil)
+		arms(t, s, "i1")
+	})
+}
+
+func TestTheCacheIsBounded(t *testing.T) {
+	bubble(t, func(o *Options) { o.CacheEntries = 100 }, func(t *testing.T, s *Store, f *fakeStore) {
+		arms(t, s, numbered("i", 5000)...)
+		s.items.entries.CleanUp()
+		if n := s.items.entries.EstimatedSize(); n == 0 || n > 100 {
+			t.Errorf("%d entries", n)
+		}
+	})
+}
+
+func TestComplaintsAreCountedAllAndLoggedSome(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
+		// alpha is 1 more than the number.
+		arms(t, s, "i-1", "i-2", "iNaN", "iInf", "i1")
+		if n := s.metrics.invalid.Value(); n != 4 {
+			t.Errorf("%d counted, want 4", n)
+		}
+		if n := strings.Count(log.String(), "cannot be used"); n != 1 || !strings.Contains(log.String(), "i-1") {
+			t.Errorf("%d lines in the log: %s", n, &log)
+		}
+		log.Reset()
+		f.answer(down)
+		for i := range 30 {
+			s.Arms(context.Background(), []string{fmt.Sprint("x", i)}, make([]Arm, 1))
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(log.String(), "connection refused"); n != 3 {
+			t.Errorf("%d lines in 30 s, want 3: %s", n, &log)
+		}
+	})
+}
+
+func TestAStoreThatKnowsNobodyIsWonderedAt(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
+		arms(t, s, numbered("x", strangers-1)...)
+		if log.Len() > 0 {
+			t.Errorf("too early: %s", &log)
+		}
+		arms(t, s, numbered("y", strangers)...)
+		if n := strings.Count(log.String(), "--bandit-store-item-view"); n != 1 {
+			t.Errorf("%d warnings, want 1: %s", n, &log)
+		}
+	})
+	log.Reset()
+	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
+		arms(t, s, "i1")
+		arms(t, s, numbered("x", 3*strangers)...)
+		if log.Len() > 0 {
+			t.Errorf("it knows somebody, and still: %s", &log)
+		}
+	})
+}

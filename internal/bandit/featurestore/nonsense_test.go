@@ -1,0 +1,260 @@
+package featurestore
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// oneArm asks for one item and returns the error, and which kind of error was counted.
+func oneArm(t *testing.T, s *Store) (kind string, err error) {
+	t.Helper()
+	_, err = s.Arms(context.Background(), []string{"1"}, make([]Arm, 1))
+	for k, c := range s.metrics.errors {
+		if c.Value() > 0 {
+			kind += faultKind(k).String()
+		}
+	}
+	return kind, err
+}
+
+func TestFeatureServerThatMakesNoSense(t *testing.T) {
+	say := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+	}
+	columns := func(names, results string) http.HandlerFunc {
+		return say(`{"metadata":{"feature_names":` + names + `},"results":` + results + `}`)
+	}
+	const three = `["item_id","alpha","beta"]`
+	for name, test := range map[string]struct {
+		do         http.HandlerFunc
+		kind, want string
+	}{
+		"nothing":              {say(""), "answer", "wrong"},
+		"no JSON":              {say("<html>"), "answer", "invalid character"},
+		"another type":         {say(`{"results":7}`), "answer", "cannot unmarshal"},
+		"cut off":              {say(feastSaid[:200]), "answer", "unexpected end"},
+		"by rows":              {columns(three, `[{"values":[1,2,3]}]`), "answer", "3 features and has 1 columns"},
+		"a feature is missing": {columns(`["item_id","alpha"]`, `[{"values":[1]},{"values":[2]}]`), "answer", "beta"},
+		"too few values":       {columns(three, `[{"values":[1]},{"values":[2]},{"values":[]}]`), "answer", "0 values"},
+		"too many values":      {columns(three, `[{"values":[1]},{"values":[2,3]},{"values":[4]}]`), "answer", "2 values"},
+		"too few statuses":     {columns(three, `[{"values":[1]},{"values":[2],"statuses":["PRESENT","PRESENT"]},{"values":[4]}]`), "answer", "2 statuses"},
+		"deep":                 {say(strings.Repeat("[", 100_000)), "answer", "depth"},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			spaces := strings.Repeat(" ", 1<<16)
+			for {
+				if _, err := io.WriteString(w, spaces); err != nil {
+					return
+				}
+			}
+		}, "answer", "longer than"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://s3cret.example/", http.StatusFound)
+		}, "refused", "302"},
+		"no token": {func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer s3cret" {
+				t.Errorf("authorization %q", r.Header.Get("Authorization"))
+			}
+			http.Error(w, "go\naway\x00", http.StatusUnauthorized)
+		}, "refused", "401 Unauthorized: go away (credentials go into the URL"},
+		"a long error": {func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, strings.Repeat("ä", 1<<20), http.StatusServiceUnavailable)
+		}, "refused", "503"},
+		"cut connection": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, "{")
+		}, "unreachable", "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.do)
+			defer server.Close()
+			s := openStore(t, "feast+http://:s3cret@"+strings.TrimPrefix(server.URL, "http://"), func(o *Options) { o.IDType = "int64" })
+			kind, err := oneArm(t, s)
+			if err == nil || !strings.Contains(err.Error(), test.want) || kind != test.kind {
+				t.Fatalf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want, test.kind)
+			}
+			if strings.Contains(err.Error(), "s3cret") || len(err.Error()) > 1000 {
+				t.Errorf("%d bytes of error, or the token is in it: %v", len(err.Error()), err)
+			}
+		})
+	}
+}
+
+func TestFeatureServerThatHangsIsGivenUp(t *testing.T) {
+	gone := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "{")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		close(gone)
+	}))
+	defer server.Close()
+	s := openStore(t, "feast+"+server.URL, func(o *Options) { o.IDType = "int64" })
+	ctx, cancel := context.WithCancel(t.Context())
+	asked := make(chan error)
+	go func() {
+		_, err := s.Arms(ctx, []string{"1"}, make([]Arm, 1))
+		asked <- err
+	}()
+	eventually(t, "the server is asked", func() bool { return len(s.slots) == 1 })
+	cancel()
+	if err := <-asked; err != context.Canceled {
+		t.Errorf("error %v", err)
+	}
+	eventually(t, "the fetch ends", func() bool { return len(s.slots) == 0 })
+	select {
+	case <-gone: // the server was told, if it ever heard of it
+	case <-time.After(100 * time.Millisecond):
+	}
+}
+
+// fakeRedis answers HMGET with what a test says, and all else as far as clients need it to begin.
+func fakeRedis(t *testing.T, hmget string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				defer c.Close()
+				for r := bufio.NewReader(c); ; {
+					args, err := redisCommand(r)
+					if err != nil {
+						return
+					}
+					answer := "+OK\r\n"
+					switch args[0] {
+					case "HELLO":
+						answer = "-ERR unknown command 'HELLO'\r\n"
+					case "CLUSTER":
+						answer = "-ERR This instance has cluster support disabled\r\n"
+					case "PING":
+						answer = "+PONG\r\n"
+					case "HMGET":
+						answer = hmget
+					}
+					if _, err := io.WriteString(c, answer); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); conns.Wait() })
+	return l.Addr().String()
+}
+
+// redisCommand reads an array of strings.
+func redisCommand(r *bufio.Reader) ([]string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(strings.Trim(line, "*\r\n"))
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, n)
+	for i := range args {
+		if line, err = r.ReadString('\n'); err != nil {
+			return nil, err
+		}
+		size, err := strconv.Atoi(strings.Trim(line, "$\r\n"))
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, size+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		args[i] = string(b[:size])
+	}
+	return args, nil
+}
+
+func TestRedisThatMakesNoSense(t *testing.T) {
+	for name, test := range map[string]struct{ hmget, kind, want string }{
+		"no array":           {"+OK\r\n", "answer", ""},
+		"a number":           {":7\r\n", "answer", ""},
+		"an empty array":     {"*0\r\n", "answer", "0 values to an HMGET of 2 fields"},
+		"a short array":      {"*1\r\n$-1\r\n", "answer", "1 values to an HMGET of 2 fields"},
+		"a long array":       {"*3\r\n$-1\r\n$-1\r\n$-1\r\n", "answer", "3 values"},
+		"numbers in it":      {"*2\r\n:1\r\n:2\r\n", "answer", ""},
+		"errors in it":       {"*2\r\n-ERR a\r\n-ERR b\r\n", "answer", ""},
+		"a null for it":      {"*-1\r\n", "answer", ""},
+		"a huge value":       {"*2\r\n$999999999999999\r\nx", "answer", "a string of more than"},
+		"a huge array":       {"*999999999999999\r\n", "answer", "an array"},
+		"WRONGTYPE":          {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "refused", "not Feast's"},
+		"NOPERM":             {"-NOPERM this user has no permissions\r\n", "refused", "needs HMGET"},
+		"no protocol at all": {"HTTP/1.1 400 Bad Request\r\n\r\n", "unreachable", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := fakeRedis(t, test.hmget)
+			s := openStore(t, "feast+redis://"+addr+"/p", func(o *Options) { o.IDType = "int64" })
+			kind, err := oneArm(t, s)
+			if err == nil || !strings.Contains(err.Error(), test.want) || kind != test.kind || !strings.Contains(err.Error(), addr) {
+				t.Errorf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want, test.kind)
+			}
+		})
+	}
+}
+
+func TestRedisThatNeverSaysAWord(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	s := openStore(t, fmt.Sprintf("feast+redis://%s/p", l.Addr()), func(o *Options) { o.Timeout = 20 * time.Millisecond })
+	if kind, err := oneArm(t, s); kind != "timeout" || err == nil {
+		t.Errorf("error %v of kind %s", err, kind)
+	}
+	// It is still being connected to; Close, at the end of the test, does not wait for that.
+}
+
+func TestURLsThatCannotBe(t *testing.T) {
+	for _, url := range []string{"", "feast", "http://h", "feast+http://", "feast+http:///x", "feast+http://h?x=1", "feast+http://u:s3cret@h#f",
+		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x", "feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true",
+		"feast+redis://u:s3cret@h:port/p", "redis://u:s3cret@h/p", "feast+redis://u:s3cret%zz@h/p"} {
+		_, err := Open(t.Context(), url, DefaultOptions())
+		if err == nil || !strings.HasPrefix(err.Error(), "--bandit-store") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: error %v", url, err)
+		}
+	}
+}
+
+func TestOptionsThatCannotBe(t *testing.T) {
+	for flag, change := range map[string]func(*Options){
+		"--bandit-store-chunk":         func(o *Options) { o.Chunk = -1 },
+		"--bandit-store-concurrency":   func(o *Options) { o.Concurrency = -1 },
+		"--bandit-store-timeout":       func(o *Options) { o.Timeout = -1 },
+		"--bandit-store-cache-ttl":     func(o *Options) { o.TTL = -1 },
+		"--bandit-store-cache-stale":   func(o *Options) { o.Stale = -1 },
+		"--bandit-store-retry":         func(o *Options) { o.Retry = -1 },
+		"--bandit-store-cache-entries": func(o *Options) { o.CacheEntries = -1 },
+		"--bandit-store-max-age":       func(o *Options) { o.MaxAge = -1 },
+		"--bandit-store-beta":          func(o *Options) { o.Beta = "" },
+		"--bandit-store-impressions":   func(o *Options) { o.Clicks = "clicks" },
+		"--bandit-store-id-type":       func(o *Options) { o.IDType = "int128" },
+		"--bandit-store-ca":            func(o *Options) { o.CA = "/nowhere.pem" },
+		"prior":                        func(o *Options) { o.Prior = [2]float64{1, 0} },
+	} {
+		o := DefaultOptions()
+		change(&o)
+		if _, err := Open(t.Context(), "feast+https://h", o); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("%s: error %v", flag, err)
+		}
+	}
+}
