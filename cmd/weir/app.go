@@ -62,6 +62,9 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		}
 		a.services = append(a.services, service)
 	}
+	if err := wire(a.services); err != nil {
+		return nil, err
+	}
 	if a.Server, err = server.New(cfg, a.services...); err != nil {
 		return nil, err
 	}

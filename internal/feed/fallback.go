@@ -21,9 +21,10 @@ import (
 // fallback is the items for users who have too few left. The random fill wants to know quickly
 // which of them are in a user's own list: a hash table of items serves one pass over the list.
 type fallback struct {
-	items []fallbackItem
-	table []uint16 // open addressing: 0 is empty, else one more than the index in items
-	shift uint     // of the hash
+	items   []fallbackItem
+	ranking Ranking  // nil draws at random
+	table   []uint16 // open addressing: 0 is empty, else one more than the index in items
+	shift   uint     // of the hash
 }
 
 type fallbackItem struct {
@@ -158,11 +159,16 @@ func (f *fallback) find(id uint64) int {
 }
 
 // costly says whether a fill for a list of that length is more than an event loop should do.
-func (f *fallback) costly(length int) bool { return length > 2048 || len(f.items) > 2048 }
+func (f *fallback) costly(length int) bool {
+	return length > 2048 || len(f.items) > 2048 || f.ranking != nil && len(f.items) > maxRankedInline
+}
 
-// pick returns the indices of up to n items drawn at random, each at most once, without those of
-// the user's own list. The slice is s's and valid until its next use.
-func (f *fallback) pick(s *scratch, own snapshot.List, n int) []uint16 {
+// maxRankedInline bounds the items that are scored inline: each is a look at memory and a sample.
+const maxRankedInline = 64
+
+// pick returns the indices of up to n items, each at most once, without those of the user's own list: the best for
+// the user where there is a ranking, else drawn at random. The slice is s's and valid until its next use.
+func (f *fallback) pick(s *scratch, user []byte, own snapshot.List, n int) []uint16 {
 	s.taken = append(s.taken[:0], make([]bool, len(f.items))...)
 	const step = 512
 	for from := 0; from < own.Len(); from += step {
@@ -180,6 +186,9 @@ func (f *fallback) pick(s *scratch, own snapshot.List, n int) []uint16 {
 		}
 	}
 	n = min(n, len(s.free))
+	if f.ranking != nil && f.rank(s, user, n) {
+		return s.free[:n]
+	}
 	for i := range n { // the first n steps of a Fisher-Yates shuffle
 		j := i + rand.IntN(len(s.free)-i)
 		s.free[i], s.free[j] = s.free[j], s.free[i]
@@ -192,6 +201,8 @@ type scratch struct {
 	items []uint64
 	taken []bool
 	free  []uint16
+	score []float64
+	user  []byte
 }
 
 // shortLog logs answers that came out short, a line a second at most: an empty fallback must not

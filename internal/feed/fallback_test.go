@@ -118,7 +118,7 @@ func TestThePickIsUniformAndNeverOfTheOwnList(t *testing.T) {
 		const draws, n = 30_000, 7
 		counts := make(map[string]int)
 		for range draws {
-			picked := f.pick(sc, own, n)
+			picked := f.pick(sc, nil, own, n)
 			if len(picked) != n {
 				t.Fatalf("%d items picked, want %d", len(picked), n)
 			}
@@ -150,10 +150,10 @@ func TestThePickIsUniformAndNeverOfTheOwnList(t *testing.T) {
 			}
 		}
 		// Whoever asks for more gets all there are.
-		if picked := f.pick(sc, own, 255); len(picked) != 30 {
+		if picked := f.pick(sc, nil, own, 255); len(picked) != 30 {
 			t.Errorf("%d items picked of 30", len(picked))
 		}
-		if picked := f.pick(sc, snapshot.List{}, 255); len(picked) != 40 {
+		if picked := f.pick(sc, nil, snapshot.List{}, 255); len(picked) != 40 {
 			t.Errorf("%d items picked for nobody, want all 40", len(picked))
 		}
 	}
@@ -179,13 +179,13 @@ func TestThePickKnowsLongLists(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc := new(scratch)
-	if got := shown(f, f.pick(sc, own, 255)...); !slices.Equal(got, []string{"1048576"}) {
+	if got := shown(f, f.pick(sc, nil, own, 255)...); !slices.Equal(got, []string{"1048576"}) {
 		t.Errorf("picked %v, want the only item that is not in the list", got)
 	}
 	if own, err = s.List(1); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.pick(sc, own, 255); len(got) != 255 {
+	if got := f.pick(sc, nil, own, 255); len(got) != 255 {
 		t.Errorf("%d items picked", len(got))
 	}
 }
@@ -211,7 +211,7 @@ func TestMoreFallbackItemsThanThePickCanNumberAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc := new(scratch)
-	picked := shown(f, f.pick(sc, own, 1<<20)...)
+	picked := shown(f, f.pick(sc, nil, own, 1<<20)...)
 	slices.Sort(picked)
 	if n := len(slices.Compact(picked)); n != maxOwnFallback-10 {
 		t.Errorf("%d different items picked, want %d", n, maxOwnFallback-10)

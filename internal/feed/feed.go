@@ -47,6 +47,8 @@ type Config struct {
 	Watch time.Duration
 	// Sync is the interval at which positions are made safe against a loss of power.
 	Sync time.Duration
+	// RankFallback fills short feeds with the best fallback items by SetRanker's scores instead of random ones.
+	RankFallback bool
 	// LockMemory keeps the snapshot in memory whatever else needs some.
 	LockMemory bool
 
@@ -60,9 +62,10 @@ type Feed struct {
 	slots *slots
 
 	current  atomic.Pointer[generation]
-	reload   sync.Mutex // one reload at a time; guards the next two
+	reload   sync.Mutex // one reload at a time; guards the next three
 	numbered uint64     // generations so far
 	closed   bool
+	ranker   Ranker // nil for none
 
 	scratch sync.Pool // of *scratch
 	short   shortLog
@@ -164,6 +167,9 @@ func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err erro
 	// The snapshot may be cut off under the map at any time.
 	fault := disk.CatchFault(func() {
 		if g.fallback, err = openFallback(f.cfg.Fallback, g.lists); err != nil {
+			return
+		}
+		if err = g.fallback.setRanking(f.ranker); err != nil {
 			return
 		}
 		g.table, err = f.slots.assign(g.lists)

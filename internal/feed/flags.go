@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,14 +13,22 @@ import (
 // Flags adds the feed's flags to a command and returns what opens the feed once they are parsed.
 func Flags(flags *pflag.FlagSet) server.Opener {
 	var cfg Config
+	var fill string
 	flags.StringVar(&cfg.Path, "feeds", "", "snapshot of the recommendation lists, written by weir import or weir generate")
 	flags.StringVar(&cfg.Fallback, "fallback", "", "file of items, one a line, for users who have too few left (default the snapshot's most frequent)")
+	flags.StringVar(&fill, "feed-fallback", "uniform", "which fallback items fill short feeds: uniform, drawn at random, or bandit, the best samples for the user")
 	flags.DurationVar(&cfg.Watch, "feeds-watch", time.Second, "how often to look for a snapshot renamed over --feeds; negative is never")
 	flags.DurationVar(&cfg.Sync, "sync-interval", time.Second, "how often positions are made safe against a loss of power")
 	flags.BoolVar(&cfg.LockMemory, "lock-memory", false, "keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
 	return func(ctx context.Context, env server.Env) (server.Service, error) {
 		if cfg.Path == "" {
 			return nil, server.Off("no lists are given, use --feeds FILE")
+		}
+		switch fill {
+		case "uniform", "bandit":
+			cfg.RankFallback = fill == "bandit"
+		default:
+			return nil, fmt.Errorf("--feed-fallback must be uniform or bandit, got %q", fill)
 		}
 		return Open(ctx, cfg, env)
 	}

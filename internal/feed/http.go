@@ -112,7 +112,7 @@ func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 	defer f.scratch.Put(s)
 	var fill []uint16
 	if missing := q.size - (at.to - at.from); missing > 0 {
-		fill = g.fallback.pick(s, u.list, missing)
+		fill = g.fallback.pick(s, f.textOf(s, g, r.Param(0)), u.list, missing)
 		f.stats.fallback.Add(r.Stripe, uint64(len(fill)))
 		if len(fill) < missing {
 			f.stats.short.Add(r.Stripe, 1)
@@ -144,6 +144,16 @@ func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 		w.Body = append(w.Body, `"}`...)
 	}
 	return nil
+}
+
+// textOf returns the text of a user's id as others know it: of a number without leading zeros.
+func (f *Feed) textOf(s *scratch, g *generation, id []byte) []byte {
+	if g.lists.Users() == snapshot.String {
+		return id
+	}
+	n, _ := parseNumber(id) // find has seen that it is one
+	s.user = appendNumber(s.user[:0], n)
+	return s.user
 }
 
 // maxNamesInline bounds the items with names that are rendered inline.

@@ -1,0 +1,65 @@
+package feed
+
+import (
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"weir/internal/server"
+)
+
+// byNumber is a ranking in which items with larger numbers are better.
+type byNumber struct {
+	items  []string
+	off    *atomic.Bool
+	asked  *atomic.Value // the last user
+	scores []float64
+}
+
+func (r *byNumber) Sample(dst []float64, user []byte) bool {
+	r.asked.Store(string(user))
+	if r.off.Load() {
+		return false
+	}
+	copy(dst, r.scores)
+	return true
+}
+
+func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
+	lanes(t, func(t *testing.T, kernel server.Config) {
+		dir := writeDemo(t, dense, false, 500, 900, 700, 3, 800, 600)
+		s := serveFeed(t, dir, kernel, func(c *Config) { c.RankFallback = true })
+		if !s.WantsRanker() {
+			t.Fatal("a feed with RankFallback wants no ranker")
+		}
+		var off atomic.Bool
+		var asked atomic.Value
+		if err := s.SetRanker(func(items []string) Ranking {
+			r := &byNumber{items: items, off: &off, asked: &asked}
+			for _, item := range items {
+				n, err := strconv.ParseFloat(item, 64)
+				if err != nil {
+					t.Errorf("item %q is no number", item)
+				}
+				r.scores = append(r.scores, n)
+			}
+			return r
+		}); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "the best three", s.items("GET", "/feed/0099999?size=3"), []uint64{900, 800, 700})
+		if asked.Load() != "99999" {
+			t.Errorf("scores were asked for user %q, want the number without zeros", asked.Load())
+		}
+		if err := s.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "after a reload", s.items("GET", "/feed/99999?size=2"), []uint64{900, 800})
+
+		// Without scores the fill is a random one: it does not stay the same.
+		off.Store(true)
+		first := s.items("GET", "/feed/99999?size=3")
+		eventually(t, "another fill", func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
+	})
+}
