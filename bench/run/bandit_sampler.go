@@ -20,7 +20,7 @@ const (
 	samplerBenchmarks = "build/bin/beta.test" // go test -c of weir's sampler
 	samplerPattern    = "^Benchmark(Sample|Gonum)$"
 	// samplerMix is the mix of shapes that the bar is about.
-	samplerMix = "posteriors"
+	samplerMix = "arms"
 	pathGonum  = "gonum"
 )
 

@@ -181,21 +181,21 @@ func decode(t *testing.T, raw []byte) (a asked) {
 
 func TestASamplersTimesAreReadByPathAndMix(t *testing.T) {
 	const out = `goos: linux
-BenchmarkSample/reference/posteriors    	 1000	     8000 ns/op	        20.0 ns/sample
-BenchmarkSample/avx512/posteriors-2     	 1000	      800 ns/op	         2.0 ns/sample	0 B/op
+BenchmarkSample/reference/arms    	 1000	     8000 ns/op	        20.0 ns/sample
+BenchmarkSample/avx512/arms-2     	 1000	      800 ns/op	         2.0 ns/sample	0 B/op
 BenchmarkSample/avx512/tiny-2           	 1000	     1600 ns/op	         4.0 ns/sample
-BenchmarkGonum/posteriors-2             	 1000	    14000 ns/op	        35.0 ns/sample
-BenchmarkElse/posteriors-2              	 1000	    14000 ns/op
+BenchmarkGonum/arms-2             	 1000	    14000 ns/op	        35.0 ns/sample
+BenchmarkElse/arms-2              	 1000	    14000 ns/op
 PASS
 `
 	got, err := parseSampled(out, 3)
 	want := []sampled{
-		{3, "reference", "posteriors", 20}, {3, "avx512", "posteriors", 2}, {3, "avx512", "tiny", 4}, {3, pathGonum, "posteriors", 35},
+		{3, "reference", "arms", 20}, {3, "avx512", "arms", 2}, {3, "avx512", "tiny", 4}, {3, pathGonum, "arms", 35},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
-	if got := samplerRatios(got, "posteriors"); !slices.Equal(got, []float64{17.5}) {
+	if got := samplerRatios(got, "arms"); !slices.Equal(got, []float64{17.5}) {
 		t.Errorf("ratios %v, want gonum over the fastest", got)
 	}
 	if got := samplerRatios(got, "tiny"); got != nil {
