@@ -190,7 +190,7 @@ func TestAFileHoldsWhatWasAdded(t *testing.T) {
 
 func TestRowsBeyondMemoryGoThroughATemporaryFile(t *testing.T) {
 	// All of these are of one part, which holds 4096 rows in memory; and those of one key are far apart.
-	const n = 3*4096 + 17
+	const n = 2*4096 + 17
 	var rows []added
 	arms := make(map[Key][2]float64)
 	for i := range uint64(n) {
