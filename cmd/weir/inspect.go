@@ -19,17 +19,34 @@ import (
 )
 
 func newInspect() *cobra.Command {
-	var user string
+	var user, item, segment string
 	var asJSON, verify bool
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Print what is in a snapshot of feeds, or check it",
-		Long: `Print the header and the statistics of a snapshot, or one user's list, or check the
-whole of it. The header and the index are checked in any case.`,
-		Example: "  weir inspect feeds.weir\n  weir inspect --user 17 --json feeds.weir\n  weir inspect --verify feeds.weir",
-		Args:    exactly(1, "one snapshot"),
+		Short: "Print what is in a snapshot of feeds or a file of arms, or check it",
+		Long: `Print the header and the statistics of a snapshot of feeds, or one user's list, or check the
+whole of it. The header and the index are checked in any case.
+
+Of a file of arms, print statistics, or the posterior of an item, for a segment or a user if one
+is named, or the segment of a user. The whole of it is checked in any case.`,
+		Example: `  weir inspect feeds.weir
+  weir inspect --user 17 --json feeds.weir
+  weir inspect --verify feeds.weir
+  weir inspect --item shoes --segment summer arms.weir`,
+		Args: exactly(1, "one file"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			byUser := cmd.Flags().Changed("user")
+			if holdsArms(args[0]) {
+				return inspectArms(cmd, args[0], armQuery{
+					item: item, segment: segment, user: user, byItem: cmd.Flags().Changed("item"), bySegment: cmd.Flags().Changed("segment"),
+					byUser: byUser, asJSON: asJSON, verify: verify,
+				})
+			}
+			for _, flag := range []string{"item", "segment"} {
+				if cmd.Flags().Changed(flag) {
+					return usageError{cmd.CommandPath(), fmt.Errorf("--%s is for files of arms, and %s is none", flag, args[0])}
+				}
+			}
 			if verify && (byUser || asJSON) {
 				return usageError{cmd.CommandPath(), errors.New("--verify goes with neither --user nor --json")}
 			}
@@ -54,7 +71,9 @@ whole of it. The header and the index are checked in any case.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&user, "user", "", "print the list of the user of this `id`, an item a line")
+	f.StringVar(&user, "user", "", "print the list of the user of this `id`, an item a line; of arms, the user's segment")
+	f.StringVar(&item, "item", "", "of arms, print the posterior of the item of this `id`")
+	f.StringVar(&segment, "segment", "", "of arms, with --item: that for the segment of this `name`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&verify, "verify", false, "check every checksum; exit 1 and name what is broken")
 	return cmd

@@ -41,8 +41,10 @@ import (
 // Version is the version of the file format.
 const Version = 1
 
+// Magic is what a file begins with.
+const Magic = "weirarms"
+
 const (
-	magic       = "weirarms"
 	headerBytes = 4096
 	cellBytes   = 32
 	homeCells   = 2 // a cache line of 64 bytes
@@ -85,7 +87,7 @@ type header struct {
 
 func (h *header) encode() []byte {
 	b := make([]byte, headerBytes)
-	copy(b, magic)
+	copy(b, Magic)
 	le := binary.LittleEndian
 	le.PutUint32(b[8:], Version)
 	for i, v := range [...]uint64{h.armHomes, h.armCells, h.userHomes, h.userCells, h.stats.Arms, h.stats.Users, h.stats.Segments,
@@ -97,7 +99,7 @@ func (h *header) encode() []byte {
 }
 
 func (h *header) decode(b []byte) error {
-	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
+	if len(b) < len(Magic) || string(b[:len(Magic)]) != Magic {
 		return fmt.Errorf("%w: make one with weir import-arms", ErrNotArms)
 	}
 	if len(b) < headerBytes {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+	"time"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/disk"
+
+	"github.com/spf13/cobra"
+)
+
+// holdsArms reports whether a file begins as one of arms does.
+func holdsArms(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false // whoever opens it next says why
+	}
+	defer f.Close()
+	begin := make([]byte, len(arms.Magic))
+	_, err = io.ReadFull(f, begin)
+	return err == nil && string(begin) == arms.Magic
+}
+
+// armQuery is what inspect is asked of a file of arms.
+type armQuery struct {
+	item, segment, user       string
+	byItem, bySegment, byUser bool
+	asJSON, verify            bool
+}
+
+func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
+	usage := func(format string, args ...any) error {
+		return usageError{cmd.CommandPath(), fmt.Errorf(format, args...)}
+	}
+	switch {
+	case q.verify && (q.byItem || q.bySegment || q.byUser || q.asJSON):
+		return usage("--verify goes with no other flag")
+	case q.bySegment && !q.byItem:
+		return usage("--segment goes with --item, whose arm for the segment is printed")
+	case q.bySegment && q.byUser:
+		return usage("--segment and --user: an arm is for one of them, name only one")
+	}
+	f, err := arms.Open(path)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	bar := newBar("checking", "", f.Stats().Bytes)
+	start := time.Now()
+	err = f.Load(ctx, func(done, _ int64) { bar.Set64(done) }) // looking something up in a damaged file might not end
+	bar.Exit()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: not all was checked")
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	out := cmd.OutOrStdout()
+	if q.verify {
+		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(f.Stats().Bytes), time.Since(start).Seconds())
+		return err
+	}
+	fault := disk.CatchFault(func() {
+		switch {
+		case q.byItem:
+			err = printArm(out, f, q)
+		case q.byUser:
+			err = printSegment(out, f, q)
+		default:
+			err = printArms(out, f, path, q.asJSON)
+		}
+	})
+	return errors.Join(err, fault)
+}
+
+func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
+	s := f.Stats()
+	if asJSON {
+		var segments []string
+		for _, segment := range f.Segments() {
+			segments = append(segments, segment.Name)
+		}
+		return printJSON(out, struct {
+			Format      int      `json:"format"`
+			Bytes       int64    `json:"bytes"`
+			Arms        uint64   `json:"arms"`
+			ItemArms    uint64   `json:"item_arms"`
+			SegmentArms uint64   `json:"segment_arms"`
+			UserArms    uint64   `json:"user_arms"`
+			Users       uint64   `json:"users"`
+			Segments    []string `json:"segments"`
+		}{arms.Version, s.Bytes, s.Arms, s.Arms - s.SegmentArms - s.UserArms, s.SegmentArms, s.UserArms, s.Users, segments})
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Version, byteSize(s.Bytes))
+	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
+	fmt.Fprintf(w, "users\t%d with a segment\n", s.Users)
+	fmt.Fprintf(w, "segments\t%d", s.Segments)
+	const most = 5
+	for i, segment := range f.Segments() {
+		if i == most {
+			fmt.Fprint(w, ", ...")
+			break
+		}
+		fmt.Fprintf(w, "%s%s", [...]string{": ", ", "}[min(i, 1)], segment.Name)
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+func printArm(out io.Writer, f *arms.File, q armQuery) error {
+	k, what := arms.KeyOf([]byte(q.item)), "item "+q.item
+	switch {
+	case q.bySegment:
+		k, what = arms.SegmentScope(arms.KeyOf([]byte(q.segment))).Key(k), what+" for segment "+q.segment
+	case q.byUser:
+		k, what = arms.UserScope(arms.KeyOf([]byte(q.user))).Key(k), what+" for user "+q.user
+	}
+	alpha, beta, ok := f.Find(k)
+	if !ok {
+		return fmt.Errorf("there is no arm of %s", what)
+	}
+	if q.asJSON {
+		return printJSON(out, struct {
+			Alpha float64 `json:"alpha"`
+			Beta  float64 `json:"beta"`
+		}{alpha, beta})
+	}
+	_, err := fmt.Fprintf(out, "alpha %v, beta %v\n", alpha, beta)
+	return err
+}
+
+func printSegment(out io.Writer, f *arms.File, q armQuery) error {
+	segment, ok := f.Segment(arms.KeyOf([]byte(q.user)))
+	if !ok {
+		return fmt.Errorf("user %s has no segment", q.user)
+	}
+	if q.asJSON {
+		return printJSON(out, struct {
+			Segment string `json:"segment"`
+		}{segment.Name})
+	}
+	_, err := fmt.Fprintf(out, "segment %s\n", segment.Name)
+	return err
+}
