@@ -1,8 +1,12 @@
 package main
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -160,5 +164,56 @@ func TestWhatCannotBeAnsweredIsAsOpenAPIDescribes(t *testing.T) {
 		{"POST", "/admin/bandit/reload", admin + "/admin/bandit/reload", "", 409},
 	} {
 		doc.test(t, r)
+	}
+}
+
+func TestPredictionsFromAStoreThatFailsAreAsOpenAPIDescribes(t *testing.T) {
+	var failing atomic.Bool
+	store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Entities map[string][]string }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || failing.Load() {
+			http.Error(w, "the store is down", http.StatusInternalServerError)
+			return
+		}
+		ids := asked.Entities["item_id"]
+		column := make([]float64, len(ids))
+		for i := range column {
+			column[i] = 2
+		}
+		json.NewEncoder(w).Encode(map[string]any{ //nolint:errcheck // who asks notices
+			"metadata": map[string]any{"feature_names": []string{"item_id", "alpha", "beta"}},
+			"results":  []map[string]any{{"values": ids}, {"values": column}, {"values": column}},
+		})
+	}))
+	defer store.Close()
+	doc := readAPI(t)
+	_, public, _ := startAPI(t, "--bandit-store", "feast+"+store.URL, "--bandit-store-id-type", "string", "--bandit-store-cache-ttl", "1ns", "--bandit-store-timeout", "1m")
+
+	const infer = "/v2/models/{model}/infer"
+	tensor := func(id string) string {
+		return `{"inputs":[{"name":"items","datatype":"BYTES","shape":[1],"data":["` + id + `"]}]}`
+	}
+	for _, r := range []struct {
+		fails    bool
+		degraded bool
+		request  apiRequest
+	}{
+		{false, false, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune"],"explain":true}`, 200}},
+		{true, true, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune"],"explain":true}`, 200}},
+		{true, true, apiRequest{"POST", "/predict/batch", public + "/predict/batch", `[{"items":["dune"]}]`, 200}},
+		{true, true, apiRequest{"POST", infer, public + "/v2/models/bandit/infer", tensor("dune"), 200}},
+		{true, false, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune","emma"]}`, 503}},
+		{true, false, apiRequest{"POST", "/predict/batch", public + "/predict/batch", `[{"items":["dune"]},{"items":["emma"]}]`, 503}},
+		{true, false, apiRequest{"POST", infer, public + "/v2/models/bandit/infer", tensor("emma"), 503}},
+		{true, false, apiRequest{"POST", "/events", public + "/events", `{"user":"ada","item":"emma","reward":1}`, 200}},
+	} {
+		failing.Store(r.fails)
+		got := doc.test(t, r.request)
+		if got == nil {
+			continue // -run leaves it out
+		}
+		if degraded := strings.Contains(string(got.body), `"degraded":true`); degraded != r.degraded {
+			t.Errorf("%s: degraded %v, expected %v: %s", r.request.path, degraded, r.degraded, got.body)
+		}
 	}
 }

@@ -379,13 +379,15 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 	}
 }
 
-// test sends a request and checks it and its answer against the document.
-func (d *apiDoc) test(t *testing.T, r apiRequest) {
+// test sends a request and checks it and its answer, which it returns, against the document.
+func (d *apiDoc) test(t *testing.T, r apiRequest) (got *answerOfAPI) {
 	t.Helper()
 	path := r.url[strings.Index(r.url, "//")+2:]
 	t.Run(fmt.Sprintf("%s %s %.80s %d", r.method, path[strings.IndexByte(path, '/'):], r.body, r.status), func(t *testing.T) {
-		d.check(t, r, callAPI(t, r.method, r.url, r.body, 0))
+		got = callAPI(t, r.method, r.url, r.body, 0)
+		d.check(t, r, got)
 	})
+	return got
 }
 
 // beyondSchemas are bodies that a schema allows, since it does not know the length of lists, and that are refused.
