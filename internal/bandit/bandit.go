@@ -60,7 +60,8 @@ type Config struct {
 	// PriorOnStoreError answers with the prior when the store fails and nothing is cached.
 	PriorOnStoreError bool
 
-	faults disk.Faults // for tests
+	faults  disk.Faults // for tests
+	loading func()      // for tests: called before the first arms are read
 }
 
 // Defaults returns the configuration that flags have when none is given.
@@ -178,6 +179,9 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 func (b *Bandit) loadFirst(file *arms.File) {
 	b.reload.Lock()
 	defer b.reload.Unlock()
+	if b.cfg.loading != nil {
+		b.cfg.loading()
+	}
 	if err := b.take(b.background, file); err != nil && b.background.Err() == nil {
 		b.failed.Store(&err)
 		b.log.Error("the arms of the bandit cannot be used", "path", b.cfg.Arms, "error", err)
