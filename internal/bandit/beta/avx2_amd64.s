@@ -110,8 +110,7 @@ loop:
 	VPOR C(ymm_one), Y4, Y4
 	VMOVUPD C(ymm_two), Y5
 	VSUBPD Y4, Y5, Y4
-	VXORPD Y5, Y5, Y5
-	LOG(Y4, Y5, Y11, Y6, Y7, Y8, Y9)
+	LOG(Y4, C(ymm_zero), Y11, Y6, Y7, Y8, Y9)
 	VMULPD C(ymm_minusTwo), Y11, Y11
 	VSQRTPD Y11, Y10
 	VPSRLQ $12, Y15, Y4
@@ -250,7 +249,7 @@ keep:
 	VMOVMSKPD Y5, R11
 	JMP gammas
 
-	// Shapes below one, as in avx512_amd64.s: Y11 is where U^(1/shape) goes to the second gamma, Y12 where to the first.
+	// Shapes below one, as in avx512_amd64.s. Y9, Y10 and Y15 have to stay. Y11 is where U^(1/shape) goes to the second gamma, Y12 where to the first.
 small:
 	VMOVUPD (SI)(BX*8), Y4
 	VMAXPD C(ymm_minShape), Y4, Y4
@@ -280,8 +279,7 @@ single:
 	VPOR C(ymm_one), Y6, Y6
 	VMOVUPD C(ymm_two), Y7
 	VSUBPD Y6, Y7, Y6
-	VXORPD Y7, Y7, Y7
-	LOG(Y6, Y7, Y14, Y4, Y5, Y8, Y15)
+	LOG(Y6, C(ymm_zero), Y14, Y4, Y5, Y7, Y8)
 	VDIVPD Y13, Y14, Y14
 	VMAXPD C(ymm_lowest), Y14, Y14
 	VMULPD C(ymm_log2e), Y14, Y4
@@ -293,16 +291,16 @@ single:
 	VMOVUPD AT(ymm_exp, 9), Y7
 	VMOVUPD AT(ymm_exp, 7), Y8
 	VMOVUPD AT(ymm_exp, 5), Y13
-	VMOVUPD AT(ymm_exp, 3), Y15
 	VFMADD213PD AT(ymm_exp, 10), Y14, Y6
 	VFMADD213PD AT(ymm_exp, 8), Y14, Y7
 	VFMADD213PD AT(ymm_exp, 6), Y14, Y8
 	VFMADD213PD AT(ymm_exp, 4), Y14, Y13
-	VFMADD213PD AT(ymm_exp, 2), Y14, Y15
-	VADDPD C(ymm_one), Y14, Y14
 	VFMADD231PD Y6, Y5, Y7
+	VMOVUPD AT(ymm_exp, 3), Y6
+	VFMADD213PD AT(ymm_exp, 2), Y14, Y6
+	VADDPD C(ymm_one), Y14, Y14
 	VFMADD231PD Y8, Y5, Y13
-	VFMADD231PD Y15, Y5, Y14
+	VFMADD231PD Y6, Y5, Y14
 	VMULPD Y5, Y5, Y5
 	VFMADD231PD Y7, Y5, Y13
 	VFMADD231PD Y13, Y5, Y14
@@ -380,8 +378,7 @@ last:
 	VSUBPD C(ymm_exponent), Y5, Y5
 	VADDPD Y4, Y5, Y5
 	VMULPD C(ymm_shrink), Y5, Y5
-	VXORPD Y6, Y6, Y6
-	LOG(Y5, Y6, Y14, Y7, Y8, Y9, Y10)
+	LOG(Y5, C(ymm_zero), Y14, Y7, Y8, Y9, Y10)
 
 	VMOVUPD work_ya(R9)(BX*8), Y4
 	VMOVUPD work_yb(R9)(BX*8), Y5

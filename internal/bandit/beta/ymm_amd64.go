@@ -15,7 +15,7 @@ type ymm struct {
 	exp   [12]four // as in zmm
 	atanh [8]four  // as in zmm
 
-	one, minShape, maxShape          four
+	zero, one, minShape, maxShape    four
 	minusThird, half, three, squares four // squares is 4.5
 	oneAndHalf, two                  four
 	shrink                           four // 2^-12
