@@ -3,6 +3,7 @@
 package server
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -101,5 +102,49 @@ func BenchmarkFastLane(b *testing.B) {
 		if n, err := receive(fds[0], answers); err != nil || n == 0 {
 			b.Fatal(n, err)
 		}
+	}
+}
+
+// Nor does a worker's answer: what it takes to hand a request over and back is used again.
+func TestAWorkersAnswerDoesNotAllocate(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	body := strings.Repeat("x", 20_000)
+	d.s.Handle(Route{Pattern: "POST /test", Fast: func(w *Response, r *Request) {
+		if !w.Defer() {
+			w.Body = append(w.Body, body...)
+		}
+	}})
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	d.s.connectionOpened()
+	d.accepted(fds[1])
+	go d.s.fast.work(1)
+	defer close(d.s.fast.jobs)
+	request := []byte(post("/test", strings.Repeat("y", 9_000)))
+	answers := make([]byte, 64<<10)
+	round := func() {
+		if n, err := send(fds[0], request); err != nil || n != len(request) {
+			t.Fatalf("sent %d, %v", n, err)
+		}
+		d.turn()
+		for got := 0; got < len(body); {
+			runtime.Gosched() // to the worker: AllocsPerRun leaves one processor
+			d.turn()
+			n, err := receive(fds[0], answers)
+			if err == nil {
+				got += n
+			} else if err != unix.EAGAIN {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 10 {
+		round()
+	}
+	if n := testing.AllocsPerRun(500, round); n > 0 {
+		t.Errorf("%v allocations a round", n)
 	}
 }

@@ -402,9 +402,7 @@ func (l *loop) keep(c *conn, rest []byte) {
 	if len(rest) == 0 {
 		if c.in != nil {
 			l.s.input.Add(-int64(cap(c.in)))
-			if cap(c.in) == smallSize && len(l.spare) < maxSpare {
-				l.spare = append(l.spare, c.in[:0])
-			}
+			l.spare.give(c.in)
 			c.in = nil
 		}
 		return
@@ -423,23 +421,14 @@ func (l *loop) keep(c *conn, rest []byte) {
 // grow makes room in c.in for at least n bytes. Beyond the bound on all input the connection is
 // answered 503 and false returned.
 func (l *loop) grow(c *conn, n int) bool {
-	size := smallSize
-	for size < n {
-		size *= 2
-	}
+	size := l.spare.size(n)
 	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {
 		l.s.input.Add(-int64(size - cap(c.in)))
 		l.s.closed[closedInput].Add(l.stripe, 1)
 		l.refuse(c, errInput)
 		return false
 	}
-	var grown []byte
-	if k := len(l.spare); size == smallSize && k > 0 {
-		grown, l.spare = l.spare[k-1], l.spare[:k-1]
-	} else {
-		grown = make([]byte, 0, size)
-	}
-	c.in = append(grown, c.in...)
+	c.in = append(l.spare.take(size), c.in...)
 	return true
 }
 

@@ -27,7 +27,8 @@ type loop struct {
 	read []byte // what a read event fills; a connection keeps a buffer only for what is left over
 
 	out    []byte // answers to the event at hand
-	spare  [][]byte
+	spare  spares
+	latest int // how long the latest answer of a worker was
 	head   head
 	req    Request
 	resp   Response
@@ -46,6 +47,7 @@ type loop struct {
 		messages []message
 		closed   bool
 	}
+	took []message // what the inbox held when it was last read
 	done chan struct{}
 }
 
@@ -71,8 +73,6 @@ const (
 
 const (
 	readSize  = 64 << 10
-	smallSize = 4 << 10 // of the buffers kept for reuse
-	maxSpare  = 256
 	maxEvents = 256
 )
 
@@ -221,9 +221,10 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 func (l *loop) readInbox() {
 	l.inbox.Lock()
 	messages := l.inbox.messages
-	l.inbox.messages = nil
+	l.inbox.messages = l.took[:0]
 	l.mail.Store(false)
 	l.inbox.Unlock()
+	l.took = messages
 	for _, m := range messages {
 		switch m.kind {
 		case msgAccepted:

@@ -18,10 +18,13 @@ func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
 	if !l.detach(c, data, size, phaseDeferred) {
 		return nil
 	}
+	c.out = l.spare.take(l.latest) // the worker's to fill
 	select {
 	case l.lane.jobs <- job{c, time.Now()}:
 		return nil
 	default:
+		l.spare.give(c.out)
+		c.out = nil
 		c.phase = phaseReading
 		l.s.refused.Add(l.stripe, 1)
 		return c.in
@@ -58,6 +61,7 @@ func (l *loop) reattach(c *conn) bool {
 
 // answered sends the answer a worker has left in c.out and goes on with c.
 func (l *loop) answered(c *conn) {
+	l.latest = min(len(c.out), largeSize)
 	if !l.reattach(c) {
 		return
 	}
@@ -69,6 +73,7 @@ func (l *loop) answered(c *conn) {
 		c.out = c.out[n:]
 		l.drain(c)
 	default:
+		l.spare.give(c.out)
 		c.out = nil
 		l.resume(c)
 	}

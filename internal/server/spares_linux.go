@@ -1,0 +1,45 @@
+package server
+
+import "math/bits"
+
+// spares are buffers to be used again, of sizes from smallSize to largeSize, twice as large from class to class. They are
+// a loop's own.
+type spares [spareClasses][][]byte
+
+const (
+	smallSize    = 4 << 10
+	spareClasses = 5
+	largeSize    = smallSize << (spareClasses - 1)
+	maxSpare     = 1 << 20 // bytes kept of a class
+)
+
+// take returns an empty buffer with room for n bytes.
+func (s *spares) take(n int) []byte {
+	class := bits.Len(uint(max(n, 1)-1) / smallSize)
+	if class >= spareClasses {
+		return make([]byte, 0, s.size(n))
+	}
+	if k := len(s[class]); k > 0 {
+		b := s[class][k-1]
+		s[class] = s[class][:k-1]
+		return b
+	}
+	return make([]byte, 0, smallSize<<class)
+}
+
+// give takes a buffer back, unless it has grown to a size that is of no class.
+func (s *spares) give(b []byte) {
+	class := bits.Len(uint(cap(b))/smallSize) - 1
+	if class < 0 || class >= spareClasses || cap(b) != smallSize<<class || len(s[class]) >= maxSpare/(smallSize<<class) {
+		return
+	}
+	s[class] = append(s[class], b[:0])
+}
+
+// size returns what take would make for n bytes.
+func (s *spares) size(n int) int {
+	if n <= smallSize {
+		return smallSize
+	}
+	return 1 << bits.Len(uint(n-1))
+}
