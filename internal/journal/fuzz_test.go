@@ -163,6 +163,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add(batchOf("one", "", "three").buf[frameHeaderLen:])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Add([]byte{5, 'x'})
+	f.Add([]byte{2, 'x'})
 	f.Fuzz(func(t *testing.T, input []byte) {
 		read := func(b []byte) (records [][]byte, ok bool) {
 			ok, err := eachRecord(b, func(r []byte) error {

@@ -263,6 +263,15 @@ func TestATornWriteIsCutOffAndTheNextOneWorks(t *testing.T) {
 	wantRecords(t, k, want...)
 }
 
+func TestTheFirstCauseOfPoisonIsReported(t *testing.T) {
+	j, _ := mustOpen(t, t.TempDir(), Options{})
+	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} { // a sync, and an append beside it
+		if err := j.poison(cause); !errors.Is(err, syscall.EIO) || j.Err() != err {
+			t.Errorf("poisoned by %v: %v and %v, want the first one", cause, err, j.Err())
+		}
+	}
+}
+
 func TestATornWriteThatCannotBeCutOffPoisons(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
