@@ -1,0 +1,113 @@
+package bandit
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"weir/internal/bandit/arms"
+)
+
+func TestRecordsAreReadAsWritten(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	for flags := range 16 {
+		want := record{at: r.Int64(), came: r.Int64(), reward: r.Float64()}
+		for level := range levels {
+			if flags&(1<<level) != 0 {
+				want.arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+			}
+		}
+		if flags&flagID != 0 {
+			want.id = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+		}
+		b := want.append(nil)
+		var got record
+		if err := got.read(b); err != nil || got != want {
+			t.Errorf("%+v is read as %+v: %v", want, got, err)
+		}
+		for n := range b {
+			if err := new(record).read(b[:n]); err == nil {
+				t.Errorf("%d bytes of %d are read", n, len(b))
+			}
+		}
+		if err := new(record).read(append(b, 0)); err == nil {
+			t.Error("a byte too many is read")
+		}
+	}
+	for _, reward := range []float64{-1, 1.5, math.NaN(), math.Inf(1)} {
+		if err := new(record).read((&record{reward: reward}).append(nil)); err == nil {
+			t.Errorf("a reward of %v is read", reward)
+		}
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add((&record{at: 1, came: 2, reward: 0.5, arms: [levels]arms.Key{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}}, id: arms.Key{Lo: 5, Hi: 6}}).append(nil))
+	f.Add([]byte{1, 0xff})
+	f.Add([]byte{2})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var r record
+		if r.read(b) != nil {
+			return
+		}
+		var again record
+		if err := again.read(r.append(nil)); err != nil || again != r {
+			t.Errorf("%x is read as %+v, and that as %+v: %v", b, r, again, err)
+		}
+	})
+}
+
+func TestACheckpointThatIsCutOffIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir, func(c *Config) { c.Learn = arms.Pair })
+	for i := range 3 {
+		list := []event{{user: fmt.Append(nil, i), segment: []byte("s"), item: fmt.Append(nil, i), reward: 0.5, id: fmt.Append(nil, i)}}
+		if _, err := f.accept(list, nil, true, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.events.ids.turn(f.events.ids.began + day) // some ids are of yesterday
+	}
+	want := f.memory()
+	f.close()
+	b, err := os.ReadFile(filepath.Join(dir, "bandit", "checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := b[64:] // behind the journal's header
+	read := func(state []byte) (*fixture, error) {
+		f := open(t, t.TempDir(), func(c *Config) { c.MaxLearned = 1000 })
+		return f, f.readCheckpoint(bytes.NewReader(state))
+	}
+	got, err := read(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := got.memory(); !reflect.DeepEqual(m, want) {
+		t.Errorf("%+v, want %+v", m, want)
+	}
+	for n := 0; n < len(state); n += 1 + n/40 {
+		if _, err := read(state[:n]); err == nil {
+			t.Errorf("%d bytes of %d are taken", n, len(state))
+		}
+	}
+	if _, err := read(append(bytes.Clone(state), 0)); err == nil || !strings.Contains(err.Error(), "longer than it says") {
+		t.Errorf("a byte more: %v", err)
+	}
+	state[0]++
+	if _, err := read(state); err == nil || !strings.Contains(err.Error(), "has format 2, this weir reads 1: use the weir that wrote it") {
+		t.Errorf("another format: %v", err)
+	}
+	state[0]--
+	for i := range 8 { // a number of arms that nobody has
+		state[9+i] = 0xff
+	}
+	if _, err := read(state); err == nil {
+		t.Error("2^64 arms are taken")
+	}
+}

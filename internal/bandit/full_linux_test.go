@@ -1,0 +1,55 @@
+package bandit
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/server"
+)
+
+func TestAFullDiskRefusesEventsAsLongAsItIsFull(t *testing.T) {
+	lanes(t, func(t *testing.T, kernel server.Config) {
+		dir := t.TempDir()
+		if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size=1m"); err != nil {
+			t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount: %v", err)
+			}
+		})
+		f := open(t, dir)
+		s := serve(t, f, kernel)
+		s.events(`{"item":"a","reward":1,"id":"x"}`, accepted{1, 0})
+		filler := filepath.Join(dir, "filler")
+		w, err := os.Create(filler)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := 1 << 16; size > 0; {
+			if _, err := w.Write(make([]byte, size)); err != nil {
+				size /= 2
+			}
+		}
+		w.Close()
+		before := f.memory()
+		// The last page of the journal may have some room yet.
+		big := "[" + strings.TrimSuffix(strings.Repeat(`{"item":"a","reward":1},`, 200), ",") + `,{"item":"a","reward":1,"id":"y"}]`
+		s.problem(s.do("POST", s.url+"/events", big), 503, "events cannot be saved at the moment, so none of this request counts")
+		sameMemory(t, f.memory(), before)
+		if err := f.Ready(); err != nil {
+			t.Errorf("predictions go on: %v", err)
+		}
+		s.posterior(`{"items":["a"]`, 2, 1, "item")
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		s.events(big, accepted{201, 0})
+		s.events(`[{"item":"a","reward":1,"id":"x"},{"item":"a","reward":1,"id":"y"}]`, accepted{0, 2})
+		sameMemory(t, open(t, copied(t, dir)).memory(), f.memory())
+	})
+}
