@@ -87,6 +87,8 @@ on failure it stays as it is.`,
 	f.Int64Var(&o.MaxBad, "max-bad", 0, "how many bad rows to leave out before giving up (default 0)")
 	f.StringVar(&o.Ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the output (default that of the output)")
 	f.BoolVar(&o.Ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("on-duplicate", cobra.FixedCompletions([]string{"refuse", "last", "sum"}, cobra.ShellCompDirectiveNoFileComp)))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("header", cobra.FixedCompletions([]string{"auto", "yes", "no"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 

@@ -52,6 +52,13 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	cobra.CheckErr(cmd.MarkFlagFilename("sequence-file"))
 	cobra.CheckErr(cmd.MarkFlagFilename("bandit-arms"))
 	cobra.CheckErr(cmd.MarkFlagDirname("data"))
+	for flag, values := range map[string][]string{
+		"feed-fallback":         {"uniform", "bandit"},
+		"bandit-learn":          {"item", "segment", "pair"},
+		"bandit-on-store-error": {"fail", "prior"},
+	} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, keys, err := kernel.config(cmd)
