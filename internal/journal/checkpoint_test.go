@@ -43,6 +43,29 @@ func TestCheckpointReplacesWhatIsBeforeIt(t *testing.T) {
 	wantRecords(t, k, want...)
 }
 
+// Whoever makes a checkpoint before Close, if there is anything new, need not make another one when there was nothing in between.
+func TestNothingFollowsACheckpointBeforeClose(t *testing.T) {
+	dir := t.TempDir()
+	j, k := mustOpen(t, dir, Options{})
+	k.records = numbered(t, j, 0, 10)
+	if err := j.Checkpoint(j.Position(), k.save); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		mustClose(t, j)
+		j, _ = mustOpen(t, dir, Options{})
+		if j.Position() != j.Checkpointed() {
+			t.Errorf("position %d after a checkpoint of %d", j.Position(), j.Checkpointed())
+		}
+	}
+	mustAppend(t, j, "more")
+	mustClose(t, j)
+	_, k = mustOpen(t, dir, Options{})
+	if n := len(k.records); n != 11 || k.records[10] != "more" {
+		t.Errorf("%d records %q", n, k.records)
+	}
+}
+
 // At every step that a kill or a power failure may come at, what is in the directory is enough.
 func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	dir := t.TempDir()

@@ -49,7 +49,7 @@
 // A frame is valid in its place alone, so what a file held before it was cut, or another file on the same blocks, is never taken for one.
 // Usually there is no gap. The first frame after the start of a sync begins on a page of its own, so that appends never write
 // a page again that has been synced, and a disk that tears a page while the power goes can harm none that was. A frame without records is
-// written by Close: it says that all before it has been synced.
+// written by Close, unless a checkpoint has everything: it says that all before it has been synced.
 //
 // A checkpoint is a header and then the state that the caller wrote:
 //
@@ -419,9 +419,10 @@ func (j *Journal) Close() error {
 }
 
 // mark appends a frame without records, which says that all before it was synced. So damage in the last batches is not taken
-// for a torn end. It may fail.
+// for a torn end. Where a checkpoint has them all there is nothing to say. It may fail.
 func (j *Journal) mark() {
-	if j.Position() == j.marked || j.end.Load() != j.synced.Load() {
+	end := j.Position()
+	if end == j.marked || end == j.Checkpointed() || end != Position(j.synced.Load()) {
 		return
 	}
 	if err := j.write(make([]byte, frameHeaderLen)); err != nil {
