@@ -66,3 +66,34 @@ func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 		t.Error("no flag found")
 	}
 }
+
+func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
+	_, public, admin := startAPI(t, "--bandit-store", "feast+http://127.0.0.1:1") // with a store there are all of them
+	callAPI(t, "GET", public+"/health", "", 0)
+	var exposed string
+	eventually(t, "the metrics of a request", func() bool {
+		exposed = string(callAPI(t, "GET", admin+"/metrics", "", 0).body)
+		return strings.Contains(exposed, "weir_http_requests_total{")
+	})
+	help := regexp.MustCompile(`(?m)^# TYPE (weir_[a-z0-9_]+) (\w+)$`)
+	known := make(map[string]bool)
+	for _, m := range help.FindAllStringSubmatch(exposed, -1) {
+		known[m[1]] = true
+		if m[2] == "histogram" {
+			known[m[1]+"_bucket"], known[m[1]+"_sum"], known[m[1]+"_count"] = true, true, true
+		}
+	}
+	metric := regexp.MustCompile(`\bweir_[a-z0-9_]+`)
+	found := 0
+	for path, text := range documents(t) {
+		for _, name := range metric.FindAllString(text, -1) {
+			found++
+			if !known[name] {
+				t.Errorf("%s names %s, which is no metric of a server", path, name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no metric found")
+	}
+}

@@ -1,14 +1,54 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"unicode/utf8"
 )
+
+func TestOpenAPIExamplesAreAsTheirSchemas(t *testing.T) {
+	doc := readAPI(t)
+	found := 0
+	test := func(where string, content apiContent) {
+		for mediaType, c := range content {
+			examples := make(map[string]any)
+			for name, example := range c.Examples {
+				examples[name] = example.Value
+			}
+			if c.Example != nil {
+				examples["example"] = c.Example
+			}
+			for name, example := range examples {
+				found++
+				var value any // with the types that JSON has
+				if text, err := json.Marshal(example); err != nil {
+					t.Errorf("%s %s: %v", where, name, err)
+				} else if err := json.Unmarshal(text, &value); err != nil {
+					t.Errorf("%s %s: %v", where, name, err)
+				} else if err := doc.fits(value, c.Schema); err != nil {
+					t.Errorf("%s, %s, %s: %v", where, mediaType, name, err)
+				}
+			}
+		}
+	}
+	for path, p := range doc.Paths {
+		for method, call := range p.Methods {
+			test(method+" "+path, call.RequestBody.Content)
+			for status, response := range call.Responses {
+				test(method+" "+path+" "+status, doc.response(response).Content)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d examples found", found)
+	}
+}
 
 // fits says in what a JSON value is not as a schema has it. It knows the words that docs/openapi.yaml
 // uses, and fails at others.

@@ -64,7 +64,9 @@ type apiResponse struct {
 
 // apiContent is what a body is, by its type.
 type apiContent map[string]struct {
-	Schema apiSchema `yaml:"schema"`
+	Schema   apiSchema                      `yaml:"schema"`
+	Example  any                            `yaml:"example"`
+	Examples map[string]struct{ Value any } `yaml:"examples"`
 }
 
 type apiSchema = map[string]any
