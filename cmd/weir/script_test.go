@@ -6,11 +6,18 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"weir/internal/bandit/featurestore/feasttest"
 )
+
+// withFeast are tests after which Feast, if one of them has started it, is stopped.
+type withFeast struct{ *testing.M }
+
+func (m withFeast) Run() int { return feasttest.Main(m.M) }
 
 // TestMain lets the scripts run this very binary as the command weir.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(withFeast{m}, map[string]func(){
 		"weir": func() { os.Exit(runAndTell(os.Args[1:])) },
 	})
 }
