@@ -20,7 +20,8 @@ type work struct {
 
 	// Of samples that the squeeze has not accepted: d, cx and the sum of the squares of the two normals, scaled, the random bits that
 	// they were compared with, and their indices. The lists have room for a vector more, as they are written by vectors.
-	doubtful                     int
+	doubtful int
+	//lint:ignore U1000 assembly writes and reads them
 	da, db, ya, yb, squares, low [block + 8]float64
 	index                        [block + 8]uint64
 

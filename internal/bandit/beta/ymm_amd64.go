@@ -41,7 +41,7 @@ func newYmm() *ymm {
 	all := func(x float64) four { return four{x, x, x, x} }
 	words := func(x uint64) [4]uint64 { return [4]uint64{x, x, x, x} }
 	y := &ymm{
-		one: all(1), minShape: all(MinShape), maxShape: all(MaxShape), minusThird: all(-1.0 / 3), half: all(0.5), three: all(3), squares: all(4.5),
+		zero: all(0), one: all(1), minShape: all(MinShape), maxShape: all(MaxShape), minusThird: all(-1.0 / 3), half: all(0.5), three: all(3), squares: all(4.5),
 		oneAndHalf: all(1.5), two: all(2), shrink: all(0x1p-12),
 		log2e: all(zmmConstants.log2e), ln2High: all(ln2High), ln2Low: all(ln2Low), lowest: all(zmmConstants.lowest),
 		minusTwo: all(-0x1.c772ee52fd886p-3), toSquares: all(0x1.1fc94f940956ep+2),
