@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,8 @@ import (
 type Config struct {
 	// Arms is the file of imported arms; without one everything is learned from events.
 	Arms string
+	// Watch is how often Arms is looked at for a file renamed over it; 0 is never.
+	Watch time.Duration
 	// Prior is alpha and beta of what nothing is known of.
 	Prior [2]float64
 	// HalfLife is after how long an event counts half as much; 0 is never. Imported arms do not fade.
@@ -67,7 +70,7 @@ type Config struct {
 // Defaults returns the configuration that flags have when none is given.
 func Defaults() Config {
 	return Config{
-		Prior: [2]float64{1, 1}, MaxItems: 10_000, MaxEvents: 10_000, MaxQueries: 1_000, MaxLearned: 10_000_000, MaxEventIDs: 5_000_000,
+		Watch: time.Second, Prior: [2]float64{1, 1}, MaxItems: 10_000, MaxEvents: 10_000, MaxQueries: 1_000, MaxLearned: 10_000_000, MaxEventIDs: 5_000_000,
 		Sync: 500 * time.Millisecond, Checkpoint: 64 << 20, Model: "bandit",
 	}
 }
@@ -90,6 +93,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("--bandit-half-life must be a time above 0, or 0 to forget nothing, got %v", c.HalfLife)
 	case c.HalfLife > 0 && c.HalfLife < time.Second:
 		return fmt.Errorf("--bandit-half-life must be a second at least, got %v", c.HalfLife)
+	case c.Watch < 0:
+		return fmt.Errorf("--bandit-arms-watch must not be negative, got %v; 0 is never", c.Watch)
 	case c.Sync <= 0:
 		return fmt.Errorf("--bandit-sync must be a time above 0, got %v", c.Sync)
 	case c.Checkpoint < 1<<20:
@@ -169,7 +174,12 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	if file == nil {
 		b.model.Store(&model{})
 	} else {
-		b.work.Go(func() { b.loadFirst(file) })
+		b.work.Go(func() {
+			b.loadFirst(file)
+			if cfg.Watch > 0 {
+				b.watch(file.Info())
+			}
+		})
 	}
 	b.work.Go(b.checkpoints)
 	return b, nil
@@ -185,6 +195,32 @@ func (b *Bandit) loadFirst(file *arms.File) {
 	if err := b.take(b.background, file); err != nil && b.background.Err() == nil {
 		b.failed.Store(&err)
 		b.log.Error("the arms of the bandit cannot be used", "path", b.cfg.Arms, "error", err)
+	}
+}
+
+// watch takes up files that are renamed over the path; first is the one the bandit began with. One that was refused
+// is not tried again. A file that is changed in place is not looked at: it is mapped, and complete at no moment that could
+// be told from here.
+func (b *Bandit) watch(first os.FileInfo) {
+	tick := time.NewTicker(b.cfg.Watch)
+	defer tick.Stop()
+	seen := first
+	for {
+		select {
+		case <-b.background.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := os.Stat(b.cfg.Arms)
+		if err != nil || os.SameFile(now, seen) && now.ModTime().Equal(seen.ModTime()) {
+			continue
+		}
+		seen = now
+		b.reload.Lock()
+		if m := b.model.Load(); m == nil || !os.SameFile(now, m.file.Info()) { // else somebody has asked for it
+			b.takeUp(b.background) //nolint:errcheck // it logs why; the old arms serve on
+		}
+		b.reload.Unlock()
 	}
 }
 
@@ -211,6 +247,11 @@ func (b *Bandit) Reload(ctx context.Context) error {
 	}
 	b.reload.Lock()
 	defer b.reload.Unlock()
+	return b.takeUp(ctx)
+}
+
+// takeUp is Reload for who holds its lock.
+func (b *Bandit) takeUp(ctx context.Context) error {
 	if b.closed {
 		return errors.New("the bandit is closed")
 	}

@@ -25,6 +25,7 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	)
 	flags.BoolVar(&on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
 	flags.StringVar(&cfg.Arms, "bandit-arms", "", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
+	flags.DurationVar(&cfg.Watch, "bandit-arms-watch", cfg.Watch, "how often to look for arms renamed over --bandit-arms; 0 is never")
 	flags.StringVar(&prior, "bandit-prior", "1,1", "alpha and beta of items that nothing is known of")
 	flags.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
 	flags.StringVar(&learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)")

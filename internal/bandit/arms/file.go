@@ -138,6 +138,7 @@ type File struct {
 	arms     table
 	users    table
 	segments []Segment
+	info     os.FileInfo
 }
 
 // Segment is a segment of users.
@@ -172,6 +173,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.info = info
 	if info.Size() != a.header.stats.Bytes {
 		return nil, fmt.Errorf("%s: %w: it has %d bytes and not the %d of its header", path, ErrCorrupt, info.Size(), a.header.stats.Bytes)
 	}
@@ -293,6 +295,9 @@ func ValidShape(x float64) bool { return x > 0 && x <= math.MaxFloat64 }
 
 // Stats returns what the header says.
 func (a *File) Stats() Stats { return a.header.stats }
+
+// Info returns which file it is.
+func (a *File) Info() os.FileInfo { return a.info }
 
 // Segments returns all segments. The slice is not to be changed.
 func (a *File) Segments() []Segment { return a.segments }
