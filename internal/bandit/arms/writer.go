@@ -346,9 +346,11 @@ func (s *rows) distinct(d Duplicates, progress func(uint64)) (count uint64, err 
 		if err := s.load(p); err != nil {
 			return 0, err
 		}
-		read += uint64(len(s.memory))
 		kept := s.memory[:0]
 		for _, r := range s.memory {
+			if !r.hint {
+				read++
+			}
 			if n := len(kept); n == 0 || !kept[n-1].key.same(r.key) {
 				kept = append(kept, r)
 				continue
