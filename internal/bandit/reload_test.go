@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/server"
@@ -214,30 +215,32 @@ func TestReloadsUnderLoadLoseNoRequest(t *testing.T) {
 }
 
 func TestAFileThatNobodyReadsIsUnmapped(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "arms.weir")
-	writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3}})
-	f := open(t, dir, func(c *Config) { c.Arms = path })
-	gone := make(chan struct{})
-	func() {
-		runtime.AddCleanup(f.model.Load().file, func(struct{}) { close(gone) }, struct{}{})
-		sc := f.borrow() // a request that is over keeps nothing
-		if !f.look(sc, []byte("u"), nil, []arms.Key{arms.NumberKey(1)}, nil) {
-			t.Error("no arms")
+	for _, watch := range []time.Duration{0, time.Hour} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "arms.weir")
+		writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3}})
+		f := open(t, dir, func(c *Config) { c.Arms, c.Watch = path, watch })
+		gone := make(chan struct{})
+		func() {
+			runtime.AddCleanup(f.model.Load().file, func(struct{}) { close(gone) }, struct{}{})
+			sc := f.borrow() // a request that is over keeps nothing
+			if !f.look(sc, []byte("u"), nil, []arms.Key{arms.NumberKey(1)}, nil) {
+				t.Error("no arms")
+			}
+			f.giveBack(sc)
+		}()
+		writeArms(t, path, []arm{{item: "a", alpha: 4, beta: 5}})
+		if err := f.Reload(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		f.giveBack(sc)
-	}()
-	writeArms(t, path, []arm{{item: "a", alpha: 4, beta: 5}})
-	if err := f.Reload(t.Context()); err != nil {
-		t.Fatal(err)
+		eventually(t, fmt.Sprintf("the end of the old file, watched every %v", watch), func() bool {
+			runtime.GC()
+			select {
+			case <-gone:
+				return true
+			default:
+				return false
+			}
+		})
 	}
-	eventually(t, "the end of the old file", func() bool {
-		runtime.GC()
-		select {
-		case <-gone:
-			return true
-		default:
-			return false
-		}
-	})
 }

@@ -1,0 +1,203 @@
+package bandit
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	arrays "github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	allocators "github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/ingest"
+)
+
+// importOptions are those of the command without flags.
+func importOptions(t testing.TB) ImportOptions {
+	return ImportOptions{Prior: [2]float64{1, 1}, Ingest: ingest.Options{TempDir: t.TempDir(), Note: func(string) {}}}
+}
+
+// imported writes sources, whose names are in order, and imports them.
+func imported(t *testing.T, o ImportOptions, sources map[string][]byte) (path string, stats ImportStats, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	var names []string
+	for name, data := range sources {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	path = filepath.Join(dir, "arms.weir")
+	stats, err = ImportArms(t.Context(), names, path, o)
+	return path, stats, err
+}
+
+func TestEveryKindOfSourceGivesTheSameFile(t *testing.T) {
+	want := filepath.Join(t.TempDir(), "want.weir")
+	writeArms(t, want, []arm{{item: "a", alpha: 2, beta: 3}, {item: "7", alpha: 4.5, beta: 1}, {segment: "young", item: "a", alpha: 20, beta: 30},
+		{user: "u1", item: "7", alpha: 1, beta: 1e-3}, {user: "5", item: "a", alpha: 6, beta: 1e9}}, "u1", "young", "5", "old")
+	wanted, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "item,segment,user,alpha,beta\na,,,2,3\n7,,,4.5,1\na,young,,20,30\n7,,u1,1,1e-3\na,,5,6,1e9\n"
+	users := []byte("user,segment\nu1,young\n5,old\n")
+
+	type row struct {
+		Item    string  `parquet:"item"`
+		Segment *string `parquet:"segment,optional"`
+		User    *string `parquet:"user,optional"`
+		Alpha   float64 `parquet:"alpha"`
+		Beta    float64 `parquet:"beta"`
+	}
+	young, u1, five, none := "young", "u1", "5", ""
+	var columns bytes.Buffer
+	if err := parquet.Write(&columns, []row{{"a", nil, nil, 2, 3}, {"7", nil, &none, 4.5, 1}, {"a", &young, nil, 20, 30}, {"7", nil, &u1, 1, 1e-3}, {"a", nil, &five, 6, 1e9}}); err != nil {
+		t.Fatal(err)
+	}
+	var zipped, squeezed, stream bytes.Buffer
+	gz := gzip.NewWriter(&zipped)
+	gz.Write([]byte(text)) //nolint:errcheck // to memory
+	gz.Close()             //nolint:errcheck // as above
+	zst, err := zstd.NewWriter(&squeezed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zst.Write([]byte(text)) //nolint:errcheck // to memory
+	zst.Close()             //nolint:errcheck // as above
+	schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "segment", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "user", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "alpha", Type: arrow.PrimitiveTypes.Float64}, {Name: "beta", Type: arrow.PrimitiveTypes.Float64}}, nil)
+	b := arrays.NewRecordBuilder(allocators.DefaultAllocator, schema)
+	defer b.Release()
+	b.Field(0).(*arrays.StringBuilder).AppendValues([]string{"a", "7", "a", "7", "a"}, nil)
+	b.Field(1).(*arrays.StringBuilder).AppendValues([]string{"", "", "young", "", ""}, []bool{false, true, true, false, false})
+	b.Field(2).(*arrays.StringBuilder).AppendValues([]string{"", "", "", "u1", "5"}, []bool{false, false, false, true, true})
+	b.Field(3).(*arrays.Float64Builder).AppendValues([]float64{2, 4.5, 20, 1, 6}, nil)
+	b.Field(4).(*arrays.Float64Builder).AppendValues([]float64{3, 1, 30, 1e-3, 1e9}, nil)
+	record := b.NewRecordBatch()
+	defer record.Release()
+	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
+	if err := errors.Join(w.Write(record), w.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	for name, source := range map[string][]byte{
+		"csv": []byte(text), "tsv": []byte(strings.ReplaceAll(text, ",", "\t")), "gz": zipped.Bytes(), "zst": squeezed.Bytes(), "parquet": columns.Bytes(), "arrows": stream.Bytes(),
+		"jsonl": []byte(`{"item":"a","alpha":2,"beta":3}
+{"item":7,"alpha":4.5,"beta":1,"segment":null}
+{"item":"a","segment":"young","alpha":20,"beta":30}
+{"item":"7","user":"u1","alpha":1,"beta":0.001,"segment":""}
+{"item":"a","user":5,"alpha":6,"beta":1e9}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, stats, err := imported(t, importOptions(t), map[string][]byte{"1." + name: source, "2.csv": users})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(got, wanted) {
+				t.Errorf("another file: %v", err)
+			}
+			stats.Bytes = 0
+			if want := (ImportStats{arms.Stats{Arms: 5, SegmentArms: 1, UserArms: 2, Users: 2, Segments: 2}, 7, 0}); !reflect.DeepEqual(stats, want) {
+				t.Errorf("%+v, want %+v", stats, want)
+			}
+		})
+	}
+}
+
+func TestWhatWasImportedIsServed(t *testing.T) {
+	path, _, err := imported(t, importOptions(t), map[string][]byte{
+		"items.csv":    []byte("item,clicks,impressions\na,1,4\nb,0,0\n18446744073709551615,5,5\n"),
+		"segments.csv": []byte("item,segment,alpha,beta\na,young,20,30\nonly here,young,7,8\n"),
+		"users.csv":    []byte("user,segment\nu1,young\n7,old\n"),
+		"wins.jsonl":   []byte(`{"user":7,"item":"a","clicks":2,"impressions":2}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, t.TempDir(), func(c *Config) { c.Arms = path })
+	for _, c := range []struct {
+		user, item  string
+		alpha, beta float64
+		from        source
+	}{
+		{"", "a", 2, 4, fromItem}, {"", "b", 1, 1, fromItem}, {"", "18446744073709551615", 6, 1, fromItem}, {"", "only here", 1, 1, fromPrior},
+		{"u1", "a", 20, 30, fromSegment}, {"u1", "only here", 7, 8, fromSegment}, {"u1", "b", 1, 1, fromItem}, {"7", "a", 3, 1, fromPair}, {"7", "only here", 1, 1, fromPrior},
+	} {
+		sc := f.borrow()
+		var user []byte
+		if c.user != "" {
+			user = []byte(c.user)
+		}
+		if !f.look(sc, user, nil, []arms.Key{arms.KeyOf([]byte(c.item))}, nil) || sc.alpha[0] != c.alpha || sc.beta[0] != c.beta || sc.source[0] != c.from {
+			t.Errorf("user %q, item %s: %v %v of %s, want %v %v of %s", c.user, c.item, sc.alpha[0], sc.beta[0], sourceNames[sc.source[0]], c.alpha, c.beta, sourceNames[c.from])
+		}
+		f.giveBack(sc)
+	}
+}
+
+func TestAnImportThatIsCalledOffLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	source, path := filepath.Join(dir, "a.csv"), filepath.Join(dir, "arms.weir")
+	for name, text := range map[string]string{source: "item,alpha,beta\na,1,1\n", path: "old"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	o := importOptions(t)
+	if _, err := ImportArms(ctx, []string{source}, path, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if old, err := os.ReadFile(path); err != nil || string(old) != "old" {
+		t.Errorf("%q %v", old, err)
+	}
+	for _, dir := range []string{dir, o.Ingest.TempDir} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".tmp") {
+				t.Errorf("%s is left over", e.Name())
+			}
+		}
+	}
+}
+
+func TestAnImportSaysHowFarItIs(t *testing.T) {
+	o := importOptions(t)
+	phases := make(map[string]int)
+	o.Progress = func(phase string, rows, done, total int64) {
+		phases[phase]++
+		if phase == "writing" && (done > total || total < 1000) {
+			t.Errorf("%s: %d of %d", phase, done, total)
+		}
+	}
+	text := []byte("item,segment,alpha,beta\n")
+	for i := range 1000 {
+		text = append(append(text, "item"...), []byte{byte('a' + i%26), byte('a' + i/26%26), byte('a' + i/676), ',', 's', ',', '1', ',', '1', '\n'}...)
+	}
+	if _, _, err := imported(t, o, map[string][]byte{"a.csv": text}); err != nil {
+		t.Fatal(err)
+	}
+	if phases["reading"] == 0 || phases["writing"] == 0 {
+		t.Errorf("%v", phases)
+	}
+}
