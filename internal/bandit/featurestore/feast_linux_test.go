@@ -230,7 +230,7 @@ func TestRedisWantsAPasswordAndSpeaksTLS(t *testing.T) {
 }
 
 // writeLikeFeast writes alpha and beta of items into Redis as Feast does.
-func writeLikeFeast(t *testing.T, url_ string, change func(*Options), items map[string][2]float64) {
+func writeLikeFeast(t testing.TB, url_ string, change func(*Options), items map[string][2]float64) {
 	t.Helper()
 	o := DefaultOptions()
 	if change != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // open returns a store that is closed at the end of the test and patient, as the machine may be busy.
-func openStore(t *testing.T, url string, change func(*Options)) *Store {
+func openStore(t testing.TB, url string, change func(*Options)) *Store {
 	t.Helper()
 	o := DefaultOptions()
 	o.Timeout = time.Minute
@@ -36,7 +36,7 @@ func arms(t *testing.T, s *Store, ids ...string) []Arm {
 	return dst
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
