@@ -109,6 +109,8 @@ func TestAllocPredictionsAllocateNothing(t *testing.T) {
 			"400 names":                json("/predict", `{"user":"u2","items":[`+strings.Join(quoted, ",")+`]}`),
 			"the best 10 of 400":       json("/predict", `{"user":"u2","items":`+list(0, 400)+`,"top":10}`),
 			"400 items with a seed":    json("/predict", `{"items":`+list(0, 400)+`,"seed":7}`),
+			"10 items of a segment":    json("/predict", `{"segment":"young","items":`+list(0, 10)+`}`),
+			"a user and a segment":     json("/predict", `{"user":"u1","segment":"a segment with a name that is rather long, and nobody knows it","items":`+list(0, 10)+`}`),
 			"400 items nobody knows":   json("/predict", `{"user":"nobody","items":`+list(100_000, 400)+`}`),
 			"tensors of 400 INT64":     tensors("INT64", 400, words64(numbers...)),
 			"tensors of 400 UINT64":    tensors("UINT64", 400, words64(numbers...)),

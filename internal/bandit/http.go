@@ -153,9 +153,9 @@ func appendAnswer(dst []byte, sc *scratch, q *query, degraded bool) []byte {
 			dst = sc.appendExplained(dst, at)
 		}
 		dst = append(dst, ']')
-		if sc.segment != "" {
+		if len(sc.segment) > 0 {
 			dst = append(dst, `,"segment":`...)
-			dst = appendText(dst, sc.segment)
+			dst = appendText(dst, string(sc.segment))
 		}
 	}
 	if degraded {

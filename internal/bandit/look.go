@@ -35,7 +35,7 @@ type scratch struct {
 	source    []source
 	order     []int32 // of the best, see best
 	fine      []int32 // of items that may have finer arms, see items
-	segment   string  // of the user, "" for none
+	segment   []byte  // of the user, empty for none; its own memory
 	events    []event
 	fetched   []storeArm
 	sampler   *beta.Sampler
@@ -82,7 +82,7 @@ func (b *Bandit) look(sc *scratch, user, segment []byte, keys []arms.Key, stored
 	}
 	var l lookup
 	l.prior = storeArm{Alpha: b.cfg.Prior[0], Beta: b.cfg.Prior[1]}
-	sc.segment = ""
+	sc.segment = sc.segment[:0]
 	l.open(b, m.file, sc, user, segment)
 	sc.size(len(keys))
 	l.items(sc, keys, stored)
@@ -111,16 +111,16 @@ func (l *lookup) open(b *Bandit, file *arms.File, sc *scratch, user, segment []b
 		}
 		if segment == nil && s.Users > 0 {
 			if known, ok := file.Segment(key); ok {
-				sc.segment = known.Name
+				sc.segment = append(sc.segment, known.Name...)
 				l.scopes[arms.Segmented] = known.Scope
 			}
 		}
 	}
 	if segment != nil {
-		sc.segment = string(segment)
+		sc.segment = append(sc.segment, segment...)
 		l.scopes[arms.Segmented] = arms.SegmentScope(arms.KeyOf(segment))
 	}
-	if sc.segment != "" {
+	if len(sc.segment) > 0 {
 		l.inFile[arms.Segmented], l.inView[arms.Segmented] = s.SegmentArms > 0, !l.views[arms.Segmented].Empty()
 	}
 }
