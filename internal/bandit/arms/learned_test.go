@@ -237,6 +237,32 @@ func TestTheFirstEventMayBeLongAgo(t *testing.T) {
 	}
 }
 
+func TestAClockThatIsSetBackMakesNothingMore(t *testing.T) {
+	const start = 1_700_000_000_000_000
+	l := NewLearned(10, time.Second)
+	for i := range int64(100) {
+		if err := l.Add(NumberKey(1), 1, start+i*int64(time.Second/time.Microsecond)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// It is 11 days before the last event, and events go on to come.
+	for _, now := range []int64{start + 99_000_000, start + 50_000_000, start, start - 1_000_000_000_000, 0} {
+		a, b, ok := l.View(now).Find(NumberKey(1))
+		if !ok || math.Abs(a-2) > 1e-9 || b != 0 {
+			t.Errorf("%d seconds after the first event: %v %v %t, want 2 and 0", (now-start)/1_000_000, a, b, ok)
+		}
+		if all := l.Copy(nil, now); len(all) != 1 || all[0].Alpha != a || all[0].Beta != 0 {
+			t.Errorf("%d seconds after the first event these are copied: %v", (now-start)/1_000_000, all)
+		}
+	}
+	if err := l.Add(NumberKey(1), 0, start-1_000_000_000_000); err != nil {
+		t.Fatal(err)
+	}
+	if a, b, _ := l.View(start - 1_000_000_000_000).Find(NumberKey(1)); math.Abs(a-2) > 1e-9 || b != 0 {
+		t.Errorf("after another event: %v %v", a, b)
+	}
+}
+
 func TestSumsArriveUnderAnotherHalfLife(t *testing.T) {
 	const start = 1_700_000_000_000_000
 	l := NewLearned(10, time.Hour)
