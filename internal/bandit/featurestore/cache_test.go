@@ -287,7 +287,11 @@ func TestACancelledCallTakesNothingFromTheOthers(t *testing.T) {
 		}
 
 		// A fetch that nobody waits for any more is cancelled, and not joined by who comes later.
-		f.answer(hang)
+		f.answer(func(ctx context.Context, _ []string) error {
+			<-ctx.Done()
+			time.Sleep(time.Millisecond) // it takes a while to end
+			return ctx.Err()
+		})
 		ctx, cancel = context.WithCancel(t.Context())
 		calls.Go(func() { s.Arms(ctx, []string{"i9"}, make([]Arm, 1)) })
 		synctest.Wait()
@@ -488,6 +492,49 @@ func TestAStoreThatKnowsNobodyIsWonderedAt(t *testing.T) {
 		arms(t, s, numbered("x", 3*strangers)...)
 		if log.Len() > 0 {
 			t.Errorf("it knows somebody, and still: %s", &log)
+		}
+	})
+}
+
+func TestAClientIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made, broken := 0, true
+		l := lazy[int]{create: func() (int, error) {
+			time.Sleep(2 * time.Second)
+			if broken {
+				return 0, errDown
+			}
+			made++
+			return 7, nil
+		}}
+		hasty := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.get(ctx)
+			return err
+		}
+		if err := hasty(); err != context.DeadlineExceeded {
+			t.Errorf("while the first attempt is under way: error %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := hasty(); !errors.Is(err, errDown) {
+			t.Errorf("while the second one is: error %v, expected why the first one failed", err)
+		}
+		if _, err := l.get(t.Context()); err != errDown {
+			t.Errorf("with more time: error %v", err)
+		}
+		broken = false
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if client, err := l.get(t.Context()); client != 7 || err != nil {
+					t.Error(client, err)
+				}
+			})
+		}
+		all.Wait()
+		if client, ok := l.last(); made != 1 || client != 7 || !ok {
+			t.Errorf("made %d, %v, %v", made, client, ok)
 		}
 	})
 }

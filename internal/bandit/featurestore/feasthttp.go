@@ -32,7 +32,12 @@ func newFeastHTTP(u *url.URL, o *Options) (*feastHTTP, error) {
 	if u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("--bandit-store: the feature server's URL is %s://HOST:PORT, perhaps with a path in front of /get-online-features", u.Scheme)
 	}
-	f := &feastHTTP{header: http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}}
+	f := &feastHTTP{header: http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json"},
+		// Is not sent, and lets a request that met a connection being closed be sent again.
+		"Idempotency-Key": nil,
+	}}
 	if u.User != nil {
 		// A password alone is a token, as Feast's OpenID Connect wants it.
 		password, _ := u.User.Password()

@@ -2,6 +2,7 @@ package featurestore
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -14,6 +15,7 @@ type lazy[C any] struct {
 	client  C
 	made    bool
 	attempt *attempt // nil when nobody makes it
+	failed  error    // why the last attempt failed
 }
 
 type attempt struct {
@@ -35,7 +37,7 @@ func (l *lazy[C]) get(ctx context.Context) (C, error) {
 		go func() {
 			client, err := l.create()
 			l.mu.Lock()
-			l.client, l.made, l.attempt = client, err == nil, nil
+			l.client, l.made, l.attempt, l.failed = client, err == nil, nil, err
 			l.mu.Unlock()
 			a.err = err
 			close(a.done)
@@ -53,6 +55,12 @@ func (l *lazy[C]) get(ctx context.Context) (C, error) {
 		defer l.mu.Unlock()
 		return l.client, nil
 	case <-ctx.Done():
+		// An attempt may take longer than any caller has time. Why they fail is worth knowing nonetheless.
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.failed != nil {
+			return none, &fault{kind: faultUnreachable, err: fmt.Errorf("%w; trying again", l.failed)}
+		}
 		return none, ctx.Err()
 	}
 }

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -257,4 +259,37 @@ func TestOptionsThatCannotBe(t *testing.T) {
 			t.Errorf("%s: error %v", flag, err)
 		}
 	}
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	var hang atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hang.Load() {
+			io.Copy(io.Discard, r.Body) // or the server does not hear of a client that goes
+			<-r.Context().Done()
+			return
+		}
+		io.WriteString(w, `{"metadata":{"feature_names":["item_id","alpha","beta"]},"results":[{"values":[1]},{"values":[2]},{"values":[3]}]}`)
+	}))
+	defer server.Close()
+	redis := fakeRedis(t, "*2\r\n$-1\r\n$-1\r\n")
+	silent := fakeRedis(t, "")
+	before := runtime.NumGoroutine()
+	for _, url := range []string{"feast+" + server.URL, "feast+redis://" + redis + "/p", "feast+redis://" + silent + "/p", "feast+redis://127.0.0.1:1/p"} {
+		o := DefaultOptions()
+		o.IDType, o.TTL, o.Stale, o.Timeout = "int64", 0, 0, 50*time.Millisecond
+		s, err := Open(t.Context(), url, o)
+		must(t, err)
+		for i := range 20 {
+			hang.Store(i%4 == 3)
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%3 == 2 {
+				cancel()
+			}
+			s.Arms(ctx, []string{"1"}, make([]Arm, 1)) // how it ends is not what this is about
+			cancel()
+		}
+		must(t, s.Close())
+	}
+	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }

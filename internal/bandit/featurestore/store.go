@@ -267,7 +267,7 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 	if errors.As(err, &f) {
 		kind = f.kind
 	}
-	if kind == faultTimeout || kind != faultBusy && (ctx.Err() != nil || timedOut(err)) {
+	if kind == faultTimeout || f == nil && (ctx.Err() != nil || timedOut(err)) {
 		// Every backend has its own words for it.
 		kind, err = faultTimeout, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)
 	}
