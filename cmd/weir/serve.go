@@ -26,7 +26,7 @@ func newServe() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve feeds",
+		Short: "Serve feeds, predictions and the sequence",
 		Long: `Serve answers requests on --listen, and metrics, profiles and reloads on --admin.
 
 Recommendation feeds are served when --feeds names their lists, the Fibonacci sequence unless

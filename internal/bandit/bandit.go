@@ -38,7 +38,7 @@ import (
 type Config struct {
 	// Arms is the file of imported arms; without one everything is learned from events.
 	Arms string
-	// Watch is how often Arms is looked at for a file renamed over it; 0 is never.
+	// Watch is how often Arms is looked at for a file renamed over it; negative is never.
 	Watch time.Duration
 	// Prior is alpha and beta of what nothing is known of.
 	Prior [2]float64
@@ -93,8 +93,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("--bandit-half-life must be a time above 0, or 0 to forget nothing, got %v", c.HalfLife)
 	case c.HalfLife > 0 && c.HalfLife < time.Second:
 		return fmt.Errorf("--bandit-half-life must be a second at least, got %v", c.HalfLife)
-	case c.Watch < 0:
-		return fmt.Errorf("--bandit-arms-watch must not be negative, got %v; 0 is never", c.Watch)
+	case c.Watch == 0:
+		return errors.New("--bandit-arms-watch must be a time above 0, or negative for never, got 0s")
 	case c.Sync <= 0:
 		return fmt.Errorf("--bandit-sync must be a time above 0, got %v", c.Sync)
 	case c.Checkpoint < 1<<20:
@@ -264,7 +264,11 @@ func (b *Bandit) takeUp(ctx context.Context) error {
 	}
 	if err != nil {
 		b.stats.refused.Add(0, 1)
-		err = fmt.Errorf("the new arms are refused, generation %d serves on: %w", b.generation, err)
+		on := fmt.Sprintf("generation %d serves on", b.generation)
+		if b.generation == 0 {
+			on = "there are no others"
+		}
+		err = fmt.Errorf("the new arms are refused, %s: %w", on, err)
 		b.log.Error("bandit reload", "path", b.cfg.Arms, "error", err)
 		return err
 	}

@@ -24,13 +24,14 @@ type events struct {
 	records    []record // of the batch
 	buffer     []byte
 	remembered atomic.Int64 // ids
+	complained int64        // when a failure was last logged, Unix microseconds
 	full       chan struct{}
 }
 
 // record is an event in the journal: which arms it counts for was decided when it came, so that it
 // is the same when it is replayed, whatever arms there are then.
 //
-//	byte 0   2: format
+//	byte 0   format
 //	byte 1   flags: for the arm of the item, of the segment, of the user; has an id
 //	8 bytes  when it happened, 8 bytes when it came, Unix microseconds; 8 bytes its reward
 //	then     the keys of those arms and of the id, 16 bytes each
@@ -170,7 +171,10 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 	}
 	if err := e.journal.Append(&e.batch); err != nil {
 		b.stats.unsaved.Add(stripe, 1)
-		b.log.Error("events could not be saved", "error", err)
+		if now-e.complained >= int64(time.Second/time.Microsecond) {
+			e.complained = now
+			b.log.Error("events could not be saved", "error", err)
+		}
 		return 0, errNotSaved
 	}
 	kept = true
@@ -306,9 +310,10 @@ func (b *Bandit) learnedArms() int {
 // closeEvents writes what was learned as a whole, so that nothing has to be replayed, and closes the journal.
 func (b *Bandit) closeEvents() error {
 	j := b.events.journal
-	var err error
 	if j.Err() == nil && j.Position() > j.Checkpointed() {
-		err = b.checkpoint()
+		if err := b.checkpoint(); err != nil {
+			b.log.Warn("what the events have taught could not be written as a whole; nothing is lost, the next start reads their journal", "error", err)
+		}
 	}
-	return errors.Join(err, j.Close())
+	return j.Close()
 }

@@ -215,7 +215,7 @@ func TestReloadsUnderLoadLoseNoRequest(t *testing.T) {
 }
 
 func TestAFileThatNobodyReadsIsUnmapped(t *testing.T) {
-	for _, watch := range []time.Duration{0, time.Hour} {
+	for _, watch := range []time.Duration{-1, time.Hour} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "arms.weir")
 		writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3}})

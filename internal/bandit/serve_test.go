@@ -102,7 +102,7 @@ func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
 func tryOpen(t testing.TB, dir string, change ...func(*Config)) (*fixture, error) {
 	t.Helper()
 	cfg := Defaults()
-	cfg.Watch = 0 // tests reload when they want to
+	cfg.Watch = -1 // tests reload when they want to
 	for _, c := range change {
 		c(&cfg)
 	}
