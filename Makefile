@@ -116,6 +116,8 @@ bench-build: build
 	gcc -O2 -Wall -Wextra -o build/bin/floor bench/floor/floor.c
 	@# GMP is there to compare with. Without it the report says so and has the rest.
 	scripts/need.sh gmp.h=libgmp-dev && gcc -O2 -Wall -Wextra -o build/bin/gmp bench/gmp/gmp.c -lgmp || rm -f build/bin/gmp
+	@# So are Feast, which takes minutes to install once, and Redis.
+	scripts/need.sh redis-server=redis-server && scripts/venv.sh build/venv || true
 	$(GO) test -c -trimpath -o build/bin/decimal.test ./internal/sequence/decimal
 	$(GO) test -c -trimpath -o build/bin/beta.test ./internal/bandit/beta
 	cd bench && $(GO) build -trimpath -o ../build/bin/ ./...

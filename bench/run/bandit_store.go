@@ -43,20 +43,19 @@ type stored struct {
 	Feast *load `json:"feast"`
 }
 
-// feastEnvironments are where Python environments with Feast may be.
-var feastEnvironments = []string{"build/venv", "build/feast-venv"}
+// feastEnvironment is the Python environment that scripts/venv.sh makes.
+const feastEnvironment = "build/venv"
 
-// feastIn returns the environment that has Feast, or why there is nothing to measure with.
-func feastIn(environments []string) (python, reason string) {
+// feastIn returns where the programs of an environment with Feast are, or why there is nothing to measure with.
+func feastIn(environment string) (bin, reason string) {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return "", "there is no redis-server (Debian has it by that name)"
 	}
-	for _, e := range environments {
-		if _, err := os.Stat(filepath.Join(e, "bin", "feast")); err == nil {
-			return filepath.Join(e, "bin"), ""
-		}
+	bin = filepath.Join(environment, "bin")
+	if _, err := os.Stat(filepath.Join(bin, "feast")); err != nil {
+		return "", "Feast is not in " + environment + " (make test-deps installs it)"
 	}
-	return "", "Feast is not in " + strings.Join(environments, " or ") + " (make test-deps installs it)"
+	return bin, ""
 }
 
 // measureStore takes all rounds, or gives the reason why it cannot.
@@ -64,7 +63,7 @@ func (b *bench) measureStore(ctx context.Context, in *banditInputs) (all []store
 	if len(b.only) > 0 {
 		return nil, "only some servers were asked for", nil
 	}
-	bin, reason := feastIn(feastEnvironments)
+	bin, reason := feastIn(feastEnvironment)
 	if reason != "" {
 		log.Print("Feast is not measured: ", reason)
 		return nil, reason, nil

@@ -326,7 +326,7 @@ func TestWhatOfTheBanditWasNotMeasuredSaysWhy(t *testing.T) {
 			t.Errorf("the report lacks %q:\n%s", w, text.String())
 		}
 	}
-	if python, reason := feastIn([]string{t.TempDir()}); python != "" || reason == "" {
-		t.Errorf("an empty environment is %q, %q", python, reason)
+	if bin, reason := feastIn(t.TempDir()); bin != "" || reason == "" {
+		t.Errorf("an empty environment is %q, %q", bin, reason)
 	}
 }
