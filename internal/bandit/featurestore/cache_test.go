@@ -107,8 +107,10 @@ func bubble(t *testing.T, change func(*Options), test func(t *testing.T, s *Stor
 		o, err := o.withDefaults()
 		must(t, err)
 		f := &fakeStore{fetched: make(map[string]int)}
-		s, err := open(t.Context(), f, o)
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := open(ctx, f, o)
 		must(t, err)
+		cancel() // it is for opening
 		test(t, s, f)
 		must(t, s.Close())
 		must(t, s.Close())

@@ -62,7 +62,7 @@ type Store struct {
 }
 
 // Open returns a store that reads from what a URL names. It does not wait for it to be up: that is found
-// out by calls. Cancelling ctx later does what Close does, without waiting.
+// out by calls. That ctx ends later is no matter, or a server that is being stopped could not answer its last requests.
 //
 //	feast+http://HOST:6566, feast+https://HOST            Feast's feature server
 //	feast+redis://HOST:6379/PROJECT, feast+rediss://...   Feast's online store in Redis or Valkey
@@ -82,7 +82,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 // open is Open with a backend that is there already and options that are complete.
 func open(ctx context.Context, b backend, o Options) (*Store, error) {
 	s := &Store{o: o, backend: b, began: time.Now(), slots: make(chan struct{}, o.Concurrency)}
-	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.metrics = newStoreMetrics(o.Metrics)
 	s.complain.log = o.Log
 
