@@ -297,6 +297,7 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if a := s.do("GET", s.url+"/health", ""); a.status != 200 {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
+		eventually(t, "a sync", func() bool { bytes, _ := f.events.journal.Lag(); return bytes == 0 })
 		broken.Store(true)
 		s.events(`{"item":"a","reward":1}`, accepted{1, 0}) // it is written, and not yet synced
 		eventually(t, "a failed sync", func() bool { return f.events.journal.Err() != nil })
