@@ -99,9 +99,10 @@ func TestAFailingStatusIsCountedAndABrokenConnectionIsAnError(t *testing.T) {
 }
 
 // predicting is a server of feeds and predictions, where a prediction is as many scores as its request's body is long.
-func predicting(t *testing.T, scores string) (address string, feeds, predictions *atomic.Int64) {
+// short counts those of 2.
+func predicting(t *testing.T, scores string) (address string, feeds, predictions, short *atomic.Int64) {
 	t.Helper()
-	feeds, predictions = new(atomic.Int64), new(atomic.Int64)
+	feeds, predictions, short = new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)
 	address = serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			feeds.Add(1)
@@ -110,9 +111,12 @@ func predicting(t *testing.T, scores string) (address string, feeds, predictions
 		}
 		predictions.Add(1)
 		body, _ := io.ReadAll(r.Body)
+		if len(body) == 2 {
+			short.Add(1)
+		}
 		fmt.Fprintf(w, `{"scores":[0.5%s]}`, strings.Repeat(scores, len(body)-1))
 	})
-	return address, feeds, predictions
+	return address, feeds, predictions, short
 }
 
 func writePool(t *testing.T, bodies ...string) string {
@@ -129,7 +133,7 @@ func writePool(t *testing.T, bodies ...string) string {
 }
 
 func TestAPoolIsSentOnSchedule(t *testing.T) {
-	address, feeds, predictions := predicting(t, ",0.25")
+	address, feeds, predictions, _ := predicting(t, ",0.25")
 	o := options{
 		address: address, users: 1, pool: writePool(t, "aaa", "bb"), rate: 500, duration: 200 * time.Millisecond, connections: 3,
 	}
@@ -137,14 +141,14 @@ func TestAPoolIsSentOnSchedule(t *testing.T) {
 	if err != nil || got.Requests != 100 || got.Looked != 1 || predictions.Load() != 100 || feeds.Load() != 0 {
 		t.Errorf("%+v, %v; %d predictions and %d feeds arrived, want 100 and none", got, err, predictions.Load(), feeds.Load())
 	}
-	o.address, _, _ = predicting(t, ",2")
+	o.address, _, _, _ = predicting(t, ",2")
 	if _, err := run(o, new(atomic.Bool)); err == nil || !strings.Contains(err.Error(), "score 1 is 2") {
 		t.Errorf("wrong scores are the error %v", err)
 	}
 }
 
 func TestAPoolIsSentBackToBackBesideFeeds(t *testing.T) {
-	address, feeds, predictions := predicting(t, ",0.25")
+	address, feeds, predictions, short := predicting(t, ",0.25")
 	got, err := run(options{
 		address: address, users: 10, alsoPool: writePool(t, "aaa", "bb"), rate: 500, duration: 200 * time.Millisecond, connections: 3,
 	}, new(atomic.Bool))
@@ -154,5 +158,8 @@ func TestAPoolIsSentBackToBackBesideFeeds(t *testing.T) {
 	// The last one may still be on its way when the run ends.
 	if n := predictions.Load(); got.Also.Requests == 0 || int64(got.Also.Requests) < n-1 || got.Looked == 0 {
 		t.Errorf("%d answers on the other connection, %d looked at, %d arrived", got.Also.Requests, got.Looked, n)
+	}
+	if all, half := predictions.Load(), short.Load(); half < all/2-1 || half > all/2+1 {
+		t.Errorf("of %d predictions %d were the second of two in the pool", all, half)
 	}
 }
