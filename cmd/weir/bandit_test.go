@@ -249,7 +249,7 @@ func TestSIGHUPTakesUpArms(t *testing.T) {
 	dir := t.TempDir()
 	arms := filepath.Join(dir, "arms.weir")
 	importArms(t, arms, "items.csv", "item,alpha,beta\na,2,3\n")
-	p := start(t, "--bandit-arms", arms, "--bandit-arms-watch", "0", "--data", filepath.Join(dir, "data"))
+	p := start(t, "--bandit-arms", arms, "--bandit-arms-watch", "-1s", "--data", filepath.Join(dir, "data"))
 	p.reaches("weir_bandit_generation", 1)
 	importArms(t, arms, "items.csv", "item,alpha,beta\na,4,4\n")
 	p.wantPosterior(`{"items":["a"]`, `[{"alpha":2,"beta":3,"mean":0.4,"source":"item"}]`)

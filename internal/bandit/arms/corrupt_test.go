@@ -165,6 +165,15 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 			}
 		}
 	}
+	// Homes without cells.
+	for _, homes := range []uint64{1, 2, 1 << 20} {
+		for _, h := range []header{{armHomes: homes}, {userHomes: homes}} {
+			h.stats.Bytes = headerBytes
+			if err := use(t, dir, forge(h, nil)); !damaged(err) {
+				t.Errorf("%+v without cells: %v", h, err)
+			}
+		}
+	}
 	// Cells without an empty one at the end, which a search would run over.
 	change := func(name string, at uint64, value uint64, want string) {
 		t.Helper()

@@ -293,9 +293,9 @@ func TestDuplicates(t *testing.T) {
 		}
 	}
 	t.Run("refused", func(t *testing.T) { refused(t, rows[:3], DuplicateError{First: 1, Second: 2}) })
-	users := []added{{key: k, segment: "a"}, {key: other, segment: "a"}, {key: k, segment: "c"}, {key: NumberKey(5), segment: "b"}}
+	users := []added{{key: NumberKey(5), segment: "b"}, {key: k, segment: "a"}, {key: other, segment: "a"}, {key: k, segment: "c"}}
 	t.Run("users refused", func(t *testing.T) {
-		refused(t, append(users, rows[0]), DuplicateError{User: true, First: 0, Second: 2})
+		refused(t, append(users, rows[0]), DuplicateError{User: true, First: 1, Second: 3})
 	})
 	for _, d := range []Duplicates{Last, Sum} {
 		t.Run(fmt.Sprint("of users the last counts ", d), func(t *testing.T) {
