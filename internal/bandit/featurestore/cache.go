@@ -46,7 +46,7 @@ type flight[V any] struct {
 	// The cache's lock guards what follows.
 	cancel  context.CancelFunc
 	waiting []chan *flight[V] // told when it lands; a fetch that nobody waits for is cancelled
-	probe   bool              // it finds out whether the store is back: nobody needs to wait for it
+	unasked bool              // it was sent by itself: nobody needs to wait for it
 }
 
 // seat is the place of an id in a flight.
@@ -91,7 +91,10 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	if c.s.ctx.Err() != nil {
 		return false, ErrClosed
 	}
-	wants := c.look(ids, dst)
+	wants, aging := c.look(ids, dst)
+	if len(aging) > 0 && !c.health.failing() {
+		c.send(aging, len(aging))
+	}
 	c.hits.Add(0, uint64(len(ids)-len(wants)))
 	if len(wants) == 0 {
 		return false, nil
@@ -113,21 +116,26 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	return older > 0, nil
 }
 
-// look answers what it can from memory and returns the rest.
-func (c *cache[V]) look(ids []string, dst []V) (wants []want[V]) {
+// look answers what it can from memory and returns the rest. aging are those ids among the answered whose TTL is
+// nearly over: whoever is still asked for is fetched before that, so that nobody has to wait for it.
+func (c *cache[V]) look(ids []string, dst []V) (wants []want[V], aging []string) {
 	if c.entries == nil {
 		wants = make([]want[V], len(ids))
 		for i := range wants {
 			wants[i].i = i
 		}
-		return wants
+		return wants, nil
 	}
 	now := c.s.now()
+	soon := c.s.o.TTL - c.s.o.TTL/5
 	for i, id := range ids {
 		e, ok := c.entries.GetIfPresent(id)
 		switch age := now - e.at; {
+		case ok && age < soon:
+			dst[i] = e.value
 		case ok && age < c.s.o.TTL:
 			dst[i] = e.value
+			aging = append(aging, id)
 		case ok && age < c.s.o.TTL+c.s.o.Stale:
 			dst[i] = e.value
 			wants = append(wants, want[V]{i: i, stale: true})
@@ -135,7 +143,29 @@ func (c *cache[V]) look(ids []string, dst []V) (wants []want[V]) {
 			wants = append(wants, want[V]{i: i})
 		}
 	}
-	return wants
+	return wants, aging
+}
+
+// send fetches, in the background, at most so many of the ids that nobody fetches already.
+func (c *cache[V]) send(ids []string, most int) {
+	var sent []*flight[V]
+	c.mu.Lock()
+	for _, id := range ids {
+		if _, flies := c.flights[id]; flies || most == 0 {
+			continue
+		}
+		if len(sent) == 0 || len(sent[len(sent)-1].ids) == c.s.o.Chunk {
+			f := c.newFlight()
+			f.unasked = true
+			sent = append(sent, f)
+		}
+		c.board(sent[len(sent)-1], id)
+		most--
+	}
+	c.mu.Unlock()
+	for _, f := range sent {
+		c.launch(f)
+	}
 }
 
 // settle gives older answers while the store fails, without waiting for it, and returns what there are none
@@ -154,21 +184,7 @@ func (c *cache[V]) settle(ids []string, wants []want[V]) (rest []want[V], older 
 		older++
 	}
 	if older > 0 && c.health.due(c.s.now(), c.s.o.Retry) {
-		c.mu.Lock()
-		var f *flight[V]
-		for _, id := range probe {
-			if _, flies := c.flights[id]; !flies {
-				if f == nil {
-					f = c.newFlight()
-					f.probe = true
-				}
-				c.board(f, id)
-			}
-		}
-		c.mu.Unlock()
-		if f != nil {
-			c.launch(f)
-		}
+		c.send(probe, c.s.o.Chunk)
 	}
 	return rest, older
 }
@@ -286,7 +302,7 @@ func (c *cache[V]) leave(flights []*flight[V], landed chan *flight[V]) {
 			continue
 		}
 		f.waiting = slices.Delete(f.waiting, i, i+1)
-		if len(f.waiting) == 0 && !f.probe {
+		if len(f.waiting) == 0 && !f.unasked {
 			c.forget(f) // who comes now must not join it
 			f.cancel()
 		}

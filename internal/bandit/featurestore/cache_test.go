@@ -143,14 +143,56 @@ func TestAnswersAreKeptForTheirTTL(t *testing.T) {
 			if n := f.total(); n != 3 {
 				t.Errorf("%d entities fetched, want 3: those that are unknown and those that come twice count once", n)
 			}
-			time.Sleep(s.o.TTL - 1)
+			time.Sleep(s.o.TTL*4/5 - 1)
 			if arms(t, s, ids...); f.total() != 0 {
-				t.Error("fetched before the TTL was over")
+				t.Error("fetched while the TTL was far from over")
 			}
-			time.Sleep(time.Nanosecond)
+			time.Sleep(s.o.TTL/5 + 1)
 		}
 		if h, m := s.items.hits.Value(), s.items.misses.Value(); h != 12 || m != 12 {
 			t.Errorf("%d hits and %d misses, want 12 of both", h, m)
+		}
+	})
+}
+
+func TestWhatIsInUseIsFetchedBeforeItsTTLIsOver(t *testing.T) {
+	bubble(t, func(o *Options) { o.Chunk = 10 }, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(after(50 * time.Millisecond))
+		ids := numbered("i", 25)
+		arms(t, s, append(ids, "i99")...) // i99 is asked for only once
+		f.total()
+		for range 3 {
+			time.Sleep(s.o.TTL - time.Second)
+			began := time.Now()
+			for range 5 {
+				arms(t, s, ids...)
+			}
+			if took := time.Since(began); took != 0 {
+				t.Errorf("a call waited for %v", took)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if n := f.total(); n != len(ids) {
+				t.Errorf("%d entities fetched, want %d", n, len(ids))
+			}
+		}
+		if n := s.items.misses.Value(); n != 26 {
+			t.Errorf("%d misses, want those of the first call", n)
+		}
+		if len(f.chunks) != 3+3*3 {
+			t.Errorf("chunks of %v", f.chunks)
+		}
+
+		// A store that fails then is noticed, and does no harm before the TTL is over.
+		f.answer(down)
+		time.Sleep(s.o.TTL - time.Second)
+		arms(t, s, ids...)
+		synctest.Wait()
+		if s.Ready() == nil {
+			t.Error("the store says that it is ready")
+		}
+		f.total()
+		if arms(t, s, ids...); f.total() != 0 {
+			t.Error("a store that fails is asked for what is fresh")
 		}
 	})
 }

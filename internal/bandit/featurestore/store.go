@@ -3,7 +3,8 @@
 // (feast+redis), and Vertex AI Feature Store (vertex).
 //
 // A call names any number of entities. What a cache has of them that is younger than its TTL is answered
-// from memory. The others are asked for in chunks, several at a time, with one deadline for all; the first chunk
+// from memory, and fetched anew in the background when four fifths of the TTL are over, so that nobody waits for what
+// is in use. The others are asked for in chunks, several at a time, with one deadline for all; the first chunk
 // that fails ends the call and cancels the others, unless all that failed has older answers: those may be
 // given for as long as Options.Stale says, and the call is then degraded. Concurrent calls share what they ask for:
 // an entity is fetched once at a time, and a call that is cancelled takes nothing away from the others.
@@ -13,6 +14,10 @@
 // An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
 // "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
 // impressions; those are counted and logged.
+//
+// How old a value is, is the store's business first: what Feast calls OUTSIDE_MAX_AGE counts as absent. But its servers
+// may say PRESENT of values beyond the ttl of their view, and Redis says nothing: Options.MaxAge goes by the time at
+// which a value was observed.
 //
 // Errors say which flag to change. They and the log never hold the credentials of a URL.
 //
