@@ -293,3 +293,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
+
+func TestFeatureServerThatIsNotThere(t *testing.T) {
+	s := openStore(t, "feast+http://127.0.0.1:1/base", nil)
+	kind, err := oneArm(t, s)
+	if err == nil || kind != "unreachable" || !strings.HasPrefix(err.Error(), "feature store feast+http://127.0.0.1:1/base: ") || strings.Contains(err.Error(), "Post") {
+		t.Errorf("error %v of kind %s", err, kind)
+	}
+}
