@@ -5,17 +5,19 @@
 
 // Eight samples at once. The method is that of the package comment; see SIMD.md for what is done differently and why it is still exact.
 //
-// Z0 to Z3 are a, b, c and the counter of eight generators; R8 the constants; Z31 ones. A random word in W, and macros' results, are named by
+// Z0 to Z2 are a, b and c of eight generators; R8 the constants; Z31 ones. A random word in W, and macros' results, are named by
 // their last operands, as the assembler has it. Operands stand in the reverse of the manuals' order: VSUBPD b, a, c is c = a - b.
 
 #define C(field) field(R8)
 #define AT(field, i) (field+8*i)(R8)
 
-// RANDOM leaves a random word in every lane of W: SFC64.
+// RANDOM leaves a random word in every lane of W: SFC64. All lanes' counters are equal, so one of them does.
+#define COUNTER (work_lanes+192)(R9)
+
 #define RANDOM(W) \
 	VPADDQ Z0, Z1, W; \
-	VPADDQ Z3, W, W; \
-	VPADDQ.BCST C(zmm_increment), Z3, Z3; \
+	VPADDQ.BCST COUNTER, W, W; \
+	INCQ COUNTER; \
 	VPSRLQ $11, Z1, Z0; \
 	VPXORQ Z0, Z1, Z0; \
 	VPSLLQ $3, Z2, Z1; \
@@ -76,7 +78,6 @@ TEXT ·drawAVX512(SB), NOSPLIT, $0-40
 	VMOVDQU64 (work_lanes+0)(R9), Z0
 	VMOVDQU64 (work_lanes+64)(R9), Z1
 	VMOVDQU64 (work_lanes+128)(R9), Z2
-	VMOVDQU64 (work_lanes+192)(R9), Z3
 	VBROADCASTSD C(zmm_one), Z31
 	VPBROADCASTQ C(zmm_twelveBits), Z30
 	VMOVUPD AT(zmm_cosines, 0), Z29
@@ -180,7 +181,8 @@ done:
 	VMOVDQU64 Z0, (work_lanes+0)(R9)
 	VMOVDQU64 Z1, (work_lanes+64)(R9)
 	VMOVDQU64 Z2, (work_lanes+128)(R9)
-	VMOVDQU64 Z3, (work_lanes+192)(R9)
+	VPBROADCASTQ COUNTER, Z3
+	VMOVDQU64 Z3, COUNTER
 	VZEROUPPER
 	RET
 
@@ -305,7 +307,6 @@ TEXT ·judgeAVX512(SB), NOSPLIT, $0-8
 	VMOVDQU64 (work_lanes+0)(R9), Z0
 	VMOVDQU64 (work_lanes+64)(R9), Z1
 	VMOVDQU64 (work_lanes+128)(R9), Z2
-	VMOVDQU64 (work_lanes+192)(R9), Z3
 	VBROADCASTSD C(zmm_one), Z31
 	MOVQ work_doubtful(R9), CX
 	XORQ BX, BX
@@ -363,6 +364,7 @@ judged:
 	VMOVDQU64 Z0, (work_lanes+0)(R9)
 	VMOVDQU64 Z1, (work_lanes+64)(R9)
 	VMOVDQU64 Z2, (work_lanes+128)(R9)
-	VMOVDQU64 Z3, (work_lanes+192)(R9)
+	VPBROADCASTQ COUNTER, Z3
+	VMOVDQU64 Z3, COUNTER
 	VZEROUPPER
 	RET

@@ -16,7 +16,7 @@ const block = 512
 
 // A work is what a kernel keeps between calls, and its lists. Assembly knows its fields.
 type work struct {
-	lanes [4][8]uint64 // the generators' a, b, c and counters
+	lanes [4][8]uint64 // the generators' a, b, c and counters, which are all equal
 
 	// Of samples that the squeeze has not accepted: d, cx and the sum of the squares of the two normals, scaled, the random bits that
 	// they were compared with, and their indices. The lists have room for a vector more, as they are written by vectors.

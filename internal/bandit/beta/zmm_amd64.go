@@ -33,7 +33,7 @@ type zmm struct {
 	// The squeeze, in parts of 4096: accepted is what is below squeezed - squeeze q - loss r^2.
 	squeezed, squeeze, loss float64
 	exponent                float64 // 2^52, whose low bits count
-	twelveBits, increment   uint64
+	twelveBits              uint64
 	count                   [8]uint64 // 0 to 7
 }
 
@@ -74,6 +74,6 @@ var zmmConstants = zmm{
 	log2e: 0x1.71547652b82fep+0, ln2High: ln2High, ln2Low: ln2Low, lowest: -800,
 	toLog: -0x1.1ff6dc13235dbp+2, toSquares: 0x1.1ff6dc13235dbp+2,
 	squeezed: 0x1p52 + 4094, squeeze: 0x1.d7548bc05eeeap+12, loss: 0x1.223fedca26223p+2,
-	exponent: 0x1p52, twelveBits: 4095, increment: 1,
+	exponent: 0x1p52, twelveBits: 4095,
 	count: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7},
 }
