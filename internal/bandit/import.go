@@ -185,15 +185,15 @@ func text(b *ingest.Batch, column, i int) []byte {
 }
 
 // bad gives account of a row whose fields do not go together.
-func (m *armImporter) bad(file, field, want, found string) error {
-	return m.account.Add(ingest.BadRow{File: file, Field: field, Want: want, Found: found})
+func (m *armImporter) bad(file string, b *ingest.Batch, i int, field, want, found string) error {
+	return m.account.Add(ingest.BadRow{File: file, Row: b.Number(i), Field: field, Want: want, Found: found})
 }
 
 func (m *armImporter) addUser(file string, b *ingest.Batch, i int) error {
 	user, segment := text(b, userColumn, i), text(b, segmentColumn, i)
 	switch {
 	case len(user) == 0:
-		return m.bad(file, "user", "an id", "none")
+		return m.bad(file, b, i, "user", "an id", "none")
 	case len(segment) == 0:
 		return nil // a user of no segment
 	}
@@ -204,10 +204,10 @@ func (m *armImporter) addUser(file string, b *ingest.Batch, i int) error {
 func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) error {
 	item, segment, user := text(b, itemColumn, i), text(b, segmentColumn, i), text(b, userColumn, i)
 	if len(item) == 0 {
-		return m.bad(file, "item", "an id", "none")
+		return m.bad(file, b, i, "item", "an id", "none")
 	}
 	if len(segment) > 0 && len(user) > 0 {
-		return m.bad(file, "item "+string(item), "a segment or a user", "both")
+		return m.bad(file, b, i, "item "+string(item), "a segment or a user", "both")
 	}
 	level, k := arms.Item, arms.KeyOf(item)
 	var scope arms.Scope
@@ -221,7 +221,7 @@ func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) e
 	if counts {
 		clicks, impressions = b.Columns[clicksColumn].Floats[i], b.Columns[impressionsColumn].Floats[i]
 		if clicks > impressions {
-			return m.bad(file, "item "+string(item), "at most as many clicks as impressions", fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
+			return m.bad(file, b, i, "item "+string(item), "at most as many clicks as impressions", fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
 		}
 	}
 	if level != arms.Item {

@@ -251,7 +251,7 @@ func (a *arrowReader) batch(rec arrow.RecordBatch, emit func(*Batch) error) erro
 		to := a.extent(from, rows)
 		b := &a.out
 		b.reset(len(a.to.fields))
-		b.Rows, b.seen = to-from, int64(to-from)
+		b.Rows, b.seen, b.first = to-from, int64(to-from), a.rows+int64(from)+1
 		for i, f := range a.fields {
 			if f == nil {
 				continue

@@ -30,8 +30,25 @@ type Batch struct {
 	Columns []Column
 
 	bad   []BadRow // rows left out, in order
+	lines []int64  // of the rows of text, in the order of the rows
+	first int64    // number of the first row of other sources, bad ones included
 	seen  int64    // rows of the source this batch stands for, bad ones included
 	spare []bool   // which rows to leave out; all false between uses
+}
+
+// Number returns what BadRow.Row is of row i, for a caller who finds fault with it.
+func (b *Batch) Number(i int) int64 {
+	if len(b.lines) > 0 {
+		return b.lines[i]
+	}
+	n := b.first + int64(i)
+	for _, bad := range b.bad { // in order, and left out of the batch
+		if bad.Row > n {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // A Column holds the values of one field. Of Numbers, Floats and Text one is in use, as
@@ -85,7 +102,8 @@ func (b *Batch) reset(columns int) {
 	if b.Columns == nil {
 		b.Columns = make([]Column, columns)
 	}
-	b.Rows, b.seen = 0, 0
+	b.Rows, b.seen, b.first = 0, 0, 0
+	b.lines = b.lines[:0]
 	b.bad = b.bad[:0]
 	for i := range b.Columns {
 		b.Columns[i].rewind(mark{})

@@ -312,6 +312,7 @@ func (t *csvTable) parse(blk block, b *Batch, to target) {
 			continue
 		}
 		b.Rows++
+		b.lines = append(b.lines, at)
 	}
 }
 

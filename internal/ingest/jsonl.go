@@ -162,6 +162,7 @@ func (p *jsonlParser) block(blk block) {
 		bad, ok := p.row(row)
 		if ok {
 			p.b.Rows++
+			p.b.lines = append(p.b.lines, line)
 			continue
 		}
 		for i := range p.b.Columns {

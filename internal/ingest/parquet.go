@@ -179,7 +179,7 @@ func (t *parquetTable) readGroup(ctx context.Context, group parquet.RowGroup, b 
 			}
 			r.reject(b, f, row, to.file)
 		}
-		b.seen = int64(b.Rows)
+		b.seen, b.first = int64(b.Rows), row
 		left -= b.seen
 		row += b.seen
 		b.drop()
