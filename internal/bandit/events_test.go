@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/journal"
 	"weir/internal/server"
 )
 
@@ -34,6 +35,7 @@ func (s *served) events(body string, want accepted) {
 type memory struct {
 	arms [levels]map[arms.Key][2]float64
 	ids  [2][]arms.Key
+	day  int64 // when the first began
 }
 
 func (f *fixture) memory() (m memory) {
@@ -45,6 +47,7 @@ func (f *fixture) memory() (m memory) {
 	}
 	f.events.Lock()
 	defer f.events.Unlock()
+	m.day = f.events.ids.began
 	for i, ids := range []map[arms.Key]struct{}{f.events.ids.today, f.events.ids.yesterday} {
 		for k := range ids {
 			m.ids[i] = append(m.ids[i], k)
@@ -70,6 +73,9 @@ func sameMemory(t testing.TB, got, want memory) {
 				t.Fatalf("level %d, arm %x: %v, want %v", level, k, got.arms[level][k], sums)
 			}
 		}
+	}
+	if got.day != want.day {
+		t.Errorf("the day began at %d, want %d", got.day, want.day)
 	}
 	for i := range want.ids {
 		if !slices.Equal(got.ids[i], want.ids[i]) {
@@ -146,6 +152,41 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
 			}
 			f.close()
+		}
+	})
+	t.Run("after a kill", func(t *testing.T) {
+		dir := t.TempDir()
+		for i := range 3 {
+			f := open(t, dir)
+			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}}, nil, true, 0)
+			if want := min(i, 1); n != want || err != nil {
+				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
+			}
+			dir = copied(t, dir)
+		}
+	})
+	t.Run("replayed days later", func(t *testing.T) {
+		dir := t.TempDir()
+		j, err := journal.Open(filepath.Join(dir, "bandit"), journal.Options{}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var batch journal.Batch
+		now := time.Now().UnixMicro()
+		for _, ago := range []time.Duration{50 * time.Hour, 49 * time.Hour, 22 * time.Hour, 20 * time.Hour, time.Hour} {
+			r := record{at: now, came: now - ago.Microseconds(), reward: 1, id: arms.KeyOf([]byte(ago.String()))}
+			r.arms[arms.Item] = arms.NumberKey(7)
+			batch.Add(r.append(nil))
+		}
+		if err := errors.Join(j.Append(&batch), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		f := open(t, dir)
+		for ago, known := range map[time.Duration]bool{50 * time.Hour: false, 49 * time.Hour: false, 22 * time.Hour: true, 20 * time.Hour: true, time.Hour: true} {
+			n, err := f.accept([]event{{item: []byte("7"), reward: 1, id: []byte(ago.String())}}, nil, true, 0)
+			if (n == 1) != known || err != nil {
+				t.Errorf("an id of %v ago is a duplicate: %d, want %t: %v", ago, n, known, err)
+			}
 		}
 	})
 	t.Run("for a day", func(t *testing.T) {
