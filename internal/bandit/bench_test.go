@@ -57,7 +57,7 @@ func BenchmarkAnswer(b *testing.B) {
 				w.Body = w.Body[:0]
 				sc := f.borrow()
 				if kind == "tensors" {
-					if err := f.parseInference(sc, []byte(strconv.Itoa(len(body)-8*asked)), body, false); err != nil {
+					if err := f.parseInference(sc, body[:len(body)-8*asked], body[len(body)-8*asked:], false, asked); err != nil {
 						b.Fatal(err)
 					}
 				} else {

@@ -1,7 +1,9 @@
 package bandit
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -122,8 +124,14 @@ type inference struct {
 	tensors              int
 }
 
-// inferInline is up to how many bytes a request is looked at on the event loop.
+// inferInline is up to how many bytes of JSON are read on the event loop.
 const inferInline = 4 << 10
+
+// inferMembers is how many commas a request's JSON has besides those between items, and a few more.
+const inferMembers = 32
+
+// errMany is a request for more items than asked about.
+var errMany = errors.New("many items")
 
 // fastInfer answers POST /v2/models/{model}/infer by what is in memory.
 func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
@@ -131,21 +139,29 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
 		w.Lend()
 		return
 	}
-	if len(r.Body) > inferInline && w.Defer() {
-		return
-	}
 	a := reply{w, r.Stripe}
 	if !b.knows(&a, string(r.Param(0)), string(r.Param(1))) {
 		return
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
 	start := time.Now()
-	if err := b.parseInference(sc, r.Header(headerLength), r.Body, false); err != nil {
+	head, raw, err := splitInference(r.Header(headerLength), r.Body)
+	if err != nil {
 		a.failV2(err)
 		return
 	}
-	if len(sc.query.keys) > inlineItems && w.Defer() {
+	if (len(head) > inferInline || bytes.Count(head, comma) > inlineItems+inferMembers) && w.Defer() {
+		return
+	}
+	sc := b.borrow()
+	defer b.giveBack(sc)
+	if err = b.parseInference(sc, head, raw, false, inlineItems); err == errMany {
+		if w.Defer() {
+			return
+		}
+		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
+	}
+	if err != nil {
+		a.failV2(err)
 		return
 	}
 	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
@@ -166,7 +182,10 @@ func (b *Bandit) infer(sc *scratch, w *reply, r *http.Request, body []byte) {
 	if v := r.Header.Get(headerLength); v != "" {
 		length = []byte(v)
 	}
-	err := b.parseInference(sc, length, body, true)
+	head, raw, err := splitInference(length, body)
+	if err == nil {
+		err = b.parseInference(sc, head, raw, true, b.cfg.MaxItems)
+	}
 	degraded := false
 	if err == nil {
 		degraded, err = b.features(r.Context(), sc, &sc.query)
@@ -178,17 +197,21 @@ func (b *Bandit) infer(sc *scratch, w *reply, r *http.Request, body []byte) {
 	b.answerInference(w, sc, degraded, start)
 }
 
-// parseInference reads a request into sc.query and sc.inference. With texts it keeps the ids too, which
-// a feature store is asked for.
-func (b *Bandit) parseInference(sc *scratch, length, body []byte, texts bool) error {
-	head, raw := body, []byte(nil)
-	if length != nil {
-		n, err := strconv.ParseUint(string(length), 10, 63)
-		if err != nil || n > uint64(len(body)) {
-			return &badRequest{http.StatusBadRequest, headerLength + " must be the number of bytes of JSON that the body begins with, at most its " + strconv.Itoa(len(body))}
-		}
-		head, raw = body[:n], body[n:]
+// splitInference cuts a body into its JSON and what follows that by the header's value, nil for none.
+func splitInference(length, body []byte) (head, raw []byte, err error) {
+	if length == nil {
+		return body, nil, nil
 	}
+	n, err := strconv.ParseUint(string(length), 10, 63)
+	if err != nil || n > uint64(len(body)) {
+		return nil, nil, &badRequest{http.StatusBadRequest, headerLength + " must be the number of bytes of JSON that the body begins with, at most its " + strconv.Itoa(len(body))}
+	}
+	return body[:n], body[n:], nil
+}
+
+// parseInference reads a request into sc.query and sc.inference. With texts it keeps the ids too, which a feature store
+// is asked for. When there are more than most items it reads none of them and returns errMany.
+func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most int) error {
 	s, in, q := &sc.scanner, &sc.inference, &sc.query
 	s.reset(head)
 	q.reset()
@@ -237,6 +260,9 @@ func (b *Bandit) parseInference(sc *scratch, length, body []byte, texts bool) er
 	s.field = "items"
 	if in.items.size == 0 || in.items.size > uint64(b.cfg.MaxItems) {
 		return s.wrong("a tensor of 1 to " + strconv.Itoa(b.cfg.MaxItems) + " elements (--bandit-max-items)")
+	}
+	if in.items.size > uint64(most) {
+		return errMany
 	}
 	return s.elements(&in.items, q, texts)
 }

@@ -277,7 +277,10 @@ func checkInference(t *testing.T, body []byte, length int) {
 	}
 	for _, texts := range []bool{false, true} {
 		var sc scratch
-		err := b.parseInference(&sc, header, bytes.Clone(body), texts)
+		head, raw, err := splitInference(header, bytes.Clone(body))
+		if err == nil {
+			err = b.parseInference(&sc, head, raw, texts, maxItems)
+		}
 		if err != nil {
 			var bad *badRequest
 			if bad, _ = err.(*badRequest); bad == nil || bad.status != 400 && bad.status != 422 || bad.detail == "" {
