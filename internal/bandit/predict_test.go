@@ -354,11 +354,16 @@ func handled(handler server.Handler, r *server.Request) (w *server.Response, els
 
 func TestWhatTakesLongLeavesTheLoop(t *testing.T) {
 	f := open(t, t.TempDir())
-	var route map[string]server.Route = make(map[string]server.Route)
+	route := make(map[string]server.Route)
 	for _, r := range f.Routes() {
 		route[r.Pattern] = r
 	}
 	predict, batch, events := route["POST /predict"], route["POST /predict/batch"], route["POST /events"]
+	infer := route["POST /v2/models/{model}/infer"]
+	f.cfg.Model = "" // the name in a request that only a test makes
+	tensor := func(n int, more string) string {
+		return fmt.Sprintf(`{"inputs":[{"name":"items","shape":[%d],"datatype":"INT64","data":%s}]%s}`, n, list(0, n), more)
+	}
 	for _, c := range []struct {
 		name      string
 		handler   server.Handler
@@ -370,12 +375,16 @@ func TestWhatTakesLongLeavesTheLoop(t *testing.T) {
 		{"64 items and everything else", predict.Fast, `{"user":"u","segment":"s","top":3,"seed":1,"explain":true,"items":` + list(0, 64) + `}`, false},
 		{"64 long items", predict.Fast, `{"items":["` + strings.Repeat(strings.Repeat("x", 250)+`","`, 63) + `y"]}`, false},
 		{"65 items", predict.Fast, `{"items":` + list(0, 65) + `}`, true},
-		{"65 items without commas in sight", predict.Fast, `{"items":` + list(0, 65) + `,"top":3}`, true},
+		{"65 items and another member", predict.Fast, `{"items":` + list(0, 65) + `,"top":3}`, true},
 		{"400 items", predict.Fast, `{"items":` + list(0, 400) + `}`, true},
 		{"much white space", predict.Fast, `{"items":[1]}` + strings.Repeat(" ", 100_000), true},
 		{"a long id of escapes", predict.Fast, `{"items":["` + strings.Repeat(`\u0061`, 100_000) + `"]}`, true},
 		{"a batch of one", batch.Fast, `[{"items":[1]}]`, true},
 		{"an event", events.Fast, `{"item":1,"reward":1}`, true},
+		{"a tensor of 64", infer.Fast, tensor(64, ""), false},
+		{"a tensor of 65", infer.Fast, tensor(65, ""), true},
+		{"a tensor of 2000", infer.Fast, tensor(2000, ""), true},
+		{"a tensor in a long body", infer.Fast, tensor(1, strings.Repeat(" ", inferInline)), true},
 	} {
 		w, elsewhere := handled(c.handler, &server.Request{Method: "POST", Body: []byte(c.body)})
 		if elsewhere != c.elsewhere {
