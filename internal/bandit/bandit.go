@@ -161,7 +161,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 		o := cfg.StoreOptions
 		o.Prior, o.Metrics, o.Log = cfg.Prior, env.Metrics, env.Log
 		if b.store, err = featurestore.Open(ctx, cfg.Store, o); err != nil {
-			return nil, fmt.Errorf("--bandit-store: %w", err)
+			return nil, err
 		}
 	}
 	if err := b.openEvents(filepath.Join(env.DataDir, "bandit"), env); err != nil {

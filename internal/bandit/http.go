@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/internal/bandit/featurestore"
 	"weir/internal/server"
 )
 
@@ -51,7 +52,7 @@ func (w *reply) fail(err error) {
 	case errors.As(err, &bad):
 		w.Problem(bad.status, bad.detail)
 	case errors.As(err, &store):
-		w.Problem(http.StatusServiceUnavailable, "the feature store failed: "+store.Error())
+		w.Problem(http.StatusServiceUnavailable, "the feature store failed: "+featurestore.Reason(store)+" (the log says more)")
 	default: // the errors above, and those of accept
 		w.Problem(http.StatusServiceUnavailable, err.Error())
 	}

@@ -1,7 +1,9 @@
 package bandit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 
 	"weir/internal/bandit/arms"
 )
@@ -23,41 +25,58 @@ func (b *Bandit) features(ctx context.Context, sc *scratch, q *query) (degraded 
 	return b.fetch(ctx, sc, q)
 }
 
-// fetch is features where there is a store.
+// fetch is features where there is a store: it is asked for the user and for the items at once.
 func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	segment := q.segment
+	var found [1]string
+	asked := make(chan error, 1)
+	oldSegment := false
 	if segment == nil && q.user != nil {
-		found := [1]string{}
-		old, err := b.store.Segments(ctx, []string{string(q.user)}, found[:])
-		if err != nil {
-			if !b.cfg.PriorOnStoreError {
-				return false, &storeError{err}
+		user := []string{string(q.user)}
+		go func() {
+			var err error
+			if oldSegment, err = b.store.Segments(ctx, user, found[:]); err != nil {
+				found[0] = ""
+				if !b.cfg.PriorOnStoreError {
+					cancel() // there is no answer without it
+				}
 			}
-			old = true
-		}
-		degraded = old
-		if found[0] != "" {
-			segment = []byte(found[0])
-		}
+			asked <- err
+		}()
+	} else {
+		asked <- nil
 	}
 	ids := make([]string, len(q.items))
 	for i := range q.items {
 		ids[i] = string(q.items[i].text)
 	}
 	sc.fetched = append(sc.fetched[:0], make([]storeArm, len(ids))...)
-	old, err := b.store.Arms(ctx, ids, sc.fetched)
-	if err != nil {
+	oldArms, errArms := b.store.Arms(ctx, ids, sc.fetched)
+	if errArms != nil {
+		clear(sc.fetched)
 		if !b.cfg.PriorOnStoreError {
+			cancel()
+		}
+	}
+	errSegment := <-asked
+	if !b.cfg.PriorOnStoreError {
+		// Of two errors one may be the cancelling of the other.
+		if errSegment != nil && !errors.Is(errSegment, context.Canceled) {
+			return false, &storeError{errSegment}
+		}
+		if err := cmp.Or(errArms, errSegment); err != nil {
 			return false, &storeError{err}
 		}
-		clear(sc.fetched)
-		old = true
 	}
-	degraded = degraded || old
+	if found[0] != "" {
+		segment = []byte(found[0])
+	}
 	if !b.look(sc, q.user, segment, q.keys, sc.fetched) {
 		return false, errLoading
 	}
-	return degraded, nil
+	return oldArms || oldSegment || errArms != nil || errSegment != nil, nil
 }
 
 // segments returns the segments of the events' users as the store knows them, nil without a store. Without

@@ -274,7 +274,8 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 	}
 	if kind == faultTimeout || f == nil && (ctx.Err() != nil || timedOut(err)) {
 		// Every backend has its own words for it.
-		kind, err = faultTimeout, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)
+		kind = faultTimeout
+		err = &fault{kind, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)}
 	}
 	s.metrics.errors[kind].Add(0, 1)
 	err = fmt.Errorf("feature store %s: %w", s.backend, err)

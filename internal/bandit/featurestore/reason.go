@@ -1,0 +1,27 @@
+package featurestore
+
+import "errors"
+
+// Reason says in a few words why a call failed, for those who asked for something and need not know where the store is.
+func Reason(err error) string {
+	kind := faultUnreachable
+	var f *fault
+	if errors.As(err, &f) {
+		kind = f.kind
+	}
+	switch {
+	case errors.Is(err, ErrClosed):
+		return "it is closed"
+	case kind == faultTimeout:
+		return "it did not answer in time"
+	case kind == faultBusy:
+		return "too many requests wait for it"
+	case kind == faultRefused:
+		return "it refused what it was asked"
+	case kind == faultAnswer:
+		return "its answer is wrong"
+	case kind == faultBug:
+		return "asking it failed inside the server"
+	}
+	return "it cannot be reached"
+}
