@@ -85,9 +85,19 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 	}
 	defer w.Abort()
 	m := &armImporter{o: o, out: w, account: ingest.Account{Max: o.MaxBad, Report: o.Bad}}
+	m.fields = o.fields()
+	for i := range m.fields { // of several sources one has users, say, and only the others have alphas
+		m.fields[i].Elsewhere = len(sources) > 1
+	}
+	m.found = make([]bool, len(m.fields))
 	for _, source := range sources {
 		if err := m.read(ctx, source); err != nil {
 			return ImportStats{}, err
+		}
+	}
+	for i, f := range m.fields {
+		if f.Column != "" && !m.found[i] {
+			return ImportStats{}, fmt.Errorf("%s %s: no source has such a column", f.Flag, f.Column)
 		}
 	}
 	if m.arms == 0 && (m.ofArms || m.users == 0) {
@@ -110,6 +120,8 @@ type armImporter struct {
 	arms    uint64 // added
 	users   uint64
 	ofArms  bool // there was a source of arms, and not of users alone
+	fields  []ingest.Field
+	found   []bool // which of the fields any source had
 	origins []origin
 }
 
@@ -126,9 +138,12 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 		return err
 	}
 	defer in.Close()
-	plan, err := in.Plan(m.o.fields())
+	plan, err := in.Plan(m.fields)
 	if err != nil {
 		return err
+	}
+	for i, found := range plan.Found {
+		m.found[i] = m.found[i] || found
 	}
 	add, err := m.kindOf(source, plan.Found)
 	if err != nil {

@@ -58,6 +58,8 @@ type Field struct {
 	ListColumn, ListFlag string
 	// Optional fields may be missing. They are left out of rows with lists.
 	Optional bool
+	// Elsewhere goes with Optional: a source that has not the column that is named has not the field.
+	Elsewhere bool
 	// Nullable IDs may be missing, null or empty in single rows, and are empty strings there. It goes with
 	// IDs that are String.
 	Nullable bool
@@ -144,6 +146,9 @@ func (f *Field) find(columns []column, taken []int) (choice, error) {
 	}
 	if f.Column != "" {
 		i := at(f.Column, true)
+		if i < 0 && f.Elsewhere {
+			return choice{column: -1}, nil
+		}
 		if i < 0 {
 			return choice{column: -1}, fmt.Errorf("%s %s: there is no such column", f.Flag, f.Column)
 		}
