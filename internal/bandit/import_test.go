@@ -201,3 +201,29 @@ func TestAnImportSaysHowFarItIs(t *testing.T) {
 		t.Errorf("%v", phases)
 	}
 }
+
+func TestAnImportWithoutArmsIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		sources map[string][]byte
+		maxBad  int64
+		says    string // "" is good
+	}{
+		"no rows":                {map[string][]byte{"a.csv": []byte("item,alpha,beta\n")}, 0, "no arms to import: 0 rows were read and 0 of them were bad"},
+		"no rows beside users":   {map[string][]byte{"a.csv": []byte("item,alpha,beta\n"), "b.csv": []byte("user,segment\nu,s\n")}, 0, "no arms to import: 1 rows were read"},
+		"bad rows":               {map[string][]byte{"a.csv": []byte("item,alpha,beta\na,0,1\n,1,1\n")}, 9, "no arms to import: 2 rows were read and 2 of them were bad"},
+		"users of no segment":    {map[string][]byte{"a.csv": []byte("user,segment\nu,\n")}, 0, "no arms to import"},
+		"users":                  {map[string][]byte{"a.csv": []byte("user,segment\nu,s\n")}, 0, ""},
+		"more clicks than shown": {map[string][]byte{"a.csv": []byte("item,clicks,impressions\na,1,1\nb,2,1.5\n")}, 0, "at most as many clicks as impressions, found 2 clicks and 1.5 impressions"},
+		"as many":                {map[string][]byte{"a.csv": []byte("item,clicks,impressions\na,1,1\nb,2,2\n")}, 0, ""},
+	} {
+		o := importOptions(t)
+		o.MaxBad = c.maxBad
+		path, _, err := imported(t, o, c.sources)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) || strings.HasPrefix(c.says, "no arms") && !errors.Is(err, ErrNoArms) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if _, err := os.Stat(path); (err == nil) != (c.says == "") {
+			t.Errorf("%s: there is a file: %v", name, err)
+		}
+	}
+}
