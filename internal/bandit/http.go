@@ -44,18 +44,21 @@ type reply struct {
 	stripe int
 }
 
-// fail answers with a problem.
-func (w *reply) fail(err error) {
+// fail answers with a problem and returns its detail.
+func (w *reply) fail(err error) (detail string) {
+	status := http.StatusServiceUnavailable
 	var bad *badRequest
 	var store *storeError
 	switch {
 	case errors.As(err, &bad):
-		w.Problem(bad.status, bad.detail)
+		status, detail = bad.status, bad.detail
 	case errors.As(err, &store):
-		w.Problem(http.StatusServiceUnavailable, "the feature store failed: "+featurestore.Reason(store)+" (the log says more)")
+		detail = "the feature store failed: " + featurestore.Reason(store) + " (the log says more)"
 	default: // the errors above, and those of accept
-		w.Problem(http.StatusServiceUnavailable, err.Error())
+		detail = err.Error()
 	}
+	w.Problem(status, detail)
+	return detail
 }
 
 // fastPredict answers POST /predict by what is in memory.

@@ -46,8 +46,7 @@ func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []b
 
 // failV2 answers with a problem that clients of the protocol understand too.
 func (w *reply) failV2(err error) {
-	w.fail(err)
-	detail := err.Error()
+	detail := w.fail(err)
 	w.Body = append(w.Body[:len(w.Body)-1], `,"error":`...)
 	w.Body = append(appendText(w.Body, detail), '}')
 }
