@@ -3,6 +3,8 @@ package arms
 import (
 	"errors"
 	"math"
+	"math/bits"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +30,7 @@ type Learned struct {
 type cells struct {
 	words    []atomic.Uint64 // cellWords an arm
 	size     uint64          // cells
+	seeds    [2]uint64       // odd
 	count    atomic.Int64    // in use
 	landmark int64           // when an event has the weight 1, Unix microseconds
 }
@@ -46,7 +49,7 @@ func NewLearned(limit int, halfLife time.Duration) *Learned {
 }
 
 func newCells(size uint64, landmark int64) *cells {
-	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size, landmark: landmark}
+	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size, seeds: [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1}, landmark: landmark}
 }
 
 // Len returns the number of arms.
@@ -81,7 +84,7 @@ func (v View) Empty() bool { return v.cells == nil }
 // Prefetch asks the processor for what Find will read.
 func (v View) Prefetch(k Key) {
 	if v.cells != nil {
-		disk.PrefetchWord(&v.cells.words[k.place(v.cells.size)*cellWords])
+		disk.PrefetchWord(&v.cells.words[v.cells.home(k)*cellWords])
 	}
 }
 
@@ -98,9 +101,17 @@ func (v View) Find(k Key) (alpha, beta float64, ok bool) {
 	return v.fade * math.Float64frombits(cell[2].Load()), v.fade * math.Float64frombits(cell[3].Load()), true
 }
 
+// home returns where an arm is looked for first. Whoever may choose ids of items knows the keys, and not the seeds, and so cannot have
+// many of them in one place; nor do arms that come in the order of another table crowd in this one.
+func (c *cells) home(k Key) uint64 {
+	h := k.Lo*c.seeds[0] + k.Hi*c.seeds[1]
+	at, _ := bits.Mul64((h^h>>29)*c.seeds[0], c.size) // once more, since multiples of a number may stay close together
+	return at
+}
+
 // find returns the words of an arm, nil if it is not there.
 func (c *cells) find(k Key) []atomic.Uint64 {
-	for at := k.place(c.size); ; {
+	for at := c.home(k); ; {
 		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
 		switch hi := cell[1].Load(); {
 		case hi == k.Hi && cell[0].Load() == k.Lo:
@@ -172,7 +183,7 @@ func (l *Learned) rebuild(size uint64, landmark int64) *cells {
 // add adds to an arm, making it if need be: the upper half of its key comes last, since by that a
 // reader takes it for present.
 func (c *cells) add(k Key, alpha, beta float64) {
-	for at := k.place(c.size); ; {
+	for at := c.home(k); ; {
 		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
 		hi := cell[1].Load()
 		if hi == 0 || hi == k.Hi && cell[0].Load() == k.Lo {

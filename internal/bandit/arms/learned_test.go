@@ -98,7 +98,7 @@ func TestRestoringDoesNotCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := other.cells.Load()
-		for at := a.Key.place(c.size); c.words[at*cellWords+1].Load() != a.Key.Hi || c.words[at*cellWords].Load() != a.Key.Lo; at = (at + 1) % c.size {
+		for at := c.home(a.Key); c.words[at*cellWords+1].Load() != a.Key.Hi || c.words[at*cellWords].Load() != a.Key.Lo; at = (at + 1) % c.size {
 			steps++
 		}
 		if i%1000 == 0 {
@@ -404,4 +404,32 @@ func FuzzLearned(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestNobodyCanChooseWhereArmsAre(t *testing.T) {
+	const n = 5000
+	for name, key := range map[string]func(i uint64) Key{
+		"of one order":          func(i uint64) Key { return Key{math.MaxUint64 ^ (i+1)<<keptShift, (i + 1) << keptShift} },
+		"numbers close by":      func(i uint64) Key { return Key{i << 3, numberHalf} },
+		"numbers of one end":    func(i uint64) Key { return Key{math.MaxUint64 - i, numberHalf} },
+		"alike in their bottom": func(i uint64) Key { return Key{i << 50, numberHalf} },
+	} {
+		l := NewLearned(n, 0)
+		for i := range uint64(n) {
+			if err := l.Add(key(i), 1, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := l.cells.Load()
+		longest, run := 0, 0
+		for at := range c.size {
+			if run++; c.words[at*cellWords+1].Load() == 0 {
+				run = 0
+			}
+			longest = max(longest, run)
+		}
+		if longest > n/10 { // all of them, where the place can be chosen
+			t.Errorf("%s: %d arms stand side by side", name, longest)
+		}
+	}
 }
