@@ -104,8 +104,7 @@ func (v View) Find(k Key) (alpha, beta float64, ok bool) {
 // home returns where an arm is looked for first. Whoever may choose ids of items knows the keys, and not the seeds, and so cannot have
 // many of them in one place; nor do arms that come in the order of another table crowd in this one.
 func (c *cells) home(k Key) uint64 {
-	h := k.Lo*c.seeds[0] + k.Hi*c.seeds[1]
-	at, _ := bits.Mul64((h^h>>29)*c.seeds[0], c.size) // once more, since multiples of a number may stay close together
+	at, _ := bits.Mul64(mix(k.Lo*c.seeds[0]+k.Hi*c.seeds[1]), c.size)
 	return at
 }
 
