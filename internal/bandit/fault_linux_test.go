@@ -36,7 +36,10 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 				s.problem(s.do("POST", s.url+path, body), 503, says)
 			}
 		}
-		if n, ids := f.learnedArms(), f.events.ids.len(); n != 0 || ids != 0 {
+		f.events.Lock()
+		ids := f.events.ids.len()
+		f.events.Unlock()
+		if n := f.learnedArms(); n != 0 || ids != 0 {
 			t.Errorf("an event that failed has taught %d arms and left %d ids", n, ids)
 		}
 		if a := s.do("GET", s.url+"/health", ""); a.status != 503 {

@@ -28,7 +28,13 @@ type served struct {
 // serveFeed opens the feed of dir and serves it until the test ends.
 func serveFeed(t testing.TB, dir string, kernel server.Config, change ...func(*Config)) *served {
 	t.Helper()
-	s := &served{fixture: open(t, dir, change...)}
+	return serveOpen(t, open(t, dir, change...), kernel)
+}
+
+// serveOpen serves a feed that is open.
+func serveOpen(t testing.TB, f *fixture, kernel server.Config) *served {
+	t.Helper()
+	s := &served{fixture: f}
 	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", s.metrics, s.log
 	kernel.Loops, kernel.Workers = 2, 2
 	k, err := server.New(kernel, s.Feed)

@@ -29,13 +29,13 @@ func (r *byNumber) Sample(dst []float64, user []byte) bool {
 func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := writeDemo(t, dense, false, 500, 900, 700, 3, 800, 600)
-		s := serveFeed(t, dir, kernel, func(c *Config) { c.RankFallback = true })
-		if !s.WantsRanker() {
+		f := open(t, dir, func(c *Config) { c.RankFallback = true })
+		if !f.WantsRanker() {
 			t.Fatal("a feed with RankFallback wants no ranker")
 		}
 		var off atomic.Bool
 		var asked atomic.Value
-		if err := s.SetRanker(func(items []string) Ranking {
+		if err := f.SetRanker(func(items []string) Ranking {
 			r := &byNumber{items: items, off: &off, asked: &asked}
 			for _, item := range items {
 				n, err := strconv.ParseFloat(item, 64)
@@ -48,6 +48,7 @@ func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		s := serveOpen(t, f, kernel)
 		want(t, "the best three", s.items("GET", "/feed/0099999?size=3"), []uint64{900, 800, 700})
 		if asked.Load() != "99999" {
 			t.Errorf("scores were asked for user %q, want the number without zeros", asked.Load())
