@@ -39,7 +39,7 @@ func (q *query) reset() {
 }
 
 // add adds the key of an item and asks the processor for its arm: the wait for memory goes on while the next items
-// are read. Asked for all at once after that, a request of 400 took a fifth longer.
+// are read. To ask for all in a loop of its own, or to read them there, took as long.
 func (q *query) add(k arms.Key) {
 	q.keys = append(q.keys, k)
 	if q.file != nil {
