@@ -15,7 +15,7 @@ type event struct {
 	at            int64   // Unix microseconds, 0 when absent
 }
 
-const eventMembers = "user, item, reward, ts, id and segment"
+var eventMembers = []string{"user", "item", "reward", "ts", "id", "segment"}
 
 // parseEvents appends the events of a body to dst: one object, an array of them, or several one after
 // the other, as in lines of JSON.
@@ -61,27 +61,9 @@ func (s *scanner) event(dst []event, most int) ([]event, error) {
 	var e event
 	var seen uint
 	err := s.object(func(key []byte) (err error) {
-		var bit uint
-		switch string(key) {
-		case "user":
-			s.field, bit = "user", 1
-		case "item":
-			s.field, bit = "item", 2
-		case "reward":
-			s.field, bit = "reward", 4
-		case "ts":
-			s.field, bit = "ts", 8
-		case "id":
-			s.field, bit = "id", 16
-		case "segment":
-			s.field, bit = "segment", 32
-		default:
-			return s.unknown(key, eventMembers)
+		if err := s.member(key, eventMembers, &seen); err != nil {
+			return err
 		}
-		if seen&bit != 0 {
-			return s.wrong("there once")
-		}
-		seen |= bit
 		switch s.field {
 		case "user":
 			_, e.user, err = s.optionalID()
@@ -104,14 +86,10 @@ func (s *scanner) event(dst []event, most int) ([]event, error) {
 	if err != nil {
 		return dst, err
 	}
-	for _, must := range []struct {
-		bit  uint
-		name string
-		want string
-	}{{2, "item", "there: " + idWanted}, {4, "reward", "there: a number from 0 to 1"}} {
-		if seen&must.bit == 0 {
-			s.field = must.name
-			return dst, s.wrong(must.want)
+	for i, want := range []string{1: idWanted, 2: "a number from 0 to 1"} { // what must be there
+		if want != "" && seen&(1<<i) == 0 {
+			s.field = eventMembers[i]
+			return dst, s.wrong("there: " + want)
 		}
 	}
 	return append(dst, e), nil

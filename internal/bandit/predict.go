@@ -47,7 +47,10 @@ func (q *query) add(k arms.Key) {
 	}
 }
 
-const queryMembers = "user, segment, items, top, seed and explain"
+// queryMembers are what a query may have, numbered for scanner.member.
+var queryMembers = []string{"user", "segment", "items", "top", "seed", "explain"}
+
+const sawItems = 1 << 2
 
 // parseQuery reads a whole body.
 func parseQuery(s *scanner, q *query, maxItems int) error {
@@ -62,33 +65,15 @@ func (s *scanner) query(q *query, maxItems int) error {
 	q.reset()
 	var seen uint
 	err := s.object(func(key []byte) error {
-		var bit uint
-		switch string(key) {
-		case "user":
-			s.field, bit = "user", 1
-		case "items":
-			s.field, bit = "items", 2
-		case "segment":
-			s.field, bit = "segment", 4
-		case "top":
-			s.field, bit = "top", 8
-		case "seed":
-			s.field, bit = "seed", 16
-		case "explain":
-			s.field, bit = "explain", 32
-		default:
-			return s.unknown(key, queryMembers)
+		if err := s.member(key, queryMembers, &seen); err != nil {
+			return err
 		}
-		if seen&bit != 0 {
-			return s.wrong("there once")
-		}
-		seen |= bit
 		return s.queryMember(q, maxItems)
 	})
 	if err != nil {
 		return err
 	}
-	if seen&2 == 0 {
+	if seen&sawItems == 0 {
 		s.field = "items"
 		return s.wrong("there: an array of ids")
 	}

@@ -3,6 +3,7 @@ package bandit
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -153,6 +154,24 @@ func (s *scanner) wrongValue(want string) error {
 		return s.malformed("it ends too early")
 	}
 	return s.wrong(want)
+}
+
+// member makes the member of that name the one that messages name. It is an error when it is none of the known ones, or was seen
+// before, by a bit for each of them.
+func (s *scanner) member(key []byte, known []string, seen *uint) error {
+	for i, name := range known {
+		if string(key) != name {
+			continue
+		}
+		s.field = name
+		if *seen&(1<<i) != 0 {
+			return s.wrong("there once")
+		}
+		*seen |= 1 << i
+		return nil
+	}
+	last := len(known) - 1
+	return s.unknown(key, strings.Join(known[:last], ", ")+" and "+known[last])
 }
 
 // unknown is the error of a member that there is not; key is its name.

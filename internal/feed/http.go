@@ -112,7 +112,11 @@ func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 	defer f.scratch.Put(s)
 	var fill []uint16
 	if missing := q.size - (at.to - at.from); missing > 0 {
-		fill = g.fallback.pick(s, f.textOf(s, g, r.Param(0)), u.list, missing)
+		var user []byte
+		if g.fallback.ranking != nil {
+			user = textOf(s, g, r.Param(0))
+		}
+		fill = g.fallback.pick(s, user, u.list, missing)
 		f.stats.fallback.Add(r.Stripe, uint64(len(fill)))
 		if len(fill) < missing {
 			f.stats.short.Add(r.Stripe, 1)
@@ -147,7 +151,7 @@ func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 }
 
 // textOf returns the text of a user's id as others know it: of a number without leading zeros.
-func (f *Feed) textOf(s *scratch, g *generation, id []byte) []byte {
+func textOf(s *scratch, g *generation, id []byte) []byte {
 	if g.lists.Users() == snapshot.String {
 		return id
 	}

@@ -18,7 +18,7 @@ import (
 // in units that grow instead ("forward decay", Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), so that nothing
 // has to be touched as time goes by.
 //
-// Add, Reset, Copy and Restore are for one goroutine at a time. A View is for any number beside it.
+// Add, Copy and Restore are for one goroutine at a time. A View is for any number beside it.
 type Learned struct {
 	halfLife float64 // microseconds; 0 is for ever
 	limit    int
@@ -251,10 +251,4 @@ func (l *Learned) Restore(a Arm, at int64) error {
 	w := l.weight(at - c.landmark)
 	c.add(a.Key, w*a.Alpha, w*a.Beta)
 	return nil
-}
-
-// Reset forgets everything.
-func (l *Learned) Reset() {
-	l.cells.Store(&cells{})
-	l.latest.Store(0)
 }
