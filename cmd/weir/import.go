@@ -104,17 +104,8 @@ func runImport(cmd *cobra.Command, sources []string, out string, o feed.ImportOp
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	meter := &importMeter{}
-	say := func(s string) {
-		meter.clear()
-		fmt.Fprintln(cmd.ErrOrStderr(), s)
-	}
-	if o.Ingest.TempDir == "" {
-		o.Ingest.TempDir = filepath.Dir(out)
-	}
-	o.Ingest.Note = say
-	o.Bad = func(b ingest.BadRow) { say("left out: " + b.String()) }
-	o.Progress = meter.update
+	meter := newImportMeter(cmd.ErrOrStderr(), out, &o.Ingest)
+	o.Bad, o.Progress = meter.bad, meter.update
 
 	start := time.Now()
 	stats, err := feed.Import(ctx, sources, out, o)
@@ -148,11 +139,32 @@ bad rows    %d left out
 // importMeter shows one progress bar after the other: bytes read, with the rows a second beside
 // them, and items written.
 type importMeter struct {
+	to    io.Writer
 	phase string
 	bar   *progressbar.ProgressBar
 	start time.Time
 	last  time.Time
 }
+
+// newImportMeter returns a meter that also says what was guessed, and which rows are bad. Temporary files go beside the output
+// unless o names another place.
+func newImportMeter(to io.Writer, out string, o *ingest.Options) *importMeter {
+	m := &importMeter{to: to}
+	o.Note = m.say
+	if o.TempDir == "" {
+		o.TempDir = filepath.Dir(out)
+	}
+	return m
+}
+
+// say prints a line above the progress bar.
+func (m *importMeter) say(s string) {
+	m.clear()
+	fmt.Fprintln(m.to, s)
+}
+
+// bad says which row is left out.
+func (m *importMeter) bad(b ingest.BadRow) { m.say("left out: " + b.String()) }
 
 // update shows how far a phase is. It is called for every batch.
 func (m *importMeter) update(phase string, rows, done, total int64) {

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"weir/internal/bandit"
 	"weir/internal/bandit/arms"
-	"weir/internal/ingest"
 
 	"github.com/spf13/cobra"
 )
@@ -95,17 +93,8 @@ on failure it stays as it is.`,
 func runImportArms(cmd *cobra.Command, sources []string, out string, o bandit.ImportOptions) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	meter := &importMeter{}
-	say := func(s string) {
-		meter.clear()
-		fmt.Fprintln(cmd.ErrOrStderr(), s)
-	}
-	if o.Ingest.TempDir == "" {
-		o.Ingest.TempDir = filepath.Dir(out)
-	}
-	o.Ingest.Note = say
-	o.Bad = func(b ingest.BadRow) { say("left out: " + b.String()) }
-	o.Progress = meter.update
+	meter := newImportMeter(cmd.ErrOrStderr(), out, &o.Ingest)
+	o.Bad, o.Progress = meter.bad, meter.update
 
 	start := time.Now()
 	s, err := bandit.ImportArms(ctx, sources, out, o)
