@@ -1,0 +1,38 @@
+package measure
+
+import "math"
+
+// Unknown is a target that says nothing of itself.
+func Unknown() Target { return Target{CPU: math.NaN(), Memory: math.NaN()} }
+
+// Add adds what another thread or machine measured in the same window, or the same generator in the next one:
+// counts and histograms add up, the time they cover is the hull of both. Connections, InFlight and
+// Target are moments' values: of the same window the caller adds them, of the next one they replace.
+func (w *Window) Add(o *Window) {
+	if w.End == w.Start {
+		w.Start = o.Start
+	}
+	w.Start, w.End = min(w.Start, o.Start), max(w.End, o.End)
+	w.Intended += o.Intended
+	w.Sent += o.Sent
+	w.Served += o.Served
+	w.Shed += o.Shed
+	for i, n := range o.Failed {
+		w.Failed[i] += n
+	}
+	w.In += o.In
+	w.Out += o.Out
+	w.Latency.Merge(o.Latency)
+	w.ShedLatency.Merge(o.ShedLatency)
+	w.Lag.Merge(o.Lag)
+	w.CPU += o.CPU
+	w.Busy = max(w.Busy, o.Busy)
+}
+
+// Reset makes w an empty window, keeping its histograms' memory.
+func (w *Window) Reset() {
+	w.Latency.Reset()
+	w.ShedLatency.Reset()
+	w.Lag.Reset()
+	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Target: Unknown()}
+}

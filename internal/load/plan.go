@@ -1,0 +1,64 @@
+package load
+
+import (
+	"time"
+)
+
+// Plan is all that a person says about a run: the command line, the web UI and plan files each make one. Durations are
+// written as "30s", rates as "5000/s", conditions as "p99 > 50ms for 5s".
+type Plan struct {
+	Name string `json:"name,omitempty"`
+
+	// What is asked for.
+	URL      string   `json:"url,omitempty"` // one URL; else a scenario
+	Method   string   `json:"method,omitempty"`
+	Headers  []string `json:"headers,omitempty"` // "Name: value"
+	Body     string   `json:"body,omitempty"`
+	Scenario string   `json:"scenario,omitempty"` // feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1"
+	Target   string   `json:"target,omitempty"`   // the scenario's origin
+	Users    int      `json:"users,omitempty"`    // of feed and predict: ids to choose from; of poll: readers
+	Items    int      `json:"items,omitempty"`    // items a prediction, or items a feed request
+	MaxItem  int      `json:"max_item,omitempty"` // ids of items to choose from
+	Feeds    int      `json:"feeds,omitempty"`    // of poll: feeds a user
+	Every    Duration `json:"every,omitempty"`    // how often each user comes
+	Requests string   `json:"requests,omitempty"` // file of requests, JSONL
+	Vars     string   `json:"vars,omitempty"`     // CSV of variables for it
+
+	// How much.
+	Mode        string   `json:"mode"`                  // constant, classic, adaptive
+	Rate        string   `json:"rate,omitempty"`        // "5000/s"
+	Connections int      `json:"connections,omitempty"` // closed model
+	Stages      string   `json:"stages,omitempty"`      // "1000/s:30s,2000/s:30s"
+	Arrivals    string   `json:"arrivals,omitempty"`
+	Duration    Duration `json:"duration,omitempty"`
+	Warmup      Duration `json:"warmup,omitempty"`
+	Ramp        Duration `json:"ramp,omitempty"`
+	Healthy     []string `json:"healthy,omitempty"` // what adaptive keeps true
+	StopWhen    []string `json:"stop_when,omitempty"`
+	FailWhen    []string `json:"fail_when,omitempty"`
+
+	// From where, and how.
+	Timeout        Duration `json:"timeout,omitempty"`
+	MaxConnections int      `json:"max_connections,omitempty"`
+	Warm           int      `json:"warm,omitempty"` // connections
+	Threads        int      `json:"threads,omitempty"`
+	HTTP2          bool     `json:"http2,omitempty"`
+	Insecure       bool     `json:"insecure,omitempty"`
+	Seed           uint64   `json:"seed,omitempty"`
+	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
+	Agents         []string `json:"agents,omitempty"`         // host:port
+	Own            []string `json:"i_own_this_target,omitempty"`
+}
+
+// Duration is a time.Duration that is text in JSON: "1m30s".
+type Duration time.Duration
+
+// MarshalText writes d as time.Duration does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
