@@ -8,9 +8,12 @@ import (
 	"weir/internal/load/control"
 )
 
+// Version is that of the JSON form of results.
+const Version = 1
+
 // Result is what a run found. Its JSON form is described in docs/load.md; fields are added, never renamed.
 type Result struct {
-	Version int       `json:"version"` // 1
+	Version int       `json:"version"` // Version
 	Name    string    `json:"name,omitempty"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"` // measured, so without the warm-up
@@ -37,11 +40,11 @@ type Result struct {
 	Trace    []Point   `json:"trace"`
 }
 
-// Rate is in requests a second.
+// Rate is in requests a second, over the measured time.
 type Rate struct {
 	Intended float64 `json:"intended"`
 	Achieved float64 `json:"achieved"` // sent
-	Served   float64 `json:"served"`   // goodput
+	Served   float64 `json:"served"`   // goodput; what was answered after the time counts as served, but not here
 }
 
 // Bytes are counted on the wire, heads included.
@@ -64,7 +67,7 @@ type Latency struct {
 // Generator is what making the load cost, and whether it was the limit.
 type Generator struct {
 	CPUMicros float64 `json:"cpu_us_per_request"`
-	Busy      float64 `json:"busy"`       // of its busiest thread, 0 to 1
+	Busy      float64 `json:"busy"`       // of its busiest thread, 0 to 1, in all but the busiest twentieth of the time
 	LagP99    float64 `json:"lag_p99_us"` // its own share of the latency
 	LagMax    float64 `json:"lag_max_us"`
 	Saturated bool    `json:"saturated"`
@@ -79,9 +82,11 @@ type Verdict struct {
 }
 
 // Point is one window of a run, as traces and live views show it. Latencies are in microseconds, null where nothing
-// was served.
+// was answered. Where a long run's windows were merged, rates are means, quantiles are means by requests, and Max, LagP99,
+// Connections, InFlight, Busy and TargetMemory are the largest.
 type Point struct {
-	At           float64  `json:"t"` // seconds since the beginning, the window's end
+	At           float64  `json:"t"`       // seconds since the beginning, the window's end
+	Seconds      float64  `json:"seconds"` // how long the window was
 	Phase        string   `json:"phase"`
 	Measured     bool     `json:"measured"`
 	Intended     float64  `json:"intended"` // requests a second, as are the next four
@@ -93,6 +98,7 @@ type Point struct {
 	P90          *float64 `json:"p90"`
 	P99          *float64 `json:"p99"`
 	Max          *float64 `json:"max"`
+	LagP99       *float64 `json:"lag_p99"` // the generator's own share
 	Connections  int      `json:"connections"`
 	InFlight     int      `json:"in_flight"`
 	Busy         float64  `json:"busy"`

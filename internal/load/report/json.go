@@ -1,0 +1,52 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// maxResult is the longest result that is read: ten times the longest that is written.
+const maxResult = 32 << 20
+
+// WriteJSON writes r, indented, with a newline at its end.
+func WriteJSON(w io.Writer, r *Result) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing a result as JSON: %w", err)
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// ReadJSON reads what WriteJSON wrote, this version's or a later one's of the same number. The text may come from anywhere:
+// errors say what is wrong with it, and the histogram in it decodes.
+func ReadJSON(rd io.Reader) (*Result, error) {
+	text, err := io.ReadAll(io.LimitReader(rd, maxResult+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading a result: %w", err)
+	}
+	if len(text) > maxResult {
+		return nil, fmt.Errorf("a result has at most %d MiB, this is longer", maxResult>>20)
+	}
+	var r Result
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber() // a plan's seed has more digits than a float
+	if err := d.Decode(&r); err != nil {
+		return nil, fmt.Errorf("this is not a result of weir load (--json writes one): %w", err)
+	}
+	if d.More() {
+		return nil, fmt.Errorf("there is more than one result in this file: at byte %d", d.InputOffset())
+	}
+	if r.Version != Version {
+		return nil, fmt.Errorf("this is not a result of weir load that this weir reads: its version is %d, expected %d", r.Version, Version)
+	}
+	if _, err := DecodeHistogram(r.Histogram); err != nil {
+		return nil, fmt.Errorf("the result's field \"histogram\": %w", err)
+	}
+	if r.Failures == nil {
+		r.Failures = make(map[string]uint64)
+	}
+	return &r, nil
+}

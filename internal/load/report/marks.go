@@ -1,0 +1,66 @@
+package report
+
+import (
+	"fmt"
+
+	"weir/internal/load/measure"
+)
+
+// When the generator was its own limit. The lag counts as such only where it is a good part of what was measured.
+const (
+	tooBusy     = 0.90
+	lagMicros   = 1000
+	lagShare    = 0.20
+	keptUp      = 0.99
+	mostDropped = 0.001 // of the intended requests
+)
+
+// judge decides whether the generator was the limit and writes the marks, the gravest first. The lock is held.
+func (r *Recorder) judge(res *Result) {
+	t, g := r.total, &res.Generator
+	mark := func(format string, args ...any) { res.Marks = append(res.Marks, fmt.Sprintf(format, args...)) }
+
+	if r.seconds == 0 {
+		mark("Nothing was measured: the run ended before its warm-up was over.")
+	} else if res.Requests == 0 {
+		mark("No request was answered in the measured time.")
+	}
+	dropped := t.Failed[measure.Dropped]
+	if late := float64(t.Sent) < keptUp*float64(t.Intended); late && dropped == 0 {
+		g.Saturated = true
+		mark("The generator could not keep the schedule: it sent %s of the intended %s. The target may bear more than was measured.",
+			Share(float64(t.Sent)/float64(t.Intended)), PerSecond(res.Rate.Intended))
+	}
+	if g.Busy > tooBusy {
+		g.Saturated = true
+		mark("The generator's own CPU was the limit: its busiest thread worked %s of the time. Give it more threads, processors of its own, or more machines (--agents).",
+			Share(g.Busy))
+	}
+	if g.LagP99 > lagMicros && g.LagP99 > lagShare*res.Latency.P99 {
+		g.Saturated = true
+		mark("The generator was late by %s at p99, a good part of the %s that were measured. The target is faster than it looks.",
+			Micros(g.LagP99), Micros(res.Latency.P99))
+	}
+	if float64(dropped) > mostDropped*float64(t.Intended) {
+		mark("%s requests were dropped, never sent: all connections were busy. They count as errors; --max-connections allows more connections.",
+			Count(dropped))
+	}
+	if r.o.TargetMetrics {
+		switch m := r.metrics; {
+		case m.seen == 0 && r.windows > 0:
+			mark("The target's metrics could not be read, so nothing is known of its CPU and memory.")
+		case m.lost > 0:
+			mark("The target's metrics were lost at %s and missing for %s of the run since they were first read.",
+				Seconds(m.firstLost), Share(float64(m.lost)/float64(m.lost+m.seen)))
+		}
+	}
+	if r.o.Search {
+		switch c := res.Ceiling; {
+		case c == nil:
+			mark("The search found no ceiling: the run ended before the target said no.")
+		case !c.Converged:
+			mark("The search did not converge: the ceiling is somewhere from %s to %s. A longer --duration narrows it.",
+				PerSecond(c.Low), PerSecond(c.High))
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package report
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"weir/internal/load/control"
+	"weir/internal/load/measure"
+)
+
+// RecorderOptions say what a Recorder cannot see in windows.
+type RecorderOptions struct {
+	Name    string
+	Plan    any // what was asked for; written as JSON
+	Started time.Time
+	// Runners is how many machines make the load; 0 is one.
+	Runners int
+	// Points is how long a trace may be; 0 is DefaultPoints.
+	Points int
+	// Search says that the ceiling is looked for, so that one not found is worth a mark.
+	Search bool
+	// TargetMetrics says that the target was to be asked for its metrics, so that their absence is worth a mark.
+	TargetMetrics bool
+}
+
+// DefaultPoints is how many points a trace has at most: six minutes of 100 ms windows, before neighbours are merged.
+const DefaultPoints = 3600
+
+// Recorder is told of every window of a run, and says in the end what the run found. Its memory does not grow with the
+// run. It is safe for concurrent use.
+type Recorder struct {
+	o RecorderOptions
+
+	mu      sync.Mutex
+	total   *measure.Window // of the measured windows, and of what came after the end
+	inTime  uint64          // served in the measured windows
+	seconds float64         // the sum of the measured windows
+	windows uint64
+	busy    [101]float64 // seconds of measured windows by how busy the generator was, in percent
+	trace   trace
+	ceiling *control.Ceiling
+	metrics metricsSeen
+}
+
+// metricsSeen is what became of the target's own metrics.
+type metricsSeen struct {
+	seen, lost uint64  // windows with them, and without them after the first ones
+	firstLost  float64 // seconds
+}
+
+// NewRecorder returns a Recorder that has seen nothing.
+func NewRecorder(o RecorderOptions) *Recorder {
+	if o.Points <= 0 {
+		o.Points = DefaultPoints
+	}
+	o.Runners = max(o.Runners, 1)
+	return &Recorder{o: o, total: measure.NewWindow(), trace: newTrace(o.Points)}
+}
+
+// Add takes a window, the decision that it was made under, and what is known of the ceiling, nil for nothing. It
+// keeps neither w nor c. It returns the window's point.
+func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
+	p := newPoint(w, d, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.windows++
+	r.trace.add(p)
+	if c != nil {
+		kept := *c
+		r.ceiling = &kept
+	}
+	switch {
+	case p.TargetCPU != nil || p.TargetMemory != nil:
+		r.metrics.seen++
+	case r.metrics.seen > 0:
+		if r.metrics.lost == 0 {
+			r.metrics.firstLost = p.At
+		}
+		r.metrics.lost++
+	}
+	if !d.Measured {
+		return p
+	}
+	r.total.Add(w)
+	r.total.Connections, r.total.InFlight, r.total.Target = w.Connections, w.InFlight, w.Target
+	r.inTime += w.Served
+	r.seconds += p.Seconds
+	r.busy[percent(w.Busy)] += p.Seconds
+	return p
+}
+
+// Drain takes what was answered after the load had ended, to requests that had been sent before. It counts, but not as
+// time: what a target answers only when nothing more is asked of it is not its rate.
+func (r *Recorder) Drain(w *measure.Window) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	start, end, busy := r.total.Start, r.total.End, r.total.Busy
+	r.total.Add(w)
+	r.total.Start, r.total.End, r.total.Busy = start, end, busy
+	r.total.Connections, r.total.InFlight = w.Connections, w.InFlight
+}
+
+// percent returns the bin of a share.
+func percent(share float64) int {
+	if !(share > 0) { // NaN too
+		return 0
+	}
+	return int(math.Round(min(share, 1) * 100))
+}
+
+// Points returns the trace so far. The caller owns it.
+func (r *Recorder) Points() []Point {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trace.all()
+}
+
+// Total adds what was measured so far to w: conditions on a whole run look at it.
+func (r *Recorder) Total(w *measure.Window) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.Add(r.total)
+	w.Connections, w.InFlight, w.Target = r.total.Connections, r.total.InFlight, r.total.Target
+}
+
+// Result says what was found so far. Its Reason and Verdicts are for the caller to fill in.
+func (r *Recorder) Result() (*Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.total
+	text, err := EncodeHistogram(t.Latency)
+	if err != nil {
+		return nil, err
+	}
+	res := &Result{
+		Version: Version, Name: r.o.Name, Started: r.o.Started, Seconds: r.seconds, Plan: r.o.Plan,
+		Requests: t.Done(), Served: t.Served, Shed: t.Shed, Errors: t.Errors(),
+		Failures:  make(map[string]uint64),
+		Bytes:     Bytes{In: t.In, Out: t.Out},
+		Latency:   NewLatency(t.Latency),
+		ShedIn:    NewLatency(t.ShedLatency),
+		Histogram: text,
+		Ceiling:   r.ceiling,
+		Trace:     r.trace.all(),
+	}
+	for kind, n := range t.Failed {
+		if n > 0 {
+			res.Failures[measure.Failure(kind).String()] = n
+		}
+	}
+	if r.seconds > 0 {
+		res.Rate = Rate{
+			Intended: float64(t.Intended) / r.seconds,
+			Achieved: float64(t.Sent) / r.seconds,
+			Served:   float64(r.inTime) / r.seconds,
+		}
+	}
+	res.Generator = Generator{Busy: r.busyShare(), Runners: r.o.Runners}
+	if t.Sent > 0 {
+		res.Generator.CPUMicros = float64(t.CPU.Nanoseconds()) / 1e3 / float64(t.Sent)
+	}
+	lag := NewLatency(t.Lag)
+	res.Generator.LagP99, res.Generator.LagMax = lag.P99, lag.Max
+	r.judge(res)
+	return res, nil
+}
+
+// busyShare returns how busy the generator was in all but the busiest twentieth of the measured time. A mean
+// would hide that it was the limit where it matters, when the load was greatest; the largest would be an accident.
+func (r *Recorder) busyShare() float64 {
+	var above float64
+	for b := len(r.busy) - 1; b > 0; b-- {
+		above += r.busy[b]
+		if above > r.seconds/20 {
+			return float64(b) / 100
+		}
+	}
+	return 0
+}
