@@ -58,4 +58,6 @@ type Options struct {
 	HTTP2          bool          // and TLS: by net/http
 	Insecure       bool          // believes any certificate
 	Seed           uint64
+
+	netHTTP bool // whatever the targets are, for tests
 }

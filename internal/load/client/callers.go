@@ -1,0 +1,448 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/load/measure"
+)
+
+// callers is a thread's share of the requests made by net/http, a goroutine each: for TLS, HTTP/2, and systems without an
+// event loop. It costs several times as much, and a request is sent as late as a sleeping goroutine wakes.
+type callers struct {
+	o         *Options
+	epoch     time.Time
+	transport *http.Transport
+	origins   []*url.URL
+	most      int
+
+	mu       sync.Mutex // guards all below
+	source   Source
+	listener Listener
+	schedule *schedule
+	wire     []byte
+	win      *measure.Window
+	swapped  time.Time
+	cpu      time.Duration
+	flying   int
+	wanted   int
+	calling  int // goroutines of the closed model
+	stopping bool
+
+	changed chan struct{} // of the schedule, or stop
+	idle    chan struct{} // closed once nothing is in flight after stop
+	ended   bool
+	open    atomic.Int64
+	in, out atomic.Uint64 // bytes, since the last swap
+
+	ctx    context.Context // of the requests
+	cancel context.CancelFunc
+}
+
+// newCallers connects to every target, and starts.
+func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker, err error) {
+	for i, source := range sources {
+		c := &callers{
+			o: o, epoch: epoch,
+			most:     share(o.MaxConnections, i, len(sources)),
+			source:   source,
+			schedule: newSchedule(o.Arrivals, o.Seed, i, len(sources)),
+			win:      measure.NewWindow(),
+			swapped:  time.Now(),
+			cpu:      processCPU(),
+			changed:  make(chan struct{}, 1),
+			idle:     make(chan struct{}),
+		}
+		c.listener, _ = source.(Listener)
+		c.ctx, c.cancel = context.WithCancel(context.Background())
+		addrs := map[string]string{}
+		for _, t := range o.Targets {
+			u, err := url.Parse(t.URL)
+			if err != nil {
+				return nil, fmt.Errorf("target: %w", err)
+			}
+			c.origins = append(c.origins, u)
+			addrs[hostPort(u)] = t.Addr.String()
+		}
+		c.transport = c.newTransport(addrs)
+		workers = append(workers, c)
+	}
+	for _, w := range workers {
+		c := w.(*callers)
+		if err := c.connect(ctx); err != nil {
+			return nil, err
+		}
+		if !o.Closed {
+			go c.keepSchedule()
+		}
+	}
+	return workers, nil
+}
+
+// hostPort is what a transport dials for u.
+func hostPort(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	if u.Scheme == "https" {
+		return net.JoinHostPort(u.Hostname(), "443")
+	}
+	return net.JoinHostPort(u.Hostname(), "80")
+}
+
+func (c *callers) newTransport(addrs map[string]string) *http.Transport {
+	var dialer net.Dialer
+	t := &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if known, ok := addrs[addr]; ok {
+				addr = known
+			}
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, &unreachable{err}
+			}
+			c.open.Add(1)
+			return &countedConn{Conn: conn, c: c}, nil
+		},
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: c.o.Insecure}, //nolint:gosec // --insecure asks for it
+		TLSHandshakeTimeout:    c.o.Timeout,
+		DisableCompression:     true,
+		MaxIdleConns:           0,
+		MaxIdleConnsPerHost:    c.most,
+		MaxResponseHeaderBytes: maxHead,
+		WriteBufferSize:        4 << 10,
+		ReadBufferSize:         4 << 10,
+		Protocols:              new(http.Protocols),
+	}
+	if c.o.HTTP2 {
+		t.Protocols.SetHTTP2(true)
+		t.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		t.Protocols.SetHTTP1(true)
+	}
+	return t
+}
+
+// unreachable is the error of a connection that could not be made.
+type unreachable struct{ error }
+
+func (u *unreachable) Unwrap() error { return u.error }
+
+// countedConn is a connection whose bytes are counted.
+type countedConn struct {
+	net.Conn
+	c      *callers
+	closed atomic.Bool
+}
+
+func (n *countedConn) Read(p []byte) (int, error) {
+	m, err := n.Conn.Read(p)
+	n.c.in.Add(uint64(m))
+	return m, err
+}
+
+func (n *countedConn) Write(p []byte) (int, error) {
+	m, err := n.Conn.Write(p)
+	n.c.out.Add(uint64(m))
+	return m, err
+}
+
+func (n *countedConn) Close() error {
+	if !n.closed.Swap(true) {
+		n.c.open.Add(-1)
+	}
+	return n.Conn.Close()
+}
+
+// connect makes sure that all targets can be reached. A transport cannot be warmed without requests, so its first ones
+// find no connection.
+func (c *callers) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	for i, t := range c.o.Targets {
+		conn, err := c.transport.DialContext(ctx, "tcp", hostPort(c.origins[i]))
+		if err != nil {
+			return fmt.Errorf("connect to %s: %w: is the target running?", t.Addr, err)
+		}
+		conn.Close()
+	}
+	c.in.Store(0)
+	c.out.Store(0)
+	return nil
+}
+
+// now is nanoseconds since the engine's start.
+func (c *callers) now() int64 { return int64(time.Since(c.epoch)) }
+
+func (c *callers) signal() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *callers) setRate(ch change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.schedule.set(ch)
+	c.signal()
+}
+
+func (c *callers) setConnections(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = n
+	for c.calling < n && !c.stopping {
+		c.calling++
+		go c.callOn()
+	}
+}
+
+func (c *callers) swap(next *measure.Window) *measure.Window {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full := c.win
+	c.win = next
+	full.In, full.Out = c.in.Swap(0), c.out.Swap(0)
+	full.Connections, full.InFlight = int(c.open.Load()), c.flying
+	now, cpu := time.Now(), processCPU()
+	if took := now.Sub(c.swapped); took > 0 {
+		// All goroutines of the process share what Threads + 1 processors give.
+		full.Busy = min((cpu-c.cpu).Seconds()/took.Seconds()/float64(c.o.Threads+1), 1)
+	}
+	c.swapped, c.cpu = now, cpu
+	return full
+}
+
+func (c *callers) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopping = true
+	c.signal()
+	c.endIfIdle()
+}
+
+func (c *callers) kill() {
+	c.stop()
+	c.cancel()
+}
+
+func (c *callers) done() <-chan struct{} { return c.idle }
+
+// endIfIdle ends what has stopped and waits for nothing. c.mu is held.
+func (c *callers) endIfIdle() {
+	if c.stopping && c.flying == 0 && !c.ended {
+		c.ended = true
+		c.transport.CloseIdleConnections()
+		c.cancel()
+		close(c.idle)
+	}
+}
+
+// keepSchedule is the open model: it starts a goroutine for every request that is due.
+func (c *callers) keepSchedule() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		if now := c.now(); !c.stopping && c.schedule.at <= now {
+			c.sendOne(now)
+			c.mu.Unlock()
+			continue // others may want the lock, however late this is
+		}
+		left, stopping := c.schedule.at-c.now(), c.stopping
+		c.mu.Unlock()
+		if stopping {
+			return
+		}
+		timer.Reset(time.Duration(left))
+		select {
+		case <-timer.C:
+		case <-c.changed:
+		}
+	}
+}
+
+// sendOne sends the request that is due. c.mu is held.
+func (c *callers) sendOne(now int64) {
+	at := c.schedule.at
+	c.schedule.advance()
+	measure.Record(c.win.Lag, time.Duration(now-at))
+	c.win.Intended++
+	q := c.nextRequest(at)
+	if c.flying >= c.most {
+		c.lost(measure.Dropped, &q, now)
+		return
+	}
+	c.win.Sent++
+	c.flying++
+	go c.callOnce(q)
+}
+
+// callOn is one of the closed model's connections.
+func (c *callers) callOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for failures := 0; c.calling <= c.wanted && !c.stopping; {
+		c.win.Intended++
+		c.win.Sent++
+		c.flying++
+		q := c.nextRequest(c.now())
+		c.mu.Unlock()
+		o := c.do(&q)
+		if o.err != nil {
+			failures++
+		} else {
+			failures = 0
+		}
+		c.mu.Lock()
+		c.settle(&q, &o)
+		if failures == 0 {
+			continue
+		}
+		c.mu.Unlock()
+		select {
+		case <-time.After(time.Duration(pause(failures))):
+		case <-c.ctx.Done():
+		}
+		c.mu.Lock()
+	}
+	c.calling--
+	c.transport.CloseIdleConnections()
+	c.endIfIdle()
+}
+
+// call is one request of a goroutine.
+type call struct {
+	request *http.Request
+	err     error // why there is none
+	at      int64
+	ref     uint64
+}
+
+// nextRequest reads the source's next request. c.mu is held.
+func (c *callers) nextRequest(at int64) call {
+	wire, target, ref := c.source.Next(c.wire[:0])
+	c.wire = wire
+	// The body is read from a copy: the next request overwrites the source's bytes.
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(bytes.Clone(wire))))
+	if err != nil {
+		return call{err: err, at: at, ref: ref}
+	}
+	origin := c.origins[target]
+	r.RequestURI = ""
+	r.URL.Scheme, r.URL.Host = origin.Scheme, origin.Host
+	return call{r, nil, at, ref}
+}
+
+// outcome is what became of a call.
+type outcome struct {
+	status             int
+	etag, lastModified []byte
+	err                error
+	late               bool // its time was over
+}
+
+// do makes a request.
+func (c *callers) do(q *call) (o outcome) {
+	if q.err != nil {
+		return outcome{err: q.err}
+	}
+	ctx, cancel := context.WithDeadline(c.ctx, c.epoch.Add(time.Duration(q.at)+c.o.Timeout))
+	defer cancel()
+	response, err := c.transport.RoundTrip(q.request.WithContext(ctx))
+	if err == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+	}
+	if err != nil {
+		return outcome{err: err, late: ctx.Err() != nil}
+	}
+	o.status = response.StatusCode
+	if c.listener != nil {
+		o.etag = []byte(response.Header.Get("Etag"))
+		o.lastModified = []byte(response.Header.Get("Last-Modified"))
+	}
+	return o
+}
+
+// settle counts what became of a call. c.mu is held.
+func (c *callers) settle(q *call, o *outcome) {
+	c.flying--
+	now := c.now()
+	switch {
+	case o.err == nil:
+		count(c.win, o.status, time.Duration(now-q.at))
+		if c.listener != nil {
+			c.listener.Heard(q.ref, Answer{o.status, o.etag, o.lastModified})
+		}
+	case c.ctx.Err() != nil: // it was killed, and counts as nothing
+	case o.late:
+		c.lost(measure.TimedOut, q, now)
+	default:
+		c.lost(failureOf(o.err), q, now)
+	}
+}
+
+// callOnce is a request of the open model.
+func (c *callers) callOnce(q call) {
+	o := c.do(&q)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle(&q, &o)
+	c.endIfIdle()
+}
+
+// lost counts a request without an answer. c.mu is held.
+func (c *callers) lost(why measure.Failure, q *call, now int64) {
+	c.win.Failed[why]++
+	if why == measure.TimedOut {
+		measure.Record(c.win.Latency, time.Duration(now-q.at))
+	}
+	if c.listener != nil {
+		c.listener.Heard(q.ref, Answer{})
+	}
+}
+
+// failureOf sorts net/http's errors.
+func failureOf(err error) measure.Failure {
+	var (
+		refused  *unreachable
+		timeout  net.Error
+		protocol textproto.ProtocolError
+		cert     *tls.CertificateVerificationError
+		record   tls.RecordHeaderError
+		alert    tls.AlertError
+	)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return measure.TimedOut
+	case errors.As(err, &refused), errors.As(err, &cert), errors.As(err, &record), errors.As(err, &alert):
+		return measure.Refused
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return measure.TimedOut
+	case errors.As(err, &protocol):
+		return measure.Malformed
+	}
+	// net/http has no types for these.
+	for _, says := range []string{"malformed", "unsupported transfer encoding", "bad Content-Length", "invalid byte in chunk length", "server response headers exceeded"} {
+		if strings.Contains(err.Error(), says) {
+			return measure.Malformed
+		}
+	}
+	return measure.Cut
+}

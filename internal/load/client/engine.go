@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime"
+	"sync"
+	"time"
+
+	"weir/internal/load/measure"
+)
+
+// Engine makes requests until it is closed. Its methods may be called by several goroutines.
+type Engine struct {
+	o       Options
+	epoch   time.Time
+	workers []worker
+
+	mu      sync.Mutex
+	current change
+
+	collecting sync.Mutex
+	collected  time.Duration // when, since epoch
+	cpu        time.Duration // of the process, by then
+	spares     []*measure.Window
+}
+
+// worker makes a thread's share of the requests.
+type worker interface {
+	// setRate and setConnections return at once.
+	setRate(c change)
+	setConnections(n int)
+	// swap returns what was measured since the last swap, which the worker is done with, and measures into next from
+	// now on. The window has counts, histograms, connections and requests in flight, and the thread's
+	// share of the time in Busy.
+	swap(next *measure.Window) *measure.Window
+	// stop ends the sending. The worker ends once the last answer has come, or it is killed.
+	stop()
+	kill()
+	done() <-chan struct{}
+}
+
+// Start connects to the targets and begins with no load: nothing is sent before SetRate or SetConnections, of which the
+// open model knows the one and the closed model the other. source is called once a thread. ctx bounds the connecting alone.
+//
+// It raises GOMAXPROCS, if need be, to one more than the threads: their system calls are mostly made
+// without the scheduler's knowledge, and somebody has to run the rest of the program.
+func Start(ctx context.Context, o Options, source func(thread, threads int) Source) (*Engine, error) {
+	if err := o.fill(); err != nil {
+		return nil, err
+	}
+	if runtime.GOMAXPROCS(0) <= o.Threads {
+		runtime.GOMAXPROCS(o.Threads + 1)
+	}
+	e := &Engine{o: o, epoch: time.Now()}
+	start := newLoops
+	if o.byNetHTTP() {
+		start = newCallers
+	}
+	sources := make([]Source, o.Threads)
+	for i := range sources {
+		sources[i] = source(i, o.Threads)
+	}
+	var err error
+	if e.workers, err = start(ctx, &e.o, e.epoch, sources); err != nil {
+		return nil, err
+	}
+	for range e.workers {
+		e.spares = append(e.spares, measure.NewWindow())
+	}
+	e.collected, e.cpu = time.Since(e.epoch), processCPU()
+	return e, nil
+}
+
+// SetRate makes the open model send so many requests a second from now on. The schedule keeps its phase: what was due
+// stays due.
+func (e *Engine) SetRate(perSecond float64) error {
+	if e.o.Closed {
+		return errors.New("the closed model has no rate: set its connections")
+	}
+	if math.IsNaN(perSecond) || perSecond < 0 || perSecond > maxRate {
+		return fmt.Errorf("a rate must be from 0 to %d/s, got %g", int(maxRate), perSecond)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.current = e.current.then(int64(time.Since(e.epoch)), perSecond)
+	for _, w := range e.workers {
+		w.setRate(e.current)
+	}
+	return nil
+}
+
+const maxRate = 10_000_000
+
+// SetConnections makes the closed model use so many connections from now on.
+func (e *Engine) SetConnections(n int) error {
+	if !e.o.Closed {
+		return errors.New("the open model takes as many connections as it needs: set its rate")
+	}
+	if n < 0 || n > maxConnections {
+		return fmt.Errorf("connections must be from 0 to %d, got %d", maxConnections, n)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, w := range e.workers {
+		w.setConnections(share(n, i, len(e.workers)))
+	}
+	return nil
+}
+
+const maxConnections = 1_000_000
+
+// Collect adds to w what happened since the last Collect, and sets its times, CPU, Busy, Connections and InFlight.
+// After Close it returns what is left.
+func (e *Engine) Collect(w *measure.Window) error {
+	e.collecting.Lock()
+	defer e.collecting.Unlock()
+	w.Connections, w.InFlight = 0, 0
+	var all measure.Window // without histograms: those go to w directly
+	for i, worker := range e.workers {
+		got := worker.swap(e.spares[i])
+		got.Start, got.End = e.collected, time.Since(e.epoch)
+		all.Connections += got.Connections
+		all.InFlight += got.InFlight
+		w.Add(got)
+		got.Reset()
+		e.spares[i] = got
+	}
+	now, cpu := time.Since(e.epoch), processCPU()
+	w.End = now
+	w.CPU += cpu - e.cpu
+	w.Connections, w.InFlight = all.Connections, all.InFlight
+	e.collected, e.cpu = now, cpu
+	return nil
+}
+
+// Close stops sending, waits for the answers that are on their way, each no longer than the timeout and all no longer than
+// ctx, and lets Collect get the last of it. Requests that ctx cut short are counted as sent and nothing else.
+func (e *Engine) Close(ctx context.Context) error {
+	for _, w := range e.workers {
+		w.stop()
+	}
+	for _, w := range e.workers {
+		select {
+		case <-w.done():
+			continue
+		case <-ctx.Done():
+		}
+		w.kill()
+		<-w.done()
+	}
+	return nil
+}
+
+// count counts an answer in w.
+func count(w *measure.Window, status int, took time.Duration) {
+	switch {
+	case status == 503:
+		w.Shed++
+		measure.Record(w.ShedLatency, took)
+		return
+	case status >= 400:
+		w.Failed[measure.Status]++
+	default:
+		w.Served++
+	}
+	measure.Record(w.Latency, took)
+}
+
+const (
+	firstPause   = int64(2 * time.Millisecond)
+	longestPause = int64(500 * time.Millisecond)
+)
+
+// pause doubles with each failure in a row.
+func pause(failures int) int64 {
+	return min(firstPause<<min(failures-1, 16), longestPause)
+}

@@ -1,0 +1,385 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weir/internal/load/measure"
+)
+
+// hasLoops says whether there are event loops on this system.
+const hasLoops = true
+
+// loop is one thread of the engine: it sends requests when they are due and takes in the answers. All its fields but the
+// mailbox belong to that thread.
+type loop struct {
+	o        *Options
+	epoch    time.Time
+	source   Source
+	listener Listener // the source, if it is one
+	targets  []*target
+	epoll    int
+	wakeFD   int
+
+	conns   []*conn // by slot
+	retired []*conn // closed ones, to be used again
+	open    int
+	most    int // connections
+	flying  list
+	again   []unix.EpollEvent // connections that had more to read
+	taken   []unix.EpollEvent
+
+	schedule *schedule // of the open model
+	// Of the closed model: how many requests should be in flight, how many are not since the target failed, and when
+	// those go on.
+	wanted, parked int
+	resume         int64
+
+	now   int64 // nanoseconds since epoch
+	woken int64 // when the events at hand were seen
+	wire  []byte
+	read  []byte
+	heads headCache
+
+	win      *measure.Window
+	swapped  int64 // when
+	cpu      time.Duration
+	stopping bool
+	killed   bool
+
+	warming int // connections that Start waits for
+	warmErr error
+	warm    chan error
+
+	sleeping atomic.Bool // set around a wait that only an event or wakeFD ends
+	mail     atomic.Bool // inbox is not empty
+	inbox    struct {
+		sync.Mutex
+		messages []message
+		ended    bool
+	}
+	took []message
+	gone chan struct{}
+	// noPwait2 says that the system knows no epoll_pwait2: waits are in milliseconds, and the rest is spun.
+	noPwait2 bool
+}
+
+// message is what other goroutines tell a loop.
+type message struct {
+	kind   messageKind
+	change change
+	n      int
+	next   *measure.Window
+	full   chan<- *measure.Window
+}
+
+type messageKind uint8
+
+const (
+	msgRate messageKind = iota
+	msgConnections
+	msgSwap
+	msgStop
+	msgKill
+)
+
+// target is what a loop knows of one of the targets.
+type target struct {
+	addr netip.AddrPort
+	idle list
+	// While the target refuses connections, one at a time is tried, ever more rarely.
+	refusals int
+	retryAt  int64
+	probing  bool
+	// cuts counts the connections in a row on which no answer came.
+	cuts int
+}
+
+func (t *target) refusedAt(now int64) {
+	t.refusals++
+	t.retryAt = now + pause(t.refusals)
+	t.probing = false
+}
+
+func (t *target) reached() { t.refusals, t.probing = 0, false }
+
+// newLoops starts the threads and returns once all the connections to begin with are made.
+func newLoops(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker, err error) {
+	var loops []*loop
+	for i, source := range sources {
+		l, err := newLoop(o, epoch, source, i, len(sources))
+		if err != nil {
+			for _, l := range loops {
+				l.release()
+			}
+			return nil, err
+		}
+		loops = append(loops, l)
+		workers = append(workers, l)
+	}
+	for _, l := range loops {
+		go l.run()
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	var bad error
+	for _, l := range loops {
+		select {
+		case err = <-l.warm:
+		case <-ctx.Done():
+			err = fmt.Errorf("connect to %s: %w", o.Targets[0].URL, ctx.Err())
+		}
+		bad = cmp.Or(bad, err) // all say the same
+	}
+	if bad != nil {
+		for _, l := range loops {
+			l.kill()
+			<-l.gone
+		}
+		return nil, bad
+	}
+	return workers, nil
+}
+
+func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*loop, error) {
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err == nil {
+		event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1}
+		if err = unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {
+			unix.Close(wake)
+		}
+	}
+	if err != nil {
+		unix.Close(epoll)
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	l := &loop{
+		o: o, epoch: epoch, source: source, epoll: epoll, wakeFD: wake,
+		most:     share(o.MaxConnections, thread, threads),
+		schedule: newSchedule(o.Arrivals, o.Seed, thread, threads),
+		resume:   never,
+		read:     make([]byte, readSize),
+		win:      measure.NewWindow(),
+		warming:  share(o.Warm, thread, threads),
+		warm:     make(chan error, 1),
+		gone:     make(chan struct{}),
+	}
+	l.listener, _ = source.(Listener)
+	for _, t := range o.Targets {
+		l.targets = append(l.targets, &target{addr: t.Addr})
+	}
+	return l, nil
+}
+
+func (l *loop) setRate(c change)      { l.post(message{kind: msgRate, change: c}) }
+func (l *loop) setConnections(n int)  { l.post(message{kind: msgConnections, n: n}) }
+func (l *loop) stop()                 { l.post(message{kind: msgStop}) }
+func (l *loop) kill()                 { l.post(message{kind: msgKill}) }
+func (l *loop) done() <-chan struct{} { return l.gone }
+
+func (l *loop) swap(next *measure.Window) *measure.Window {
+	full := make(chan *measure.Window, 1)
+	if l.post(message{kind: msgSwap, next: next, full: full}) {
+		return <-full
+	}
+	<-l.gone
+	got := l.win
+	l.win = next
+	return got
+}
+
+// post hands the loop a message; false means that the loop has ended.
+func (l *loop) post(m message) bool {
+	l.inbox.Lock()
+	defer l.inbox.Unlock()
+	if l.inbox.ended {
+		return false
+	}
+	l.inbox.messages = append(l.inbox.messages, m)
+	l.mail.Store(true)
+	if l.sleeping.CompareAndSwap(true, false) {
+		one := [8]byte{1}
+		unix.Write(l.wakeFD, one[:]) //nolint:errcheck // a full counter wakes as well
+	}
+	return true
+}
+
+const (
+	maxEvents = 128
+	// maxSends is how many requests are sent before answers are looked at again.
+	maxSends = 16
+)
+
+// run is the loop's thread.
+func (l *loop) run() {
+	lockedThread()
+	defer close(l.gone)
+	events := make([]unix.EpollEvent, maxEvents)
+	l.connectAll()
+	for {
+		if l.mail.Load() {
+			l.readInbox()
+		}
+		l.clock()
+		l.expire()
+		l.send()
+		if l.stopping && (l.flying.size == 0 || l.killed) && l.release() {
+			return
+		}
+		n := l.wait(events)
+		l.clock()
+		l.woken = l.now
+		for i := range events[:n] {
+			l.dispatch(&events[i])
+		}
+		if len(l.again) > 0 {
+			l.taken, l.again = l.again, l.taken[:0]
+			for i := range l.taken {
+				l.dispatch(&l.taken[i])
+			}
+		}
+	}
+}
+
+func (l *loop) clock() { l.now = int64(time.Since(l.epoch)) }
+
+// wait returns the number of events that are there, once there are some or something is due.
+func (l *loop) wait(events []unix.EpollEvent) int {
+	left := l.next() - l.now
+	if left <= 0 || len(l.again) > 0 {
+		return poll(l.epoll, events)
+	}
+	if l.noPwait2 {
+		return l.waitMillis(events, left)
+	}
+	n, errno := 0, unix.Errno(0)
+	l.sleeping.Store(true)
+	switch {
+	case l.mail.Load():
+		n = poll(l.epoll, events)
+	case left <= maxDoze:
+		n, errno = doze(l.epoll, events, left)
+	default:
+		if n, errno = doze(l.epoll, events, maxDoze); n == 0 && errno == 0 {
+			n, errno = sleep(l.epoll, events, remaining(left))
+		}
+	}
+	l.sleeping.Store(false)
+	switch errno {
+	case 0, unix.EINTR:
+	case unix.ENOSYS, unix.EPERM:
+		l.noPwait2 = true
+	default:
+		panic("BUG: epoll_pwait2: " + errno.Error())
+	}
+	return n
+}
+
+// maxDoze is how long a wait is made without the scheduler's knowledge before one with it: under load the next event comes
+// within it.
+const maxDoze = int64(50 * time.Microsecond)
+
+// remaining is what is left of a wait after a doze.
+func remaining(left int64) int64 {
+	if left >= never/2 {
+		return never
+	}
+	return left - maxDoze
+}
+
+// waitMillis is wait by a system call that knows milliseconds only.
+func (l *loop) waitMillis(events []unix.EpollEvent, left int64) int {
+	ms := left / int64(time.Millisecond)
+	if ms == 0 {
+		return poll(l.epoll, events)
+	}
+	l.sleeping.Store(true)
+	if l.mail.Load() {
+		ms = 0
+	}
+	n, err := unix.EpollWait(l.epoll, events, int(min(ms, 1000)))
+	l.sleeping.Store(false)
+	if err != nil && err != unix.EINTR {
+		panic("BUG: epoll_wait: " + err.Error())
+	}
+	return max(n, 0)
+}
+
+// next returns when something is due: a request, the end of a timeout, or of a pause.
+func (l *loop) next() int64 {
+	at := int64(never)
+	if !l.stopping {
+		at = min(l.schedule.at, l.resume)
+	}
+	if c := l.flying.front; c != nil {
+		at = min(at, c.since+int64(l.o.Timeout))
+	}
+	return at
+}
+
+func (l *loop) readInbox() {
+	l.inbox.Lock()
+	l.took, l.inbox.messages = l.inbox.messages, l.took[:0]
+	l.mail.Store(false)
+	l.inbox.Unlock()
+	for _, m := range l.took {
+		switch m.kind {
+		case msgRate:
+			l.schedule.set(m.change)
+		case msgConnections:
+			l.want(m.n)
+		case msgSwap:
+			m.full <- l.swapNow(m.next)
+		case msgStop:
+			l.stopping = true
+		case msgKill:
+			l.stopping, l.killed = true, true
+		}
+	}
+	clear(l.took)
+}
+
+// swapNow is swap on the loop's own thread.
+func (l *loop) swapNow(next *measure.Window) *measure.Window {
+	full := l.win
+	full.Connections, full.InFlight = l.open, l.flying.size
+	l.clock()
+	cpu := threadCPU()
+	if took := l.now - l.swapped; took > 0 {
+		full.Busy = min(float64(cpu-l.cpu)/float64(took), 1)
+	}
+	l.swapped, l.cpu = l.now, cpu
+	l.win = next
+	return full
+}
+
+// release frees what the loop holds from the kernel. It is refused, and returns false, when a message has come in meanwhile.
+func (l *loop) release() bool {
+	l.inbox.Lock()
+	defer l.inbox.Unlock()
+	if len(l.inbox.messages) > 0 {
+		return false
+	}
+	l.inbox.ended = true
+	l.swapNow(l.win) // for Busy
+	for _, c := range l.conns {
+		if c.state != closed {
+			unix.Close(c.fd)
+		}
+	}
+	l.win.Connections, l.win.InFlight = 0, 0
+	unix.Close(l.epoll)
+	unix.Close(l.wakeFD)
+	return true
+}

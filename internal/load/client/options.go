@@ -1,0 +1,74 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// fill replaces zeros by defaults and refuses what cannot work.
+func (o *Options) fill() error {
+	if len(o.Targets) == 0 {
+		return errors.New("no target: give a URL to load")
+	}
+	for _, t := range o.Targets {
+		if !t.Addr.IsValid() || t.Addr.Port() == 0 {
+			return fmt.Errorf("target %q has no address: it has to be looked up first", t.URL)
+		}
+	}
+	if o.Connections < 0 || o.MaxConnections < 0 || o.Warm < 0 || o.Threads < 0 || o.Timeout < 0 {
+		return errors.New("--connections, --max-connections, --warm, --threads and --timeout must not be negative")
+	}
+	if o.Closed && o.Connections == 0 {
+		return errors.New("the closed model needs --connections of 1 or more")
+	}
+	switch o.Arrivals {
+	case "":
+		o.Arrivals = Constant
+	case Constant, Poisson:
+	default:
+		return fmt.Errorf("--arrivals takes %s or %s, got %q", Constant, Poisson, o.Arrivals)
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 10_000
+	}
+	if o.Warm == 0 {
+		o.Warm = 64
+	}
+	o.Warm = min(o.Warm, o.MaxConnections)
+	if o.Closed {
+		o.Warm = o.Connections
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.Threads == 0 {
+		o.Threads = min(max(runtime.GOMAXPROCS(0)/2, 1), 4)
+	}
+	o.Threads = min(o.Threads, o.MaxConnections)
+	return nil
+}
+
+// byNetHTTP says whether requests go by net/http and not by the event loops.
+func (o *Options) byNetHTTP() bool {
+	if !hasLoops || o.HTTP2 || o.netHTTP {
+		return true
+	}
+	for _, t := range o.Targets {
+		if strings.HasPrefix(t.URL, "https:") {
+			return true
+		}
+	}
+	return false
+}
+
+// share returns what one thread has of n, so that the shares of all add up to n.
+func share(n, thread, threads int) int {
+	s := n / threads
+	if thread < n%threads {
+		s++
+	}
+	return s
+}
