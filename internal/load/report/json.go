@@ -5,19 +5,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // maxResult is the longest result that is read: ten times the longest that is written.
 const maxResult = 32 << 20
 
-// WriteJSON writes r, indented, with a newline at its end.
+// WriteJSON writes r, indented, with a newline at its end. What is not known, infinite or no number, which JSON has no
+// word for, is written as 0: a run's result is not lost for that.
 func WriteJSON(w io.Writer, r *Result) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	c := *r
+	if r.Ceiling != nil {
+		ceiling := *r.Ceiling
+		c.Ceiling = &ceiling
+		finite(&ceiling.Rate, &ceiling.Low, &ceiling.High, &ceiling.Seconds)
+	}
+	c.Verdicts = slices.Clone(r.Verdicts)
+	for i := range c.Verdicts {
+		finite(&c.Verdicts[i].Value)
+	}
+	text, err := json.MarshalIndent(&c, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing a result as JSON: %w", err)
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
+}
+
+func finite(values ...*float64) {
+	for _, v := range values {
+		if *v-*v != 0 {
+			*v = 0
+		}
+	}
 }
 
 // ReadJSON reads what WriteJSON wrote, this version's or a later one's of the same number. The text may come from anywhere:

@@ -49,7 +49,7 @@ func sample(t testing.TB) *Result {
 	}
 	res.Reason = "the ceiling is known <i>"
 	res.Marks = []string{"A mark with <script>alert(3)</script> & more."}
-	res.Verdicts = []Verdict{{Condition: "p99>50ms", Value: 12.5}, {Condition: "errors > 1%", Value: 3, Failed: true}}
+	res.Verdicts = []Verdict{{Condition: "p99>50ms", Value: 12.5, Got: "12.5 ms"}, {Condition: "errors > 1%", Value: 3, Got: "3 %", Failed: true}}
 	return res
 }
 
@@ -72,6 +72,25 @@ func TestJSONComesBack(t *testing.T) {
 	}
 	if !strings.Contains(again.String(), "18446744073709551615") {
 		t.Error("the seed lost digits")
+	}
+}
+
+func TestWhatIsNotKnownDoesNotCostTheResult(t *testing.T) {
+	r := sample(t)
+	r.Ceiling.High, r.Verdicts[0].Value = math.Inf(1), math.NaN()
+	var text bytes.Buffer
+	if err := WriteJSON(&text, r); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Ceiling.High != 0 || got.Verdicts[0].Value != 0 || got.Ceiling.Rate != 3000 {
+		t.Errorf("the ceiling is %v, the verdict %v", *got.Ceiling, got.Verdicts[0])
+	}
+	if !math.IsInf(r.Ceiling.High, 1) {
+		t.Error("writing changed the result")
 	}
 }
 

@@ -78,6 +78,7 @@ type Generator struct {
 type Verdict struct {
 	Condition string  `json:"condition"`
 	Value     float64 `json:"value"` // in the condition's unit
+	Got       string  `json:"got"`   // the same for people: "73.1ms", or that it is not known
 	Failed    bool    `json:"failed"`
 }
 

@@ -60,15 +60,12 @@ func verdictWord(v Verdict) string {
 	return "ok"
 }
 
-// verdictValue writes a verdict's value in the unit that its condition's threshold has.
+// verdictValue writes what a condition's value was.
 func verdictValue(v Verdict) string {
-	_, threshold, _ := strings.Cut(strings.ReplaceAll(v.Condition, "<", ">"), ">")
-	threshold = strings.TrimLeft(threshold, "= 0123456789.")
-	unit, _, _ := strings.Cut(threshold, " ")
-	if unit = strings.TrimRight(unit, ","); unit != "" && !strings.HasPrefix(unit, "/") {
-		unit = " " + unit
+	if v.Got != "" {
+		return "it was " + Plain(v.Got)
 	}
-	return "it was " + digits3(max(v.Value, 0)) + Plain(unit)
+	return "it was " + digits3(max(v.Value, 0))
 }
 
 func runners(n int) string {
