@@ -1,0 +1,352 @@
+package scenario
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"weir/internal/load/client"
+)
+
+// request is one to make, with what is filled in.
+type request struct {
+	at   place
+	head []piece // all of it; up to the number of Content-Length if there is a body
+	body []piece // with variables; one without is part of head
+	hint string
+}
+
+// append appends the request with the variables of a row.
+func (r *request) append(wire []byte, row int) []byte {
+	wire = appendPieces(wire, r.head, row)
+	if r.body == nil {
+		return wire
+	}
+	wire = appendLength(wire, sizeOf(r.body, row))
+	return appendPieces(wire, r.body, row)
+}
+
+// wanted is a request as it is described.
+type wanted struct {
+	method, url string
+	fields      []field
+	body        string
+	hasBody     bool
+}
+
+// request checks what is wanted and makes a request of it.
+func (b *builder) request(v *vars, w wanted) (request, error) {
+	method := cmp.Or(w.method, map[bool]string{false: "GET", true: "POST"}[w.hasBody])
+	if err := checkMethod(method); err != nil {
+		return request{}, fmt.Errorf("method: %w", err)
+	}
+	var r request
+	var err error
+	if r.at, r.head, err = b.urlPieces(v, method, w.url); err != nil {
+		return r, fmt.Errorf("url: %w", err)
+	}
+	body, isJSON, err := b.bodyPieces(v, w.body)
+	if err != nil {
+		return r, fmt.Errorf("body: %w", err)
+	}
+	fields := w.fields
+	for _, f := range b.fields { // of --header, unless the request has its own
+		if !has(w.fields, f.name) {
+			fields = append(slices.Clip(fields), f)
+		}
+	}
+	if w.hasBody && isJSON {
+		fields = with(fields, field{"Content-Type", "application/json"})
+	}
+	r.head = append(r.head, piece{text: appendFields(nil, r.at.host, nil)})
+	for _, f := range fields {
+		t, err := b.parse(f.value)
+		if err == nil {
+			var value []piece
+			if value, err = t.pieces(v, func(variable) form { return formField }); err == nil {
+				r.head = append(append(append(r.head, piece{text: []byte(f.name + ": ")}), value...), piece{text: []byte("\r\n")})
+			}
+		}
+		if err != nil {
+			return r, fmt.Errorf("header %s: %w", f.name, err)
+		}
+	}
+	switch body = merge(body); {
+	case len(body) > 1 || len(body) == 1 && body[0].values != nil:
+		r.body = body
+	case w.hasBody || method == "POST" || method == "PUT" || method == "PATCH":
+		var text []byte
+		if len(body) == 1 {
+			text = body[0].text
+		}
+		r.head = append(r.head, piece{text: append(appendLength(nil, len(text)), text...)})
+	default:
+		r.head = append(r.head, piece{text: []byte("\r\n")})
+	}
+	r.head = merge(r.head)
+	return r, nil
+}
+
+// requests are those of a file, or a single one.
+type requests struct {
+	all     []request
+	weights []uint64 // running sums; nil where the requests take turns
+	rows    int      // of variables
+	random  bool     // which row
+	pick    dice     // a request
+	row     dice
+	text    string
+}
+
+// url makes the one request for a URL.
+func (b *builder) url() (kind, error) {
+	w := wanted{method: b.spec.Method, url: b.spec.URL, body: b.spec.Body, hasBody: b.spec.Body != ""}
+	q, v, err := b.requests()
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(w.url, "://") {
+		return nil, fmt.Errorf("%q is no URL: expected one as in http://127.0.0.1:8080/feed/1", w.url)
+	}
+	r, err := b.request(v, w)
+	if err != nil {
+		return nil, err
+	}
+	r.hint = "is the URL right?"
+	q.all = []request{r}
+	q.text = cmp.Or(w.method, map[bool]string{false: "GET", true: "POST"}[w.hasBody]) + " " + w.url
+	return q, q.fill(v)
+}
+
+// file makes the requests of --requests.
+func (b *builder) file() (kind, error) {
+	q, v, err := b.requests()
+	if err != nil {
+		return nil, err
+	}
+	lines, err := parseLines(b.spec.Requests, b.spec.RequestsText)
+	if err != nil {
+		return nil, err
+	}
+	weighted, sum := false, 0.0
+	for _, l := range lines {
+		r, err := b.request(v, l.wanted)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", b.spec.Requests, l.number, err)
+		}
+		r.hint = fmt.Sprintf("is line %d of %s right?", l.number, b.spec.Requests)
+		q.all = append(q.all, r)
+		weighted = weighted || l.weight != nil
+		sum += l.share()
+	}
+	if weighted {
+		upTo := 0.0
+		for _, l := range lines {
+			upTo += l.share()
+			q.weights = append(q.weights, uint64(upTo/sum*(1<<53)))
+		}
+		q.weights[len(q.weights)-1] = 1 << 53
+	}
+	q.text = fmt.Sprintf("requests: %d of %s, %s", len(q.all), b.spec.Requests, map[bool]string{true: "by weight", false: "in turn"}[weighted])
+	if v != nil {
+		q.text += ", with variables of " + b.spec.Vars
+	}
+	return q, q.fill(v)
+}
+
+// requests begins with the variables.
+func (b *builder) requests() (*requests, *vars, error) {
+	q := &requests{random: b.spec.VarsOrder == random, pick: newDice(b.spec.Seed, "requests"), row: newDice(b.spec.Seed, "rows")}
+	if b.spec.Vars == "" {
+		return q, nil, nil
+	}
+	v, err := openVars(b.spec.Vars, b.spec.VarsText)
+	return q, v, err
+}
+
+// fill reads the variables, now that it is known which.
+func (q *requests) fill(v *vars) error {
+	q.rows = 1
+	if v == nil {
+		return nil
+	}
+	if len(v.used) == 0 {
+		return fmt.Errorf("no request has a variable of %s: write {{%s}} where its values belong, or leave --vars out", v.name, v.columns[0])
+	}
+	err := v.fill()
+	q.rows = v.rows
+	return err
+}
+
+func (q *requests) String() string { return q.text }
+
+func (q *requests) source(n numbers) client.Source { return &requestsSource{q, n} }
+
+func (q *requests) samples() []sample {
+	var samples []sample
+	for i := range min(len(q.all), maxSamples) {
+		r := &q.all[i]
+		samples = append(samples, sample{r.append(nil, 0), r.at.index, r.hint})
+	}
+	return samples
+}
+
+type requestsSource struct {
+	*requests
+	numbers
+}
+
+// Next implements client.Source. Where requests take turns, all of a turn have the same row of variables.
+func (s *requestsSource) Next(wire []byte) (out []byte, target int, ref uint64) {
+	k := s.next()
+	i, turn := 0, k
+	switch n := uint64(len(s.all)); {
+	case s.weights != nil:
+		r := s.pick.at(k) >> 11
+		i = sort.Search(len(s.weights)-1, func(i int) bool { return r < s.weights[i] })
+	case n > 1:
+		i, turn = int(k%n), k/n
+	}
+	row := 0
+	if rows := uint64(s.rows); s.random {
+		row = int(below(s.row.at(turn), rows))
+	} else if rows > 1 {
+		row = int(turn % rows)
+	}
+	r := &s.all[i]
+	return r.append(wire, row), r.at.index, 0
+}
+
+// line is one of a file of requests.
+type line struct {
+	wanted
+	number int
+	weight *float64
+}
+
+func (l line) share() float64 {
+	if l.weight == nil {
+		return 1
+	}
+	return *l.weight
+}
+
+// whatALineIs is what errors say of a line.
+const whatALineIs = `expected one JSON object a line with url, and method, headers, body and weight if need be, as in {"url":"/feed/1"}`
+
+// parseLines reads a file of requests.
+func parseLines(name, text string) ([]line, error) {
+	var lines []line
+	number := 0
+	for row := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		number++
+		if row = strings.TrimSpace(row); row == "" {
+			continue
+		}
+		l, err := parseLine(row)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		l.number = number
+		lines = append(lines, l)
+	}
+	if len(lines) == 0 {
+		return nil, fmt.Errorf("%s: the file has no requests: %s", name, whatALineIs)
+	}
+	return lines, nil
+}
+
+// parseLine reads one line.
+func parseLine(text string) (line, error) {
+	var raw struct {
+		Method  string          `json:"method"`
+		URL     string          `json:"url"`
+		Headers json.RawMessage `json:"headers"`
+		Body    json.RawMessage `json:"body"`
+		Weight  *float64        `json:"weight"`
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&raw)
+	if err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			err = fmt.Errorf("something follows the object at byte %d", d.InputOffset()+1)
+		}
+	}
+	if err != nil {
+		return line{}, lineFault(err)
+	}
+	l := line{wanted: wanted{method: raw.Method, url: raw.URL}, weight: raw.Weight}
+	if raw.URL == "" {
+		return l, fmt.Errorf("url is missing: %s", whatALineIs)
+	}
+	if w := l.share(); !(w > 0) || math.IsInf(w, 0) {
+		return l, fmt.Errorf("weight must be more than 0, got %v", w)
+	}
+	if l.fields, err = parseHeaders(raw.Headers); err != nil {
+		return l, fmt.Errorf("headers: %w", err)
+	}
+	if len(raw.Body) > 0 && !bytes.Equal(raw.Body, []byte("null")) {
+		l.hasBody = true
+		if raw.Body[0] != '"' {
+			l.body = string(raw.Body)
+		} else if err := json.Unmarshal(raw.Body, &l.body); err != nil {
+			return l, fmt.Errorf("body: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// lineFault says what is wrong with a line that cannot be read.
+func lineFault(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("the line is a JSON %s: %s", wrong.Value, whatALineIs)
+		}
+		return fmt.Errorf("%s must be a %s, not a %s", wrong.Field, map[bool]string{true: "number", false: "text"}[wrong.Field == "weight"], wrong.Value)
+	}
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Errorf("not JSON: %w at byte %d: %s", err, syntax.Offset, whatALineIs)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the line ends before its JSON does: %s", whatALineIs)
+	}
+	return fmt.Errorf("%s: %s", strings.TrimPrefix(err.Error(), "json: "), whatALineIs)
+}
+
+// parseHeaders reads {"Name":"value"}, where a value may be an array of them, in the order of the names.
+func parseHeaders(raw json.RawMessage) ([]field, error) {
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		return nil, nil
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &values); err != nil {
+		return nil, errors.New(`expected an object of names and values, as in {"Accept":"text/html"}`)
+	}
+	var fields []field
+	for name, raw := range values {
+		var one string
+		var several []string
+		if json.Unmarshal(raw, &one) == nil {
+			several = []string{one}
+		} else if json.Unmarshal(raw, &several) != nil {
+			return nil, fmt.Errorf("%s must be a text, or an array of texts for a header that is there several times", name)
+		}
+		for _, value := range several {
+			f := field{name, strings.Trim(value, " \t")}
+			if err := f.check(); err != nil {
+				return nil, err
+			}
+			fields = append(fields, f)
+		}
+	}
+	slices.SortStableFunc(fields, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	return fields, nil
+}

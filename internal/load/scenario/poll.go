@@ -1,0 +1,227 @@
+package scenario
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/load/client"
+)
+
+// Defaults of poll: 125,000 subscriptions, 417 requests a second.
+const (
+	defaultReaders = 5_000
+	defaultFeeds   = 25
+	defaultEvery   = 5 * time.Minute
+	defaultFeedURL = "/feed/{feed}.rss"
+)
+
+const (
+	maxSubscriptions = 10_000_000
+	// A validator longer than this is not kept: nobody's is, and memory has to end somewhere.
+	maxValidator = 512
+)
+
+// poll is readers of feeds. Each comes back to each of its feeds every so often, and asks as readers do: with the
+// validators of the last answer.
+//
+// A turn through all subscriptions takes one interval: first every user's first feed, then every user's second, and so on.
+// So at the rate that Users and Every mean, requests are spread evenly, and each subscription is asked for at its own
+// moment. At another rate all come as much more or less often. Which feeds a user has is drawn by Zipf's law: the most
+// popular has twice the subscribers of the second and three times those of the third.
+type poll struct {
+	place
+	pattern []pollPiece // method and URL
+	after   []byte      // the head's rest, up to the validators
+	users   uint64
+	first   uint64
+	every   time.Duration
+	pool    int
+	feeds   []uint32 // of subscription i, which is user i % users; from 1 on
+	url     string
+}
+
+// pollPiece is text, and a user or a feed behind it.
+type pollPiece struct {
+	text []byte
+	what byte // 'u', 'f', or 0 for nothing
+}
+
+func (b *builder) poll(at place) (kind, error) {
+	s := b.spec
+	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
+	if users > maxSubscriptions || users*feeds > maxSubscriptions {
+		return nil, fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner remembers", users, feeds, maxSubscriptions)
+	}
+	p := &poll{
+		place: at, users: uint64(users), first: s.FirstUser, every: cmp.Or(s.Every, defaultEvery),
+		pool: cmp.Or(s.FeedPool, max(feeds, users*feeds/10)), url: cmp.Or(s.FeedURL, defaultFeedURL),
+	}
+	if p.pool < feeds {
+		return nil, fmt.Errorf("--feed-pool %d is too few for --feeds %d different ones of each user", p.pool, feeds)
+	}
+	if err := p.parse(b); err != nil {
+		return nil, fmt.Errorf("--feed-url: %w", err)
+	}
+	if feeds > 1 && !slices.ContainsFunc(p.pattern, func(q pollPiece) bool { return q.what == 'f' }) {
+		return nil, fmt.Errorf("--feed-url %s has no {feed}, so all %d feeds of a user are the same one: put {feed} where its number belongs, or give --feeds 1", p.url, feeds)
+	}
+	fields := with(b.fields, field{"User-Agent", "weir-load"},
+		field{"Accept", "application/rss+xml, application/atom+xml, application/feed+json, text/xml;q=0.9, */*;q=0.5"},
+		field{"Accept-Encoding", "gzip"})
+	p.after = appendFields(nil, p.host, fields)
+	p.feeds = subscriptions(newDice(s.Seed, "subscriptions"), users, feeds, p.pool)
+	return p, nil
+}
+
+// parse reads the pattern of URLs.
+func (p *poll) parse(b *builder) error {
+	mark := unused(p.url)
+	var marked strings.Builder
+	var numbers []byte
+	for rest := p.url; rest != ""; {
+		switch {
+		case strings.HasPrefix(rest, "{user}"), strings.HasPrefix(rest, "{feed}"):
+			numbers = append(numbers, rest[1])
+			marked.WriteString(mark)
+			rest = rest[len("{user}"):]
+			continue
+		case rest[0] == '{' || rest[0] == '}':
+			return fmt.Errorf("expected {feed} and {user} and no other braces, got %q", p.url)
+		}
+		marked.WriteByte(rest[0])
+		rest = rest[1:]
+	}
+	at, target, err := b.locate(marked.String(), mark)
+	if err != nil {
+		return err
+	}
+	p.place = at
+	texts := strings.Split("GET "+target, mark)
+	if len(texts) != len(numbers)+1 {
+		return errors.New("{feed} and {user} cannot stand behind a #, as that part of a URL is not sent")
+	}
+	for i, text := range texts {
+		q := pollPiece{text: []byte(text)}
+		if i < len(numbers) {
+			q.what = numbers[i]
+		}
+		p.pattern = append(p.pattern, q)
+	}
+	return nil
+}
+
+// subscriptions draws the feeds, 1 to pool, of each user: different ones, by Zipf's law. That of user u in round r is
+// at r*users + u.
+func subscriptions(d dice, users, feeds, pool int) []uint32 {
+	sums := make([]float64, pool)
+	sum := 0.0
+	for i := range sums {
+		sum += 1 / float64(i+1)
+		sums[i] = sum
+	}
+	all := make([]uint32, users*feeds)
+	var k uint64
+	for u := range users {
+		taken := func(feed uint32, round int) bool {
+			for r := range round {
+				if all[r*users+u] == feed {
+					return true
+				}
+			}
+			return false
+		}
+		for r := range feeds {
+			var feed uint32
+			for try := 0; ; try++ {
+				if try < 64 {
+					i, _ := slices.BinarySearch(sums, sum*float64(d.at(k)>>11)/(1<<53))
+					feed = uint32(min(i, pool-1)) + 1
+					k++
+				} else if feed++; feed > uint32(pool) { // they have nearly all that are popular
+					feed = 1
+				}
+				if !taken(feed, r) {
+					break
+				}
+			}
+			all[r*users+u] = feed
+		}
+	}
+	return all
+}
+
+func (p *poll) String() string {
+	return fmt.Sprintf("poll: %d users with %d feeds each, of %d at %s, every %s (%s a second)",
+		p.users, len(p.feeds)/int(p.users), p.pool, p.url, p.every, strconv.FormatFloat(math.Round(float64(len(p.feeds))/p.every.Seconds()*100)/100, 'f', -1, 64))
+}
+
+func (p *poll) samples() []sample {
+	return samplesOf(p, p.index, "is that where feeds are (--feed-url), and do weir mock or another server serve them?")
+}
+
+func (p *poll) source(n numbers) client.Source {
+	s := &pollSource{poll: p, first: n.at % uint64(len(p.feeds)), by: n.by}
+	s.count = (uint64(len(p.feeds)) - s.first + n.by - 1) / n.by
+	s.validators = make([][]byte, s.count)
+	return s
+}
+
+// pollSource polls every by-th subscription, and is the only one to do so unless there are more threads than subscriptions.
+type pollSource struct {
+	*poll
+	first, by, count uint64
+	at               uint64 // 0 to count-1
+	// validators are the fields that a subscription's next request has, whole, empty when there are none.
+	validators [][]byte
+}
+
+// Next implements client.Source. The reference is the subscription's place in validators, and 1.
+func (s *pollSource) Next(wire []byte) (out []byte, target int, ref uint64) {
+	i := s.at
+	if s.at++; s.at == s.count {
+		s.at = 0
+	}
+	subscription := s.number(i)
+	for j := range s.pattern {
+		q := &s.pattern[j]
+		wire = append(wire, q.text...)
+		switch q.what {
+		case 'u':
+			wire = strconv.AppendUint(wire, s.poll.first+subscription%s.users, 10)
+		case 'f':
+			wire = strconv.AppendUint(wire, uint64(s.feeds[subscription]), 10)
+		}
+	}
+	wire = append(wire, s.after...)
+	wire = append(wire, s.validators[i]...)
+	return append(wire, "\r\n"...), s.index, i + 1
+}
+
+// number is that of this source's i-th subscription.
+func (s *pollSource) number(i uint64) uint64 { return s.first + i*s.by }
+
+// Heard implements client.Listener. An answer with a feed brings new validators, or none; any other, "not modified" too,
+// leaves what there is.
+func (s *pollSource) Heard(ref uint64, a client.Answer) {
+	if ref == 0 || ref > s.count || a.Status != 200 {
+		return
+	}
+	v := s.validators[ref-1][:0]
+	v = appendValidator(v, "If-None-Match: ", a.ETag)
+	v = appendValidator(v, "If-Modified-Since: ", a.LastModified)
+	s.validators[ref-1] = v
+}
+
+// appendValidator appends a field, if value can be one.
+func appendValidator(fields []byte, name string, value []byte) []byte {
+	if len(value) == 0 || len(value) > maxValidator || badInValue(value) >= 0 {
+		return fields
+	}
+	return append(append(append(fields, name...), value...), "\r\n"...)
+}

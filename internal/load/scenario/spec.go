@@ -1,0 +1,193 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Spec is what a person asks for. Zero means the default everywhere. It is plain values, and with its files read into it
+// all that a runner on another machine needs.
+type Spec struct {
+	// One URL; a Body that begins with @ is the name of a file to read it from, as for curl.
+	URL    string `json:"url,omitempty"`
+	Method string `json:"method,omitempty"` // GET, or POST with a body; feed takes it too
+	Body   string `json:"body,omitempty"`
+	// Headers are "Name: value", and go with every request.
+	Headers []string `json:"headers,omitempty"`
+
+	// Or a scenario: one of Names, or a mix of them by weights as in "feed=3,predict=1", at Target.
+	Scenario string `json:"scenario,omitempty"`
+	Target   string `json:"target,omitempty"`
+
+	// Users are FirstUser and those that follow: of feed and predict to choose from (default 100,000), of poll the readers
+	// (default 5,000). With Every each of them comes so often, which makes the rate.
+	Users     int           `json:"users,omitempty"`
+	FirstUser uint64        `json:"first_user,omitempty"`
+	Every     time.Duration `json:"every,omitempty"` // default 5 m for poll
+
+	Items    int `json:"items,omitempty"`     // of a prediction (400) or a feed request (20); in a mix with predict, its alone
+	MaxItem  int `json:"max_item,omitempty"`  // predictions are for items 1 to this (1,000,000)
+	MaxIndex int `json:"max_index,omitempty"` // how far sequence climbs before it goes back (1,000); negative: on and on
+
+	Feeds    int    `json:"feeds,omitempty"`     // of each reader (25)
+	FeedPool int    `json:"feed_pool,omitempty"` // how many different feeds there are (a tenth of all subscriptions)
+	FeedURL  string `json:"feed_url,omitempty"`  // where they are, with {feed} and {user} (/feed/{feed}.rss)
+
+	// Requests and Vars are the names of files, and RequestsText and VarsText what is in them.
+	Requests     string `json:"requests,omitempty"`
+	RequestsText string `json:"requests_text,omitempty"`
+	Vars         string `json:"vars,omitempty"`
+	VarsText     string `json:"vars_text,omitempty"`
+	VarsOrder    string `json:"vars_order,omitempty"` // sequential, random
+
+	Seed     uint64        `json:"seed,omitempty"`
+	Insecure bool          `json:"insecure,omitempty"` // Check believes any certificate
+	Timeout  time.Duration `json:"timeout,omitempty"`  // of Check's requests (10 s)
+
+	// Part of Parts is this runner's share of the requests, when there are several.
+	Part  int `json:"part,omitempty"`
+	Parts int `json:"parts,omitempty"`
+}
+
+// How large files may be. They are held in memory, and sent to runners on other machines.
+const (
+	maxBody     = 16 << 20
+	maxRequests = 16 << 20
+	maxVars     = 64 << 20
+)
+
+// The orders of rows.
+const (
+	sequential = "sequential"
+	random     = "random"
+)
+
+// VarsOrders returns the orders in which rows of variables can be taken.
+func VarsOrders() []string { return []string{sequential, random} }
+
+// ReadFiles reads the files that s names into it.
+func (s *Spec) ReadFiles() error {
+	var err error
+	if name, ok := strings.CutPrefix(s.Body, "@"); ok {
+		if s.Body, err = readFile("--body", name, maxBody); err != nil {
+			return err
+		}
+		if strings.HasPrefix(s.Body, "@") {
+			return fmt.Errorf("--body %s: a body that begins with @ cannot be sent", name)
+		}
+	}
+	if s.Requests != "" {
+		if s.RequestsText, err = readFile("--requests", s.Requests, maxRequests); err != nil {
+			return err
+		}
+	}
+	if s.Vars != "" {
+		s.VarsText, err = readFile("--vars", s.Vars, maxVars)
+	}
+	return err
+}
+
+// readFile reads a file that is not empty and not longer than most.
+func readFile(flag, name string, most int64) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", flag, err)
+	case int64(len(text)) > most:
+		return "", fmt.Errorf("%s %s: longer than %d MiB, which is the most that is held in memory; use a part of it", flag, name, most>>20)
+	case len(text) == 0:
+		return "", fmt.Errorf("%s %s: the file is empty", flag, name)
+	}
+	return string(text), nil
+}
+
+// parts returns the scenarios asked for; a URL is one called url.
+func (s *Spec) parts() ([]part, error) {
+	switch {
+	case s.URL != "" && (s.Scenario != "" || s.Requests != ""):
+		return nil, fmt.Errorf("%s is one URL to ask for, and --scenario and --requests say to ask for something else: leave one of them out; where a scenario goes is --target", s.URL)
+	case s.URL != "" && s.Target != "":
+		return nil, errors.New("a URL says where requests go, so --target goes with --scenario or --requests alone")
+	case s.URL != "":
+		return []part{{"url", 1}}, nil
+	case s.Scenario == "" && s.Requests != "":
+		return []part{{"requests", 1}}, nil
+	case s.Scenario == "":
+		return nil, fmt.Errorf("say what to ask for: a URL, or --scenario %s with --target, or --requests FILE", strings.Join(names[:4], ", "))
+	}
+	return parseMix(s.Scenario)
+}
+
+// check finds numbers that cannot be, and what has no meaning for what is asked for.
+func (s *Spec) check(parts []part) error {
+	has := func(names ...string) bool { return asked(parts, names...) }
+	for _, f := range []struct {
+		flag  string
+		value int
+		most  int
+		of    []string // the scenarios it belongs to
+	}{
+		{"--users", s.Users, 1 << 40, nil},
+		{"--items", s.Items, 100_000, []string{"feed", "predict"}},
+		{"--max-item", s.MaxItem, 1 << 40, []string{"predict"}},
+		{"--max-index", max(s.MaxIndex, 0), 10_000_000, []string{"sequence"}},
+		{"--feeds", s.Feeds, 100_000, []string{"poll"}},
+		{"--feed-pool", s.FeedPool, maxSubscriptions, []string{"poll"}},
+	} {
+		if f.value < 0 || f.value > f.most {
+			return fmt.Errorf("%s must be from 1 to %d, got %d", f.flag, f.most, f.value)
+		}
+		if f.value != 0 && f.of != nil && !has(f.of...) {
+			return fmt.Errorf("%s is for --scenario %s, which is not asked for", f.flag, strings.Join(f.of, " and "))
+		}
+	}
+	if has("feed") && !has("predict") && s.Items > 255 {
+		return fmt.Errorf("--items must be from 1 to 255 for a feed, got %d", s.Items)
+	}
+	switch {
+	case s.Every < 0:
+		return fmt.Errorf("--every must be more than 0, got %s", s.Every)
+	case s.Every > 0 && s.Users == 0 && !has("poll"):
+		return errors.New("--every says how often each user comes, so it needs --users")
+	case s.Users > 0 && s.Every == 0 && !has("feed", "predict", "poll"):
+		return errors.New("--users means nothing here without --every, which says how often each of them comes")
+	case s.FirstUser > 0 && !has("feed", "predict", "poll"):
+		return errors.New("--first-user is for --scenario feed, predict and poll, none of which is asked for")
+	case s.FirstUser > 1<<63:
+		return fmt.Errorf("--first-user must be from 0 to %d, got %d", uint64(1)<<63, s.FirstUser)
+	case s.MaxIndex < 0 && !has("sequence"):
+		return errors.New("--max-index is for --scenario sequence, which is not asked for")
+	case s.FeedURL != "" && !has("poll"):
+		return errors.New("--feed-url is for --scenario poll, which is not asked for")
+	case s.Body != "" && !has("url"):
+		return errors.New("--body goes with one URL: bodies of a scenario are its own, those of --requests are in the file")
+	case s.Method != "" && !has("url", "feed"):
+		return errors.New("--method goes with one URL or --scenario feed: methods of other scenarios are their own, those of --requests are in the file")
+	case s.Requests != "" && !has("requests"):
+		return fmt.Errorf("--requests %s is not asked for by --scenario %s: leave one of them out, or mix them as in --scenario %[2]s,requests", s.Requests, s.Scenario)
+	case s.Requests == "" && has("requests"):
+		return errors.New("--scenario requests needs a file of them: --requests FILE")
+	case has("requests") && s.RequestsText == "":
+		return fmt.Errorf("BUG: --requests %s was not read", s.Requests)
+	case s.Vars != "" && !has("requests", "url"):
+		return errors.New("--vars goes with --requests or one URL, where {{name}} stands for a column of the file")
+	case s.Vars != "" && s.VarsText == "":
+		return fmt.Errorf("BUG: --vars %s was not read", s.Vars)
+	case s.VarsOrder != "" && s.VarsOrder != sequential && s.VarsOrder != random:
+		return fmt.Errorf("--vars-order must be %s or %s, got %q", sequential, random, s.VarsOrder)
+	case s.VarsOrder != "" && s.Vars == "":
+		return errors.New("--vars-order needs --vars FILE")
+	case s.Part < 0 || s.Parts < 0 || s.Part >= max(s.Parts, 1):
+		return fmt.Errorf("BUG: part %d of %d", s.Part, s.Parts)
+	}
+	return nil
+}
