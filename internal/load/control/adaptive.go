@@ -1,0 +1,360 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"weir/internal/load/measure"
+)
+
+// AdaptiveOptions say how the most that a target bears is looked for.
+type AdaptiveOptions struct {
+	// Start is the first load, in requests a second; 50 by default.
+	Start float64
+	// Healthy are the conditions that say that the target bears a load. For what they do not speak of, the usual hold:
+	// at least 99 % without errors, at most 1 % shed, 97 % of the intended requests sent, a p99 at most 25 ms above
+	// that of a low load (or twice that, if that is more), and a queue that does not grow.
+	Healthy []Condition
+	// Warmup is spent at Start before anything is judged.
+	Warmup time.Duration
+	// Duration is how long the run is, warm-up included. 0 ends it Hold after the ceiling was found, or once Patience
+	// is over without.
+	Duration       time.Duration
+	Hold, Patience time.Duration // 10 s and 5 min by default
+	StopWhen       []Condition
+	Limits         Limits
+}
+
+// The steps of a search. Each is a number of its own: how far to go up says nothing about how far to stay below.
+const (
+	climbStep = 2.0  // from load to load while nothing is known
+	floorPart = 0.96 // of the ceiling, the load between the probes
+	// near is how far from the ceiling the two loads are that have to be borne and not; nearFew that where there are
+	// few requests.
+	near, nearFew = 0.015, 0.02
+	fewRequests   = 200.0 // a second
+)
+
+// again are the steps up once a load is borne that was too much before.
+var again = []float64{1.08, 1.4, climbStep}
+
+// Adaptive returns a Searcher: it climbs exponentially until a load is too much, narrows down what is between that and the
+// last one that was not, and then stays below the ceiling, with a look at both its sides every few seconds, so that it
+// follows when the ceiling moves. See docs/load.md.
+func Adaptive(o AdaptiveOptions) Searcher {
+	if o.Start <= 0 {
+		o.Start = 50
+	}
+	if o.Limits.Min <= 0 {
+		o.Limits.Min = min(1, o.Start)
+	}
+	if o.Limits.Max <= 0 {
+		o.Limits.Max = maxRate
+	}
+	if o.Hold <= 0 {
+		o.Hold = 10 * time.Second
+	}
+	if o.Patience <= 0 {
+		o.Patience = 5 * time.Minute
+	}
+	o.Start = min(max(o.Start, o.Limits.Min), o.Limits.Max)
+	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen), state: warming, rate: o.Start}
+	return a
+}
+
+// state is what a search does now.
+type state int
+
+const (
+	warming   state = iota
+	climbing        // up from a load that is borne
+	cooling         // at a low load, until the target has recovered
+	narrowing       // between a load that is borne and one that is not
+	holding         // just below the ceiling
+	checking        // beside the ceiling, on one of its sides
+)
+
+var phases = [...]string{warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", holding: "track", checking: "track"}
+
+type adaptive struct {
+	o      AdaptiveOptions
+	health *health
+	watch  *Watch
+	clock  clock
+
+	state    state
+	rate     float64
+	judge    *judge
+	inFlight int
+
+	evidence
+	step     int     // how often it climbed of late; -1 on the first climb
+	doubted  float64 // a load that was perhaps too much and is looked at again
+	after    state   // what follows the cooling
+	next     float64 // and its load; 0 to pick one
+	calm     int     // good blocks in a row while cooling
+	cooled   time.Duration
+	rounds   int // how often it held, which alternates the side to check
+	found    bool
+	ceiling  Ceiling // as it was when the search last settled
+	foundAt  time.Duration
+	wish     float64
+	hopeless string
+}
+
+func (a *adaptive) Begin() Decision {
+	a.step = -1
+	if a.o.Warmup <= 0 {
+		a.start(climbing, a.o.Start)
+	}
+	return a.decision()
+}
+
+func (a *adaptive) decision() Decision {
+	d := Decision{Rate: a.rate, Phase: phases[a.state], Measured: a.state != warming}
+	return d.within(a.o.Limits)
+}
+
+// Next judges a window and says how the search goes on.
+func (a *adaptive) Next(w *measure.Window) Decision {
+	warm := a.state == warming
+	a.clock.see(w)
+	a.advance(w)
+	a.inFlight = w.InFlight
+	d := a.decision()
+	switch t := a.clock.now; {
+	case a.hopeless != "":
+		d.Done, d.Reason = true, a.hopeless
+	case a.o.Duration > 0:
+		d.Done = t >= a.o.Duration
+	case a.found && t >= a.foundAt+a.o.Hold:
+		d.Done = true
+	case t >= a.o.Patience:
+		d.Done, d.Reason = true, fmt.Sprintf("no ceiling was found within %v", a.o.Patience)
+	}
+	if !warm && !d.Done {
+		if held, v := a.watch.Next(w); held != nil {
+			return d.stop(held, v)
+		}
+	}
+	return d
+}
+
+func (a *adaptive) advance(w *measure.Window) {
+	if a.wish > 0 {
+		rate := a.wish
+		a.wish = 0
+		a.forget()
+		a.found, a.step = false, 0
+		a.start(climbing, rate)
+		return
+	}
+	switch a.state {
+	case warming:
+		if a.clock.now >= a.o.Warmup {
+			a.start(climbing, a.o.Start)
+		}
+		return
+	case cooling:
+		a.cool(w)
+		return
+	}
+	o := a.judge.see(w)
+	switch {
+	case !o.decided:
+	case o.healthy:
+		a.borne(o)
+	default:
+		a.tooMuch(o)
+	}
+}
+
+// borne goes on from a load that was healthy.
+func (a *adaptive) borne(o opinion) {
+	a.doubted = 0
+	a.good(a.rate, a.clock.now)
+	switch a.state {
+	case climbing:
+		if a.step < 0 && o.p99 > 0 {
+			a.health.remember(o.p99)
+		}
+		a.climb()
+	case narrowing:
+		a.narrow()
+	case holding:
+		a.check()
+	case checking:
+		if math.IsInf(a.hi.rate, 1) {
+			a.climb() // it was too much before
+			return
+		}
+		a.settle()
+	}
+}
+
+// climb goes a step up.
+func (a *adaptive) climb() {
+	if a.rate >= a.o.Limits.Max {
+		a.atMost()
+		return
+	}
+	step := climbStep
+	if a.step >= 0 {
+		step = again[min(a.step, len(again)-1)]
+		a.step++
+	}
+	a.start(climbing, a.rate*step)
+}
+
+// atMost ends the search at the most that may be asked.
+func (a *adaptive) atMost() {
+	a.hi = side{rate: a.o.Limits.Max, limit: "max", at: a.clock.now}
+	a.settle()
+}
+
+// tooMuch goes on from a load that was not healthy.
+func (a *adaptive) tooMuch(o opinion) {
+	if !o.sure && a.doubted != a.rate && !a.expected(o) {
+		// Once more, after a rest: it may have been the machine.
+		a.doubted = a.rate
+		a.rest(a.state, a.rate)
+		return
+	}
+	a.doubted = 0
+	dropped := a.state == holding
+	a.bad(a.rate, o, a.clock.now)
+	if a.rate <= a.o.Limits.Min {
+		a.hopeless = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), o.limit)
+		return
+	}
+	if dropped {
+		a.step = 0
+	}
+	a.rest(narrowing, 0)
+}
+
+// expected reports whether a load that was too much is no surprise: as much was served of it as of others.
+func (a *adaptive) expected(o opinion) bool {
+	g, ok := a.goodput()
+	return a.state == holding || ok && a.rate > g && o.goodput > 0 && math.Abs(o.goodput/g-1) < a.near()
+}
+
+// rest lowers the load until the target has recovered, and then goes on with a state and load.
+func (a *adaptive) rest(after state, next float64) {
+	a.after, a.next = after, next
+	low := a.hi.rate / 2
+	if math.IsInf(low, 1) {
+		low = a.rate / 2
+	}
+	if a.lo.rate > 0 {
+		low = min(low, a.lo.rate)
+	}
+	if g, ok := a.goodput(); ok {
+		low = min(low, g/2)
+	}
+	a.calm, a.cooled = 0, a.clock.now
+	a.state, a.rate = cooling, max(low, a.o.Limits.Min)
+	a.judge = newJudge(a.health, a.rate, time.Hour, a.inFlight)
+}
+
+// coolFor is how long a target may take to recover at one load before that is too much, too.
+const coolFor = 10 * time.Second
+
+// cool waits for three good blocks in a row. A block is shorter than those that judge a load.
+func (a *adaptive) cool(w *measure.Window) {
+	if a.judge.recovering(w) {
+		a.calm++
+	} else {
+		a.calm = 0
+	}
+	switch {
+	case a.calm >= 3:
+		if a.next > 0 {
+			a.start(a.after, a.next)
+			return
+		}
+		a.narrow()
+	case a.clock.now-a.cooled > coolFor:
+		if a.rate <= a.o.Limits.Min {
+			a.hopeless = "the target does not recover from the load, though almost none is left"
+			return
+		}
+		a.bad(a.rate, opinion{limit: a.hi.limit}, a.clock.now)
+		a.rest(narrowing, 0)
+	}
+}
+
+// narrow goes on between what is borne and what is not.
+func (a *adaptive) narrow() {
+	next, ok := a.pick()
+	if !ok {
+		a.settle()
+		return
+	}
+	a.start(narrowing, next)
+}
+
+// settle holds a load below the ceiling that was found.
+func (a *adaptive) settle() {
+	if !a.found {
+		a.found, a.foundAt = true, a.clock.now
+	}
+	a.step = 0
+	a.ceiling, _ = a.estimate()
+	rate := a.ceiling.Rate * floorPart
+	if a.hi.limit == "max" {
+		rate = a.o.Limits.Max
+	}
+	a.start(holding, rate)
+}
+
+// check looks whether the ceiling still is where it was, above and below it in turn.
+func (a *adaptive) check() {
+	if a.hi.limit == "max" {
+		a.start(holding, a.rate)
+		return
+	}
+	c := a.ceiling
+	a.rounds++
+	if a.rounds%3 == 0 {
+		a.lo = side{rate: a.rate, at: a.clock.now} // which was just held
+		a.start(checking, c.Rate*(1-a.near()))
+		return
+	}
+	a.hi = side{rate: math.Inf(1)}
+	a.start(checking, c.Rate*(1+a.near()))
+}
+
+// start judges a load.
+func (a *adaptive) start(s state, rate float64) {
+	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
+	a.state, a.rate = s, rate
+	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
+}
+
+// needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the ceiling a
+// queue takes its time to be noticed.
+func (a *adaptive) needed(s state, rate float64) time.Duration {
+	requests := func(n float64) time.Duration { return time.Duration(n / rate * float64(time.Second)) }
+	switch s {
+	case climbing:
+		if a.step == 0 { // the next one is a small step
+			return a.needed(narrowing, rate)
+		}
+		return min(max(400*time.Millisecond, requests(30)), 2*time.Second)
+	case holding:
+		return 2 * time.Second
+	}
+	sure := time.Duration(1.2 * slack.Seconds() / a.near() * float64(time.Second))
+	return min(max(sure, requests(150)), 5*time.Second)
+}
+
+// SetRate makes the search start anew from a load.
+func (a *adaptive) SetRate(rate float64) error {
+	if err := checkRate(rate, a.o.Limits); err != nil {
+		return err
+	}
+	a.wish = rate
+	return nil
+}

@@ -1,0 +1,165 @@
+package control
+
+import (
+	"math"
+	"time"
+)
+
+// evidence is what a search knows of the ceiling: a load that was borne, one that was not, and how much was
+// served of loads that were too much.
+type evidence struct {
+	lo, hi  side
+	samples []sample // of goodput, the latest last
+	downs   int      // loads in a row that were too much while none is known that is borne
+	first   Ceiling  // as it was found first
+}
+
+// side is one bound of the ceiling. No lower one is 0, no upper one is infinite or 0.
+type side struct {
+	rate  float64
+	limit string
+	at    time.Duration
+}
+
+type sample struct{ rate, weight float64 }
+
+// keptSamples are averaged: enough to even out noise, few enough to follow.
+const keptSamples = 5
+
+func (e *evidence) forget() { *e = evidence{first: e.first} }
+
+// good notes that rate was borne.
+func (e *evidence) good(rate float64, at time.Duration) {
+	e.downs = 0
+	if rate > e.lo.rate {
+		e.lo = side{rate: rate, at: at}
+	}
+	if rate >= e.upper() {
+		// What was too much no longer is.
+		e.hi = side{rate: math.Inf(1)}
+		e.samples = nil
+	}
+	if g, ok := e.goodput(); ok && rate > g*1.02 {
+		e.samples = nil
+	}
+}
+
+// bad notes that rate was too much.
+func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
+	e.hi = side{rate: rate, limit: o.limit, at: at}
+	if e.lo.rate >= rate {
+		e.lo = side{}
+		e.samples = nil
+	}
+	if e.lo.rate == 0 {
+		e.downs++
+	}
+	if o.goodput > 0 {
+		if g, ok := e.goodput(); ok && math.Abs(o.goodput/g-1) > 0.05 {
+			e.samples = nil // of another time
+		}
+		e.samples = append(e.samples, sample{o.goodput, o.weight})
+		if len(e.samples) > keptSamples {
+			e.samples = e.samples[1:]
+		}
+	} else if g, ok := e.goodput(); ok && g >= rate {
+		e.samples = nil
+	}
+}
+
+// upper is the least load that was too much.
+func (e *evidence) upper() float64 {
+	if e.hi.rate == 0 {
+		return math.Inf(1)
+	}
+	return e.hi.rate
+}
+
+// goodput is what the target serves of more than it can, as far as that agrees with the bounds. A target that serves less
+// when it is overloaded has its ceiling elsewhere.
+func (e *evidence) goodput() (float64, bool) {
+	var sum, weight float64
+	for _, s := range e.samples {
+		sum += s.rate * s.weight
+		weight += s.weight
+	}
+	if weight == 0 {
+		return 0, false
+	}
+	g := sum / weight
+	return g, g > e.lo.rate*0.98 && g < e.upper()*1.01
+}
+
+// near is how far from the ceiling its two sides are looked for.
+func (e *evidence) near() float64 {
+	if max(e.lo.rate, min(e.upper(), maxRate)/2) < fewRequests {
+		return nearFew
+	}
+	return near
+}
+
+// pick returns the load that says most about where the ceiling is, or false when it is known.
+func (e *evidence) pick() (float64, bool) {
+	lo, hi, near := e.lo.rate, e.upper(), e.near()
+	if g, ok := e.goodput(); ok {
+		switch {
+		case lo < g*(1-1.4*near) && g*(1-near) < hi*0.999:
+			return g * (1 - near), true
+		case hi > g*(1+1.4*near):
+			return g * (1 + near), true
+		case lo >= g*(1-1.4*near):
+			return 0, false
+		}
+	}
+	switch {
+	case lo == 0:
+		return hi * math.Pow(0.8, float64(min(e.downs, 6))), true
+	case hi > lo*(1+2.4*near):
+		return math.Sqrt(lo * hi), true
+	}
+	return 0, false
+}
+
+// Ceiling returns what is known of the ceiling, once a load was too much.
+func (a *adaptive) Ceiling() (Ceiling, bool) {
+	if a.found && (a.state == holding || a.state == checking || a.state == cooling && a.after == checking) {
+		return a.ceiling, true
+	}
+	return a.estimate()
+}
+
+// estimate makes up the ceiling of the evidence.
+func (a *adaptive) estimate() (Ceiling, bool) {
+	lo, hi := a.lo.rate, a.upper()
+	if math.IsInf(hi, 1) {
+		if !a.found {
+			return Ceiling{}, false
+		}
+		hi = lo * (1 + a.near())
+	}
+	c := Ceiling{Low: lo, High: hi, Limit: a.hi.limit, Converged: a.found, Seconds: a.foundAt.Seconds()}
+	c.Rate = math.Sqrt(max(lo, hi/4) * hi)
+	if g, ok := a.goodput(); ok {
+		c.Rate = min(max(g, min(lo, g*1.02)), hi)
+		spread := a.spread(g)
+		c.Low, c.High = min(lo, c.Rate-spread), max(hi, c.Rate+spread)
+	}
+	if a.hi.limit == "max" {
+		c.Rate, c.Low, c.High = hi, hi, hi
+	}
+	return c, true
+}
+
+// spread is 1.96 times the standard error of the goodput, and half a per cent at least.
+func (e *evidence) spread(g float64) float64 {
+	var squares, weight float64
+	for _, s := range e.samples {
+		squares += s.weight * (s.rate - g) * (s.rate - g)
+		weight += s.weight
+	}
+	n := float64(len(e.samples))
+	if n < 2 {
+		return 0.02 * g
+	}
+	return max(0.005*g, 1.96*math.Sqrt(squares/weight/(n-1)))
+}

@@ -1,0 +1,375 @@
+package control
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"weir/internal/load/measure"
+)
+
+// What is healthy where a person does not say otherwise.
+const (
+	leastSuccess  = 0.99
+	mostShed      = 0.01
+	leastAchieved = 0.97
+	// slack is by how much the latency's p99 may be above that of a low load, or by as much again as that is, if that is
+	// more; and by how much the queue may grow while a load is judged.
+	slack = 25 * time.Millisecond
+)
+
+const (
+	// blockRequests is how many requests a block of windows has: quantiles of fewer say nothing.
+	blockRequests = 20
+	// badShare is how many of its blocks may be bad for a load to be healthy still: a machine stalls now and then.
+	badShare = 0.2
+	// sureTime is how long latencies are bad without getting better before the load is to blame.
+	sureTime = time.Second
+	// busyGenerator is the share of its time from which on a generator is the limit.
+	busyGenerator = 0.97
+)
+
+// health is what a search knows of its target's health whatever the load is.
+type health struct {
+	// latency are the conditions on latencies, cpu and memory, which each block has to meet; shares those
+	// on shares and rates, which all of the judged time has to meet together.
+	latency, shares []Condition
+	// relative says that no latency condition was given: p99 is compared with calm.
+	relative bool
+	calm     []float64 // p99 of loads that were healthy at the first climb, in seconds
+}
+
+// newHealth takes a person's conditions, and the usual ones for what they do not speak of.
+func newHealth(conditions []Condition) *health {
+	h := &health{relative: true}
+	given := map[figure]bool{}
+	for _, c := range conditions {
+		given[c.figure] = true
+		switch c.figure {
+		case figureQuantile, figureMean:
+			h.relative = false
+			h.latency = append(h.latency, c)
+		case figureCPU, figureMemory:
+			h.latency = append(h.latency, c)
+		default:
+			h.shares = append(h.shares, c)
+		}
+	}
+	percent := unit{"%", 0.01}
+	if !given[figureShed] {
+		h.shares = append(h.shares, Condition{figure: figureShed, limit: mostShed * 100, equal: true, unit: percent})
+	}
+	if !given[figureErrors] && !given[figureSuccess] {
+		// What is shed has a limit of its own.
+		h.shares = append(h.shares, Condition{figure: figureErrors, limit: (1 - leastSuccess) * 100, equal: true, unit: percent})
+	}
+	if !given[figureAchieved] {
+		h.shares = append(h.shares, Condition{figure: figureAchieved, above: true, limit: leastAchieved * 100, equal: true, unit: percent})
+	}
+	return h
+}
+
+// remember notes what the p99 of a healthy load was.
+func (h *health) remember(p99 float64) {
+	if len(h.calm) < 16 {
+		h.calm = append(h.calm, p99)
+	}
+}
+
+// limit is the p99 in seconds beyond which latencies are bad, infinite before anything is known.
+func (h *health) limit() float64 {
+	if len(h.calm) == 0 {
+		return math.Inf(1)
+	}
+	sorted := slices.Sorted(slices.Values(h.calm))
+	calm := sorted[(len(sorted)-1)/2]
+	return calm + max(slack.Seconds(), calm)
+}
+
+// patience is the longest time that a condition asks to hold.
+func (h *health) patience() time.Duration {
+	var longest time.Duration
+	for _, c := range append(slices.Clip(h.latency), h.shares...) {
+		longest = max(longest, c.For)
+	}
+	return longest
+}
+
+// opinion is what became of judging a load.
+type opinion struct {
+	decided, healthy bool
+	// sure says that an unhealthy load was clearly too much; else a second look is worth its time.
+	sure bool
+	// limit names the signal that said no.
+	limit string
+	// goodput is what was served of an unhealthy load that was more than the target could serve, else 0.
+	goodput float64
+	weight  float64 // seconds in which goodput was measured
+	p99     float64 // of all the judged time, in seconds; 0 when too few requests were answered
+}
+
+// block is one or several windows with enough requests to speak of.
+type block struct {
+	start, end             time.Duration
+	intended, sent         uint64
+	served, shed, failures uint64
+	dropped                uint64
+	backlog                float64 // requests that were due and not over at the end
+	limit                  string  // what was bad of latencies, empty for nothing
+	far                    bool    // far beyond the limit
+	losing                 bool    // clearly fewer requests ended than were due
+	generator              bool    // at its own limit
+}
+
+// judge watches one load until it can say whether the target bears it.
+type judge struct {
+	*health
+	rate   float64
+	need   time.Duration // that a load has to be healthy for
+	settle time.Duration // at the beginning, which is not judged
+
+	begin   time.Duration
+	started bool
+	backlog float64
+	acc     *measure.Window // the block that is not full yet
+	scratch *measure.Window
+	all     *measure.Window
+	blocks  []block
+}
+
+// newJudge judges the load of rate, at whose beginning inFlight requests were waiting.
+func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
+	return &judge{
+		health: h, rate: rate, need: max(need, h.patience()), settle: usualWindow, backlog: float64(inFlight),
+		acc: measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
+	}
+}
+
+// see takes one more window and says what is known now.
+func (j *judge) see(w *measure.Window) opinion {
+	if !j.started {
+		j.started, j.begin = true, w.Start
+	}
+	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
+	if w.End-j.begin <= j.settle {
+		return opinion{}
+	}
+	j.acc.Add(w)
+	j.acc.InFlight = w.InFlight
+	j.acc.Target = w.Target
+	if j.acc.Intended < blockRequests && j.acc.End-j.acc.Start < sureTime {
+		return opinion{}
+	}
+	j.close()
+	return j.opinion()
+}
+
+// close makes a block of what was accumulated.
+func (j *judge) close() {
+	w := j.acc
+	b := block{
+		start: w.Start, end: w.End, intended: w.Intended, sent: w.Sent, served: w.Served, shed: w.Shed,
+		failures: w.Errors(), dropped: w.Failed[measure.Dropped], backlog: j.backlog,
+	}
+	lost := float64(w.Intended) - float64(w.Done())
+	b.losing = lost > max(2, 0.05*float64(w.Intended))
+	p99 := float64(w.Latency.ValueAtPercentile(99)) / 1e9
+	silent := w.Done() == 0 && w.InFlight > 0
+	for i := range j.latency {
+		if v := j.latency[i].Judge(w); v.Known && !v.Holds && (w.Done() > 0 || silent) {
+			b.limit = j.latency[i].Signal()
+			b.far = b.far || j.latency[i].ofLatency() && v.Value > 4*j.latency[i].limit
+		}
+	}
+	if limit := j.health.limit(); j.relative && (p99 > limit || silent) {
+		b.limit = "p99"
+		b.far = p99 > 4*limit
+	}
+	lag := float64(w.Lag.ValueAtPercentile(99)) / 1e9
+	b.generator = w.Busy >= busyGenerator || b.limit != "" && lag >= p99/2 && lag > 0 ||
+		float64(w.Sent+b.dropped) < 0.99*float64(w.Intended)-2
+	j.blocks = append(j.blocks, b)
+	j.all.Add(w)
+	w.Reset()
+}
+
+// opinion is what all the blocks say together.
+func (j *judge) opinion() opinion {
+	n := len(j.blocks)
+	last := j.blocks[n-1]
+	judged := last.end - j.blocks[0].start
+
+	// Of late: a hiccup at the beginning is forgotten if there is time enough after it.
+	first := n - 1
+	for first > 0 && last.end-j.blocks[first].start < j.need-usualWindow/2 {
+		first--
+	}
+	late := j.blocks[first:]
+	bad := 0
+	for _, b := range late {
+		if b.limit != "" {
+			bad++
+		}
+	}
+	run := n // where the last run of bad blocks begins
+	for run > 0 && j.blocks[run-1].limit != "" {
+		run--
+	}
+	running := j.blocks[run:]
+
+	share := j.badShares(late)
+	if share != "" && n >= 3 {
+		// Three blocks of too many refusals, each of them, need no more time.
+		early := true
+		for i := range j.blocks[n-3:] {
+			early = early && j.badShares(j.blocks[n-3+i:n-2+i]) != ""
+		}
+		if early {
+			return j.unhealthy(share, true)
+		}
+	}
+	if len(running) >= 3 {
+		far, losing := true, true
+		for _, b := range running[len(running)-3:] {
+			far, losing = far && b.far, losing && b.losing
+		}
+		if losing || far && !j.draining(running) {
+			return j.unhealthy(last.limit, true)
+		}
+		if last.end-running[0].start >= sureTime && !j.draining(running) {
+			return j.unhealthy(last.limit, false)
+		}
+	}
+	if judged < j.need-usualWindow/2 {
+		return opinion{}
+	}
+	if share != "" {
+		return j.unhealthy(share, n >= 6)
+	}
+	if j.growing(late) {
+		return j.unhealthy("queue", false)
+	}
+	if last.limit == "" && float64(bad) <= badShare*float64(len(late)) {
+		o := opinion{decided: true, healthy: true}
+		if j.all.Latency.TotalCount() >= blockRequests {
+			o.p99 = float64(j.all.Latency.ValueAtPercentile(99)) / 1e9
+		}
+		return o
+	}
+	if judged > 3*j.need+5*time.Second {
+		limit := last.limit
+		for _, b := range late {
+			if limit == "" {
+				limit = b.limit
+			}
+		}
+		return j.unhealthy(limit, false)
+	}
+	return opinion{}
+}
+
+// badShares names the first share that blocks do not have as it should be.
+func (j *judge) badShares(blocks []block) string {
+	w := j.scratch
+	w.Start, w.End = blocks[0].start, blocks[len(blocks)-1].end
+	w.Intended, w.Sent, w.Served, w.Shed, w.Failed = 0, 0, 0, 0, [measure.Failures]uint64{}
+	for _, b := range blocks {
+		w.Intended += b.intended
+		w.Sent += b.sent
+		w.Served += b.served
+		w.Shed += b.shed
+		w.Failed[measure.Status] += b.failures
+	}
+	if w.Done() == 0 {
+		return ""
+	}
+	for i := range j.shares {
+		c := &j.shares[i]
+		if c.figure == figureAchieved && w.Intended-min(w.Intended, w.Sent) < 3 {
+			continue
+		}
+		if v := c.Judge(w); v.Known && !v.Holds {
+			return c.Signal()
+		}
+	}
+	return ""
+}
+
+// draining reports whether the queue gets shorter over the blocks: what a stall left behind, and the load lets go.
+func (j *judge) draining(blocks []block) bool {
+	half := len(blocks) / 2
+	mean := func(blocks []block) float64 {
+		var sum float64
+		for _, b := range blocks {
+			sum += b.backlog
+		}
+		return sum / float64(len(blocks))
+	}
+	return half > 0 && mean(blocks[half:]) < 0.98*mean(blocks[:half])
+}
+
+// growing reports whether the queue got longer all the time, by more than the slack.
+func (j *judge) growing(blocks []block) bool {
+	lag := len(blocks) / 4
+	if lag < 2 {
+		return false
+	}
+	var slopes []float64
+	for i := lag; i < len(blocks); i++ {
+		seconds := (blocks[i].end - blocks[i-lag].end).Seconds()
+		slopes = append(slopes, (blocks[i].backlog-blocks[i-lag].backlog)/j.rate/seconds)
+	}
+	slices.Sort(slopes)
+	judged := (blocks[len(blocks)-1].end - blocks[0].end).Seconds()
+	typical := slopes[len(slopes)/2] * judged
+	whole := (blocks[len(blocks)-1].backlog - blocks[0].backlog) / j.rate
+	return min(typical, whole) > slack.Seconds() && min(typical, whole)*j.rate > 3
+}
+
+// unhealthy makes up the opinion of a load that is too much.
+func (j *judge) unhealthy(limit string, sure bool) opinion {
+	o := opinion{decided: true, limit: limit, sure: sure}
+	generator := 0
+	for _, b := range j.blocks {
+		if b.generator {
+			generator++
+		}
+	}
+	if 2*generator >= len(j.blocks) || limit == "achieved" && j.drops() == 0 {
+		o.limit = "generator"
+	}
+	// A bucket may have been full, and a queue empty, at the beginning.
+	blocks := j.blocks[len(j.blocks)/3:]
+	var served, due uint64
+	for _, b := range blocks {
+		served += b.served
+		due += b.intended
+	}
+	seconds := (blocks[len(blocks)-1].end - blocks[0].start).Seconds()
+	if float64(served) < 0.995*float64(due)-1 {
+		o.goodput, o.weight = float64(served)/seconds, seconds
+	}
+	return o
+}
+
+func (j *judge) drops() (n uint64) {
+	for _, b := range j.blocks {
+		n += b.dropped
+	}
+	return n
+}
+
+// recovering reports whether a window, or several until there are some requests, is of a target that has recovered.
+func (j *judge) recovering(w *measure.Window) bool {
+	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
+	j.acc.Add(w)
+	j.acc.InFlight, j.acc.Target = w.InFlight, w.Target
+	if j.acc.Intended < blockRequests/4 && j.acc.End-j.acc.Start < sureTime {
+		return false
+	}
+	j.close()
+	b := j.blocks[len(j.blocks)-1]
+	// Before it is known what latency is calm, few in flight have to do.
+	waiting := math.IsInf(j.health.limit(), 1) && b.backlog > max(3, 0.1*j.rate)
+	return b.limit == "" && !waiting && !b.losing && j.badShares(j.blocks[len(j.blocks)-1:]) == ""
+}
