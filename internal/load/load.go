@@ -1,2 +1,308 @@
 // Package load finds where a box breaks: it makes requests by a plan, measures what comes of them, and steers by that.
+//
+// A Run is a loop of windows of a tenth of a second. In each of them a generator - an engine in this process, or a fleet of
+// them on other machines - tells what it measured, a controller decides how much load comes next, and a recorder
+// keeps what the result needs.
 package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"weir/internal/load/client"
+	"weir/internal/load/control"
+	"weir/internal/load/measure"
+	"weir/internal/load/report"
+	"weir/internal/load/scenario"
+)
+
+// Interval is how long a window is.
+const Interval = 100 * time.Millisecond
+
+// generator makes load: a client.Engine or an agent.Fleet.
+type generator interface {
+	SetRate(perSecond float64) error
+	SetConnections(n int) error
+	Collect(w *measure.Window) error
+	Close(ctx context.Context) error
+}
+
+// Run is one run of a plan. Its methods may be called by any goroutine.
+type Run struct {
+	plan      Plan
+	scenario  *scenario.Scenario
+	engine    client.Options
+	control   control.Controller
+	fail      []control.Condition
+	target    *watcher
+	token     string
+	observe   func(*measure.Window, report.Point)
+	start     func(context.Context) (generator, error)
+	rateAsked chan rateAsked
+	ended     chan struct{} // closed once the load is over
+
+	recorder *report.Recorder
+
+	mu       sync.Mutex
+	watchers map[chan report.Point]struct{}
+	over     bool
+}
+
+// rateAsked is a person's wish for another rate, and where its answer goes.
+type rateAsked struct {
+	rate  float64
+	reply chan error
+}
+
+// Options are what a run needs besides its plan.
+type Options struct {
+	// Token is what agents want to see.
+	Token string
+	// Observe is told of every window, if it is not nil. It must not keep the window.
+	Observe func(*measure.Window, report.Point)
+}
+
+// New checks all of a plan: it reads its files, looks its targets up and asks each of them once. There is no load
+// before Do. Errors say what to change.
+func New(ctx context.Context, p Plan, o Options) (*Run, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	spec, err := p.spec()
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{
+		plan: p, token: o.Token, observe: o.Observe, rateAsked: make(chan rateAsked),
+		ended: make(chan struct{}), watchers: make(map[chan report.Point]struct{}),
+	}
+	if r.scenario, err = scenario.Open(ctx, spec, p.Own); err != nil {
+		return nil, err
+	}
+	if r.control, err = p.controller(r.scenario.Rate()); err != nil {
+		return nil, err
+	}
+	if r.fail, err = conditions("--fail-when", p.FailWhen); err != nil {
+		return nil, err
+	}
+	r.engine = p.client(r.scenario.Targets())
+	if p.TargetMetrics != "" {
+		if r.target, err = watchTarget(ctx, p.TargetMetrics); err != nil {
+			return nil, err
+		}
+	}
+	if !p.NoCheck {
+		if err := r.scenario.Check(ctx); err != nil {
+			return nil, fmt.Errorf("%w (--no-check begins without asking)", err)
+		}
+	}
+	r.start = r.generate
+	_, search := r.control.(control.Searcher)
+	r.recorder = report.NewRecorder(report.RecorderOptions{
+		Name: p.Name, Plan: p, Started: time.Now(), Runners: max(1, len(p.Agents)),
+		Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
+	})
+	return r, nil
+}
+
+// String says in a line what the run asks for.
+func (r *Run) String() string { return r.scenario.String() }
+
+// Do makes the load, until the plan's time is over, a condition ends it, or ctx is done; then the result has what there
+// is. It may be called once. An error comes with what was measured until then, or with nil before the first window.
+func (r *Run) Do(ctx context.Context) (*report.Result, error) {
+	defer r.dismiss()
+	load, err := r.start(ctx)
+	if err != nil {
+		close(r.ended)
+		return nil, err
+	}
+	if r.target != nil {
+		watching, stop := context.WithCancel(ctx)
+		defer stop()
+		go r.target.run(watching)
+	}
+	d := r.control.Begin()
+	if err = steer(load, control.Decision{}, d); err == nil {
+		d, err = r.loop(ctx, load, d)
+	}
+	close(r.ended)
+	// What is on its way is awaited, and counts.
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.Timeout+time.Second)
+	defer cancel()
+	err = errors.Join(err, load.Close(closing))
+	last := measure.NewWindow()
+	if load.Collect(last) == nil {
+		r.recorder.Drain(last)
+	}
+	result, resultErr := r.recorder.Result()
+	if resultErr != nil {
+		return nil, errors.Join(err, resultErr)
+	}
+	result.Reason = d.Reason
+	switch {
+	case err != nil:
+		result.Reason = err.Error()
+	case !d.Done:
+		result.Reason = "it was stopped"
+	}
+	r.judge(result)
+	return result, err
+}
+
+// generate starts the generator: here, or on the plan's agents.
+func (r *Run) generate(ctx context.Context) (generator, error) {
+	return client.Start(ctx, r.engine, r.scenario.Source)
+}
+
+// loop goes from window to window until the load is to end, and returns the last decision.
+func (r *Run) loop(ctx context.Context, load generator, d control.Decision) (control.Decision, error) {
+	tick := time.NewTicker(Interval)
+	defer tick.Stop()
+	w := measure.NewWindow()
+	for {
+		select {
+		case <-ctx.Done():
+			return d, nil
+		case asked := <-r.rateAsked:
+			asked.reply <- r.control.SetRate(asked.rate)
+			continue
+		case <-tick.C:
+		}
+		w.Reset()
+		if err := load.Collect(w); err != nil {
+			return d, err
+		}
+		w.Target = r.target.target()
+		next := r.control.Next(w)
+		r.publish(w, d)
+		if next.Done {
+			d.Done, d.Reason = true, next.Reason
+			return d, nil
+		}
+		if err := steer(load, d, next); err != nil {
+			return d, err
+		}
+		d = next
+	}
+}
+
+// steer tells the generator what has changed.
+func steer(load generator, from, to control.Decision) error {
+	if to.Connections != from.Connections {
+		if err := load.SetConnections(to.Connections); err != nil {
+			return err
+		}
+	}
+	if to.Rate != from.Rate {
+		return load.SetRate(to.Rate)
+	}
+	return nil
+}
+
+// publish records a window that d was the decision for, and shows it to whoever watches.
+func (r *Run) publish(w *measure.Window, d control.Decision) {
+	point := r.recorder.Add(w, d, r.ceiling())
+	if r.observe != nil {
+		r.observe(w, point)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c := range r.watchers {
+		select {
+		case c <- point:
+		default: // it is slow, and misses some
+		}
+	}
+}
+
+// ceiling returns what is known of the ceiling, nil for nothing.
+func (r *Run) ceiling() *control.Ceiling {
+	s, searches := r.control.(control.Searcher)
+	if !searches {
+		return nil
+	}
+	c, known := s.Ceiling()
+	if !known {
+		return nil
+	}
+	return &c
+}
+
+// judge writes what only the whole run shows into its result.
+func (r *Run) judge(result *report.Result) {
+	result.Ceiling = r.ceiling()
+	if r.target != nil {
+		if n := r.target.lost.Load(); n > 0 {
+			result.Marks = append(result.Marks, fmt.Sprintf("The target's metrics could not be read %d times, the last time: %s.", n, *r.target.fault.Load()))
+		}
+	}
+	total := measure.NewWindow()
+	r.recorder.Total(total)
+	for i := range r.fail {
+		c := &r.fail[i]
+		v := c.Judge(total)
+		got := "not known"
+		if v.Known {
+			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v.Value, 'g', 4, 64), 64)
+			got = c.Format(rounded)
+		}
+		result.Verdicts = append(result.Verdicts, report.Verdict{Condition: c.String(), Value: v.Value, Got: got, Failed: v.Holds || !v.Known})
+	}
+}
+
+// dismiss lets the watchers go.
+func (r *Run) dismiss() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	for c := range r.watchers {
+		close(c)
+	}
+	clear(r.watchers)
+}
+
+// ErrNoLoad says that a run has not begun, or is over.
+var ErrNoLoad = errors.New("there is no load now whose rate could be changed")
+
+// SetRate changes the load of a run under way, in requests a second; of the closed model, in connections. It waits until
+// the controller has agreed, or ctx is done.
+func (r *Run) SetRate(ctx context.Context, rate float64) error {
+	asked := rateAsked{rate, make(chan error, 1)}
+	select {
+	case r.rateAsked <- asked:
+		return <-asked.reply
+	case <-r.ended:
+		return ErrNoLoad
+	case <-ctx.Done():
+		return ErrNoLoad
+	}
+}
+
+// Watch returns every point from now on, until stop is called or the run ends, which closes points. Who is slow misses
+// some.
+func (r *Run) Watch() (points <-chan report.Point, stop func()) {
+	c := make(chan report.Point, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		close(c)
+		return c, func() {}
+	}
+	r.watchers[c] = struct{}{}
+	return c, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, there := r.watchers[c]; there {
+			delete(r.watchers, c)
+			close(c)
+		}
+	}
+}
+
+// Points returns the points so far; where a run was long, neighbours are merged.
+func (r *Run) Points() []report.Point { return r.recorder.Points() }

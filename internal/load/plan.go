@@ -10,19 +10,24 @@ type Plan struct {
 	Name string `json:"name,omitempty"`
 
 	// What is asked for.
-	URL      string   `json:"url,omitempty"` // one URL; else a scenario
-	Method   string   `json:"method,omitempty"`
-	Headers  []string `json:"headers,omitempty"` // "Name: value"
-	Body     string   `json:"body,omitempty"`
-	Scenario string   `json:"scenario,omitempty"` // feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1"
-	Target   string   `json:"target,omitempty"`   // the scenario's origin
-	Users    int      `json:"users,omitempty"`    // of feed and predict: ids to choose from; of poll: readers
-	Items    int      `json:"items,omitempty"`    // items a prediction, or items a feed request
-	MaxItem  int      `json:"max_item,omitempty"` // ids of items to choose from
-	Feeds    int      `json:"feeds,omitempty"`    // of poll: feeds a user
-	Every    Duration `json:"every,omitempty"`    // how often each user comes
-	Requests string   `json:"requests,omitempty"` // file of requests, JSONL
-	Vars     string   `json:"vars,omitempty"`     // CSV of variables for it
+	URL       string   `json:"url,omitempty"` // one URL; else a scenario
+	Method    string   `json:"method,omitempty"`
+	Headers   []string `json:"headers,omitempty"` // "Name: value"
+	Body      string   `json:"body,omitempty"`
+	Scenario  string   `json:"scenario,omitempty"`   // feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1"
+	Target    string   `json:"target,omitempty"`     // the scenario's origin
+	Users     int      `json:"users,omitempty"`      // of feed and predict: ids to choose from; of poll: readers
+	FirstUser uint64   `json:"first_user,omitempty"` // the smallest id
+	Items     int      `json:"items,omitempty"`      // items a prediction, or items a feed request
+	MaxItem   int      `json:"max_item,omitempty"`   // ids of items to choose from
+	MaxIndex  int      `json:"max_index,omitempty"`  // of sequence: where it begins again
+	Feeds     int      `json:"feeds,omitempty"`      // of poll: feeds a user
+	FeedPool  int      `json:"feed_pool,omitempty"`  // of poll: different feeds
+	FeedURL   string   `json:"feed_url,omitempty"`   // of poll: with {feed} and {user}
+	Every     Duration `json:"every,omitempty"`      // how often each user comes
+	Requests  string   `json:"requests,omitempty"`   // file of requests, JSONL
+	Vars      string   `json:"vars,omitempty"`       // CSV of variables for it
+	VarsOrder string   `json:"vars_order,omitempty"` // sequential, random
 
 	// How much.
 	Mode        string   `json:"mode"`                  // constant, classic, adaptive
@@ -45,6 +50,7 @@ type Plan struct {
 	HTTP2          bool     `json:"http2,omitempty"`
 	Insecure       bool     `json:"insecure,omitempty"`
 	Seed           uint64   `json:"seed,omitempty"`
+	NoCheck        bool     `json:"no_check,omitempty"`       // begin without having asked
 	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
 	Agents         []string `json:"agents,omitempty"`         // host:port
 	Own            []string `json:"i_own_this_target,omitempty"`

@@ -1,0 +1,186 @@
+package load
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/internal/load/client"
+	"weir/internal/load/control"
+	"weir/internal/load/scenario"
+)
+
+// How long a run is when its plan does not say.
+const (
+	usualDuration = 30 * time.Second
+	usualSearch   = 60 * time.Second // of a search
+)
+
+// ReadPlan reads a plan's JSON. What it does not say has the flags' defaults.
+func ReadPlan(text []byte) (Plan, error) {
+	p := Default()
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("it is no plan: %w", err)
+	}
+	return p, nil
+}
+
+// check refuses what contradicts itself. What is asked for is scenario's to check.
+func (p *Plan) check() error {
+	if !slices.Contains(Modes, p.Mode) {
+		return fmt.Errorf("--mode takes %s, got %q", strings.Join(Modes, ", "), p.Mode)
+	}
+	for _, d := range []struct {
+		flag  string
+		value Duration
+	}{
+		{"--duration", p.Duration}, {"--warmup", p.Warmup}, {"--ramp", p.Ramp}, {"--timeout", p.Timeout}, {"--every", p.Every},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("%s must not be negative, got %v", d.flag, time.Duration(d.value))
+		}
+	}
+	if a := client.Arrivals(p.Arrivals); a != "" && a != client.Constant && a != client.Poisson {
+		return fmt.Errorf("--arrivals takes %s or %s, got %q", client.Constant, client.Poisson, p.Arrivals)
+	}
+	closed := p.closed()
+	switch {
+	case p.Connections < 0:
+		return fmt.Errorf("--connections must not be negative, got %d", p.Connections)
+	case p.Rate != "" && p.Connections > 0:
+		return errors.New("--rate is of the open model and --connections of the closed one: leave one of them out; how many connections the open model may use is --max-connections")
+	case p.Stages != "" && p.Mode != "classic":
+		return fmt.Errorf("--stages are for --mode classic, not %s", p.Mode)
+	case p.Stages != "" && (p.Rate != "" || p.Connections > 0):
+		return errors.New("--stages say the rate or the connections themselves: leave --rate and --connections out")
+	case p.Stages != "" && (p.Duration > 0 || p.Ramp > 0):
+		return errors.New("--stages say how long each of them is: leave --duration and --ramp out")
+	case p.Mode == "adaptive" && closed:
+		return errors.New("--mode adaptive searches for a rate, and the closed model has none: leave --connections out")
+	case p.Mode == "adaptive" && p.Ramp > 0:
+		return errors.New("--mode adaptive finds its own way up: leave --ramp out; where it begins is --rate")
+	case p.Mode != "adaptive" && len(p.Healthy) > 0:
+		return fmt.Errorf("--healthy-when is what --mode adaptive keeps true; to end a %s run use --stop-when", p.Mode)
+	case closed && p.Every > 0:
+		return errors.New("--every makes a rate, and the closed model has none: leave --connections or --every out")
+	case p.Rate != "" && p.Every > 0 && p.Mode != "adaptive":
+		return errors.New("--rate and --every both say how much: leave one of them out")
+	}
+	for _, a := range p.Agents {
+		if u, err := url.Parse("//" + a); err != nil || u.Port() == "" || u.Host != a {
+			return fmt.Errorf("--agents takes host:port, got %q", a)
+		}
+	}
+	return nil
+}
+
+// closed says whether the plan is of the closed model.
+func (p *Plan) closed() bool {
+	if p.Connections > 0 {
+		return true
+	}
+	stages, err := control.ParseStages(p.Stages)
+	return err == nil && len(stages) > 0 && stages[0].Connections
+}
+
+// spec is the part of a plan that says what is asked for, with its files read.
+func (p *Plan) spec() (scenario.Spec, error) {
+	s := scenario.Spec{
+		URL: p.URL, Method: p.Method, Body: p.Body, Headers: p.Headers, Scenario: p.Scenario, Target: p.Target,
+		Users: p.Users, FirstUser: p.FirstUser, Every: time.Duration(p.Every),
+		Items: p.Items, MaxItem: p.MaxItem, MaxIndex: p.MaxIndex,
+		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL,
+		Requests: p.Requests, Vars: p.Vars, VarsOrder: p.VarsOrder,
+		Seed: p.Seed, Insecure: p.Insecure, Timeout: time.Duration(p.Timeout),
+	}
+	return s, s.ReadFiles()
+}
+
+// client is the part of a plan that says how requests are made.
+func (p *Plan) client(targets []client.Target) client.Options {
+	o := client.Options{
+		Targets: targets, Closed: p.closed(), Connections: p.Connections, MaxConnections: p.MaxConnections, Warm: p.Warm,
+		Arrivals: client.Arrivals(p.Arrivals), Timeout: time.Duration(p.Timeout), Threads: p.Threads,
+		HTTP2: p.HTTP2, Insecure: p.Insecure, Seed: p.Seed,
+	}
+	if o.Closed && o.Connections == 0 {
+		o.Connections = 1 // the stages say how many
+	}
+	return o
+}
+
+// conditions reads a flag's conditions.
+func conditions(flag string, text []string) ([]control.Condition, error) {
+	c, err := control.ParseConditions(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return c, nil
+}
+
+// controller returns what steers the run. natural is the rate that its users make by themselves, 0 for none.
+func (p *Plan) controller(natural float64) (control.Controller, error) {
+	stop, err := conditions("--stop-when", p.StopWhen)
+	if err != nil {
+		return nil, err
+	}
+	rate := natural
+	if p.Rate != "" {
+		if rate, err = control.ParseRate(p.Rate); err != nil {
+			return nil, fmt.Errorf("--rate: %w", err)
+		}
+	}
+	warmup, ramp, limits := time.Duration(p.Warmup), time.Duration(p.Ramp), control.Limits{Window: Interval}
+	if p.Mode == "adaptive" {
+		healthy, err := conditions("--healthy-when", p.Healthy)
+		if err != nil {
+			return nil, err
+		}
+		return control.Adaptive(control.AdaptiveOptions{
+			Start: rate, Healthy: healthy, Warmup: warmup, Duration: warmup + p.Length(), StopWhen: stop, Limits: limits,
+		}), nil
+	}
+	if rate == 0 && p.Connections == 0 && p.Stages == "" {
+		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, or --mode adaptive to find out what the target bears")
+	}
+	if p.Mode == "constant" {
+		return control.Constant(control.ConstantOptions{
+			Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop, Limits: limits,
+		}), nil
+	}
+	o := control.ClassicOptions{
+		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop, Limits: limits,
+	}
+	if p.Stages != "" {
+		if o.Stages, err = control.ParseStages(p.Stages); err != nil {
+			return nil, fmt.Errorf("--stages: %w", err)
+		}
+	}
+	return control.Classic(o), nil
+}
+
+// Length is how long the run is, warm-up and ramp not counted.
+func (p *Plan) Length() time.Duration {
+	if p.Stages != "" {
+		stages, _ := control.ParseStages(p.Stages) // an error is told elsewhere
+		var sum time.Duration
+		for _, s := range stages {
+			sum += s.For
+		}
+		return sum
+	}
+	switch {
+	case p.Duration > 0:
+		return time.Duration(p.Duration)
+	case p.Mode == "adaptive":
+		return usualSearch
+	}
+	return usualDuration
+}

@@ -1,0 +1,325 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"weir/internal/load/measure"
+	"weir/internal/load/report"
+)
+
+// target is a server that counts what it is asked.
+func target(t *testing.T, answer http.HandlerFunc) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if answer != nil {
+			answer(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+// plan returns a short plan for url.
+func plan(url string) Plan {
+	p := Default()
+	p.URL, p.Rate, p.Duration, p.Warm = url, "200/s", Duration(500*time.Millisecond), 4
+	return p
+}
+
+func run(t *testing.T, p Plan) *report.Result {
+	t.Helper()
+	r, err := New(t.Context(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestARunCountsWhatTheTargetSaw(t *testing.T) {
+	url, asked := target(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("answer") {
+		case "shed":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "fail":
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "requests.jsonl")
+	lines := `{"url":"/?answer=ok"}` + "\n" + `{"url":"/?answer=shed"}` + "\n" + `{"url":"/?answer=fail"}` + "\n"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := plan("")
+	p.Requests, p.Target, p.NoCheck = file, url, true
+	r, err := New(t.Context(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := asked.Load()
+	result, err := r.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := uint64(asked.Load() - before); got != result.Requests {
+		t.Errorf("the target saw %d requests, the result has %d", got, result.Requests)
+	}
+	if result.Served == 0 || result.Shed == 0 || result.Failures["status"] == 0 {
+		t.Errorf("served %d, shed %d, failed %v: all three were answered in turn", result.Served, result.Shed, result.Failures)
+	}
+	if result.Requests != result.Served+result.Shed+result.Errors {
+		t.Errorf("%d requests are not %d served, %d shed and %d errors", result.Requests, result.Served, result.Shed, result.Errors)
+	}
+	if len(result.Trace) < 4 {
+		t.Errorf("%d points of half a second", len(result.Trace))
+	}
+}
+
+func TestACondionEndsTheRun(t *testing.T) {
+	url, _ := target(t, func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) })
+	p := plan(url)
+	p.Duration = Duration(time.Minute)
+	p.StopWhen = []string{"p50>5ms for 300ms"}
+	p.FailWhen = []string{"p50>5ms", "errors>1%"}
+	result := run(t, p)
+	if result.Seconds > 30 || !strings.Contains(result.Reason, "p50") {
+		t.Errorf("it ended after %.1f s, because %q", result.Seconds, result.Reason)
+	}
+	if len(result.Verdicts) != 2 || !result.Verdicts[0].Failed || result.Verdicts[1].Failed {
+		t.Errorf("verdicts %+v: the first should have failed, and the second not", result.Verdicts)
+	}
+}
+
+func TestTheRateChangesLive(t *testing.T) {
+	url, _ := target(t, nil)
+	p := plan(url)
+	p.Rate, p.Duration = "10/s", Duration(time.Minute)
+	r, err := New(t.Context(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, stop := r.Watch()
+	defer stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan *report.Result, 1)
+	go func() {
+		result, err := r.Do(ctx)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- result
+	}()
+	<-points
+	if err := r.SetRate(ctx, 400); err != nil {
+		t.Fatal(err)
+	}
+	for p := range points {
+		if p.Intended > 300 {
+			break
+		}
+	}
+	if err := r.SetRate(ctx, -1); err == nil {
+		t.Error("a negative rate was taken")
+	}
+	cancel()
+	result := <-done
+	if result.Reason != "it was stopped" || result.Served == 0 {
+		t.Errorf("the result says %q with %d served", result.Reason, result.Served)
+	}
+	if err := r.SetRate(t.Context(), 10); !errors.Is(err, ErrNoLoad) {
+		t.Errorf("a rate for a run that is over: %v", err)
+	}
+	if late, _ := r.Watch(); late != nil {
+		if _, open := <-late; open {
+			t.Error("a point came after the end")
+		}
+	}
+}
+
+func TestTheClosedModelKeepsItsConnectionsBusy(t *testing.T) {
+	var now, most atomic.Int64
+	url, _ := target(t, func(http.ResponseWriter, *http.Request) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(2 * time.Millisecond)
+	})
+	p := plan(url)
+	p.Rate, p.Connections = "", 5
+	if result := run(t, p); result.Served == 0 || most.Load() > 5 {
+		t.Errorf("%d served, %d at a time on 5 connections", result.Served, most.Load())
+	}
+}
+
+// A generator that breaks must not take the result with it.
+type broken struct{ windows int }
+
+func (b *broken) SetRate(float64) error       { return nil }
+func (b *broken) SetConnections(int) error    { return nil }
+func (b *broken) Close(context.Context) error { return nil }
+func (b *broken) Collect(w *measure.Window) error {
+	if b.windows--; b.windows < 0 {
+		return errors.New("the runner is lost")
+	}
+	w.End = Interval
+	w.Intended, w.Sent, w.Served = 10, 10, 10
+	return nil
+}
+
+func TestALostGeneratorLeavesTheResultSoFar(t *testing.T) {
+	url, _ := target(t, nil)
+	r, err := New(t.Context(), plan(url), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.start = func(context.Context) (generator, error) { return &broken{windows: 2}, nil }
+	result, err := r.Do(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("the error is %v", err)
+	}
+	if result == nil || result.Served != 20 {
+		t.Fatalf("the result is %+v, expected 20 served", result)
+	}
+}
+
+func TestMetricsOfTheTargetAreRead(t *testing.T) {
+	var seconds atomic.Int64
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := seconds.Add(1)
+		w.Write([]byte("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total " + string(rune('0'+n)) + "\n" +
+			"# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 1e6\n"))
+	}))
+	defer metrics.Close()
+	w, err := watchTarget(t.Context(), metrics.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := w.target(); got.Memory != 1e6 || got.CPU == got.CPU {
+		t.Errorf("at first %+v, expected 1e6 bytes and no CPU", got)
+	}
+	if err := w.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.target(); !(got.CPU > 0) {
+		t.Errorf("then %+v, expected CPU", got)
+	}
+	for _, body := range []string{"", "nonsense {", "process_cpu_seconds_total{a=\"1\"} 1\nprocess_cpu_seconds_total{a=\"2\"} 1\n"} {
+		bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(body)) }))
+		if _, err := watchTarget(t.Context(), bad.URL); err == nil {
+			t.Errorf("metrics %q were taken", body)
+		}
+		bad.Close()
+	}
+}
+
+// Every mistake must be told before any load, and say what to change.
+func TestPlansThatCannotBeAreRefused(t *testing.T) {
+	url, asked := target(t, nil)
+	for _, c := range []struct {
+		name string
+		plan func(*Plan)
+		want string
+	}{
+		{"a mode that there is not", func(p *Plan) { p.Mode = "fast" }, "--mode"},
+		{"both models", func(p *Plan) { p.Connections = 3 }, "--connections"},
+		{"no load", func(p *Plan) { p.Rate = "" }, "say how much"},
+		{"a bad rate", func(p *Plan) { p.Rate = "many" }, "--rate"},
+		{"a bad condition", func(p *Plan) { p.StopWhen = []string{"p95"} }, "--stop-when"},
+		{"a bad verdict", func(p *Plan) { p.FailWhen = []string{"p95 > fast"} }, "--fail-when"},
+		{"health without a search", func(p *Plan) { p.Healthy = []string{"p95<1ms"} }, "--healthy-when"},
+		{"bad health", func(p *Plan) { p.Mode, p.Healthy = "adaptive", []string{"p95"} }, "--healthy-when"},
+		{"a search without a rate", func(p *Plan) { p.Mode, p.Rate, p.Connections = "adaptive", "", 3 }, "adaptive"},
+		{"a search with a ramp", func(p *Plan) { p.Mode, p.Ramp = "adaptive", Duration(time.Second) }, "--ramp"},
+		{"stages of a constant run", func(p *Plan) { p.Rate, p.Stages = "", "1/s:1s" }, "classic"},
+		{"stages and a rate", func(p *Plan) { p.Mode, p.Stages = "classic", "1/s:1s" }, "--rate"},
+		{"bad stages", func(p *Plan) { p.Mode, p.Rate, p.Duration, p.Stages = "classic", "", 0, "1/s" }, "--stages"},
+		{"negative time", func(p *Plan) { p.Warmup = Duration(-1) }, "--warmup"},
+		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals"},
+		{"an agent without a port", func(p *Plan) { p.Agents = []string{"host"} }, "--agents"},
+		{"two rates", func(p *Plan) { p.Users, p.Every = 5, Duration(time.Second) }, "--every"},
+		{"another's host", func(p *Plan) { p.URL = "http://192.0.2.1/" }, "--i-own-this-target"},
+		{"a target that is not there", func(p *Plan) { p.URL = "http://127.0.0.1:1/" }, "127.0.0.1:1"},
+		{"metrics that are not there", func(p *Plan) { p.TargetMetrics = "http://127.0.0.1:1/metrics" }, "--target-metrics"},
+		{"a file that is not there", func(p *Plan) { p.URL, p.Target, p.Requests = "", url, "/no/such/file" }, "--requests"},
+	} {
+		p := plan(url)
+		c.plan(&p)
+		before := asked.Load()
+		_, err := New(t.Context(), p, Options{})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v, expected it to speak of %s", c.name, err, c.want)
+		}
+		if asked.Load() > before+1 {
+			t.Errorf("%s: the target was asked %d times", c.name, asked.Load()-before)
+		}
+	}
+}
+
+func TestEveryMemberOfAPlanHasAFlag(t *testing.T) {
+	p := Default()
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	p.AddFlags(f)
+	seen := 0
+	f.VisitAll(func(*pflag.Flag) { seen++ })
+	// The URL is an argument.
+	if members := reflect.TypeFor[Plan]().NumField() - 1; seen != members {
+		t.Errorf("%d flags for %d members", seen, members)
+	}
+}
+
+func TestPlansOutliveTheirJSON(t *testing.T) {
+	p := plan("http://127.0.0.1:8080/feed/1")
+	p.Every, p.FailWhen, p.Agents = Duration(90*time.Second), []string{"p99>1ms"}, []string{"a:1", "b:2"}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `"every":"1m30s"`) {
+		t.Errorf("durations are not text: %s", text)
+	}
+	again, err := ReadPlan(text)
+	if err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("read again it is %+v, %v", again, err)
+	}
+	for _, bad := range []string{"", "{", `{"url":1}`, `{"speed":1}`, `{"every":"soon"}`} {
+		if _, err := ReadPlan([]byte(bad)); err == nil {
+			t.Errorf("%q was taken for a plan", bad)
+		}
+	}
+}
+
+func TestLengthIsWhatTheModeNeeds(t *testing.T) {
+	for _, c := range []struct {
+		plan Plan
+		want time.Duration
+	}{
+		{Plan{Mode: "constant"}, usualDuration},
+		{Plan{Mode: "adaptive"}, usualSearch},
+		{Plan{Mode: "constant", Duration: Duration(time.Second)}, time.Second},
+		{Plan{Mode: "classic", Stages: "1/s:2s,5/s:3s"}, 5 * time.Second},
+	} {
+		if got := c.plan.Length(); got != c.want {
+			t.Errorf("%+v is %v long, expected %v", c.plan, got, c.want)
+		}
+	}
+}
