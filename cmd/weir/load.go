@@ -1,0 +1,264 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weir/internal/disk"
+	"weir/internal/load"
+	"weir/internal/load/control"
+	"weir/internal/load/report"
+	"weir/internal/load/scenario"
+)
+
+func newLoad() *cobra.Command {
+	plan := load.Default()
+	var (
+		out        outputs
+		planFile   string
+		prometheus string
+		token      string
+		quiet      bool
+	)
+	cmd := &cobra.Command{
+		Use:   "load [URL]",
+		Short: "Make load, measure it, and find where the target breaks",
+		Long: `Load makes requests for one URL, or those of a --scenario that knows weir, and measures what comes of them.
+
+The open model sends at a --rate, whatever the target does, and counts latency from the moment a request was to be
+sent. The closed model keeps a number of --connections busy. --mode adaptive searches for the highest rate that the
+target bears in good health, and follows it.
+
+Load goes to loopback; another host must be named with --i-own-this-target. SIGINT ends a run, and its result has
+what was measured until then. The exit code is 1 when a --fail-when condition held.`,
+		Example: `  weir load http://127.0.0.1:8080/feed/1 --rate 5000/s --duration 30s --fail-when 'p99>20ms'
+  weir load --scenario feed --target http://127.0.0.1:8080 --users 100000 --mode adaptive --html ceiling.html
+  weir load --scenario poll --target http://127.0.0.1:8091 --users 5000 --every 5m
+  weir load http://127.0.0.1:8080/feed/1 --connections 64 --json before.json
+  weir load compare before.json after.json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{cmd.CommandPath(), fmt.Errorf("one URL, got %d arguments; several URLs go into a file for --requests", len(args))}
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	plan.AddFlags(f)
+	out.addFlags(f)
+	f.StringVar(&planFile, "plan", "", "`file` with a plan, JSON as in a result's \"plan\"; flags given beside it win")
+	f.StringVar(&prometheus, "prometheus", "", "`address` to serve the run's metrics on, at /metrics")
+	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
+	f.Lookup("token").DefValue = ""
+	f.BoolVarP(&quiet, "quiet", "q", false, "show nothing until the run is over")
+	for _, name := range []string{"requests", "vars", "plan", "json", "csv", "html", "svg"} {
+		cobra.CheckErr(cmd.MarkFlagFilename(name))
+	}
+	for flag, values := range map[string][]string{
+		"mode":       load.Modes,
+		"arrivals":   {"constant", "poisson"},
+		"scenario":   scenario.Names(),
+		"vars-order": scenario.VarsOrders(),
+		"method":     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
+	} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	for _, flag := range []string{"stop-when", "fail-when", "healthy-when"} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, completeCondition))
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		plan, err := planOf(plan, planFile, f)
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			plan.URL = args[0]
+		}
+		if plan.URL == "" && plan.Scenario == "" && plan.Requests == "" {
+			return usageError{cmd.CommandPath(), errors.New("say what to ask for: a URL, or --scenario with --target")}
+		}
+		if err := out.check(); err != nil {
+			return err
+		}
+		return runLoad(cmd, plan, out, prometheus, token, quiet)
+	}
+	return cmd
+}
+
+// completeCondition completes a condition, which goes on after what completes it.
+func completeCondition(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return control.CompleteCondition(typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// planOf returns the plan of the flags, on top of what planFile says.
+func planOf(plan load.Plan, planFile string, given *pflag.FlagSet) (load.Plan, error) {
+	if planFile == "" {
+		return plan, nil
+	}
+	text, err := os.ReadFile(planFile)
+	if err != nil {
+		return plan, fmt.Errorf("--plan: %w", err)
+	}
+	filed, err := load.ReadPlan(text)
+	if err != nil {
+		return plan, fmt.Errorf("--plan %s: %w", planFile, err)
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	filed.AddFlags(flags)
+	given.Visit(func(f *pflag.Flag) {
+		over := flags.Lookup(f.Name)
+		if over == nil || err != nil {
+			return // one of the command, not of the plan
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			err = over.Value.(pflag.SliceValue).Replace(list.GetSlice())
+			return
+		}
+		err = over.Value.Set(f.Value.String())
+	})
+	return filed, err
+}
+
+// runLoad makes the load of a plan and shows what comes of it.
+func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token string, quiet bool) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	o := load.Options{Token: token}
+	run, err := load.New(ctx, plan, o)
+	if err != nil {
+		return err
+	}
+	var shown chan struct{}
+	if !quiet {
+		view := report.LiveOn(os.Stderr, os.Getenv)
+		view.Title = run.String()
+		view.Seconds = (time.Duration(plan.Warmup+plan.Ramp) + plan.Length()).Seconds()
+		shown = show(run, report.NewLive(view))
+	}
+	// A second signal ends the process: the first may have come while answers are awaited.
+	context.AfterFunc(ctx, stop)
+	result, err := run.Do(ctx)
+	if shown != nil {
+		<-shown
+	}
+	if result == nil {
+		return err
+	}
+	err = errors.Join(err, out.write(cmd.OutOrStdout(), result))
+	for _, v := range result.Verdicts {
+		if v.Failed {
+			err = errors.Join(err, fmt.Errorf("--fail-when %s: it was %s", v.Condition, v.Got))
+		}
+	}
+	return err
+}
+
+// show shows a run while it lasts. The channel it returns is closed when all was shown.
+func show(run *load.Run, live *report.Live) chan struct{} {
+	points, _ := run.Watch()
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		for p := range points {
+			live.Add(p)
+		}
+		live.Close()
+	}()
+	return shown
+}
+
+// serveMetrics serves a run's metrics until the function it returns is called.
+func serveMetrics(address string, metrics http.Handler, log io.Writer) (func(), error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--prometheus: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go s.Serve(l) //nolint:errcheck // it ends by Close
+	fmt.Fprintf(log, "metrics on http://%s/metrics\n", l.Addr())
+	return func() { s.Close() }, nil
+}
+
+// outputs are the files that a result goes to.
+type outputs struct {
+	json, csv, html, svg string
+}
+
+func (o *outputs) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.json, "json", "", "`file` for the result as JSON; - is standard output")
+	f.StringVar(&o.csv, "csv", "", "`file` for the course of the run as CSV; - is standard output")
+	f.StringVar(&o.html, "html", "", "`file` for a page with plots, which needs nothing else")
+	f.StringVar(&o.svg, "svg", "", "`file` for a picture of rate and latency")
+}
+
+// formats are the outputs with their flags and what writes them.
+func (o *outputs) formats() []outputFormat {
+	return []outputFormat{
+		{"--json", o.json, report.WriteJSON}, {"--csv", o.csv, report.WriteCSV},
+		{"--html", o.html, report.WriteHTML},
+	}
+}
+
+type outputFormat struct {
+	flag, path string
+	write      func(io.Writer, *report.Result) error
+}
+
+// check refuses files that cannot be written, before there is any load.
+func (o *outputs) check() error {
+	for _, f := range o.formats() {
+		if f.path == "" || f.path == "-" {
+			continue
+		}
+		dir := filepath.Dir(f.path)
+		if s, err := os.Stat(dir); err != nil || !s.IsDir() {
+			return fmt.Errorf("%s %s: there is no directory %s", f.flag, f.path, dir)
+		}
+		if s, err := os.Stat(f.path); err == nil && s.IsDir() {
+			return fmt.Errorf("%s %s is a directory; name a file", f.flag, f.path)
+		}
+	}
+	return nil
+}
+
+// write writes every output that was asked for, and for people a summary, unless standard output is taken. A file is
+// whole or as it was.
+func (o *outputs) write(stdout io.Writer, result *report.Result) error {
+	var errs []error
+	if !slices.ContainsFunc(o.formats(), func(f outputFormat) bool { return f.path == "-" }) {
+		errs = append(errs, report.Summary(stdout, result))
+	}
+	for _, f := range o.formats() {
+		switch f.path {
+		case "":
+		case "-":
+			errs = append(errs, f.write(stdout, result))
+		default:
+			var b bytes.Buffer
+			err := f.write(&b, result)
+			if err == nil {
+				err = disk.WriteFileAtomic(f.path, b.Bytes())
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
