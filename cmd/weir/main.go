@@ -58,7 +58,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newLoad(), newVersion())
+	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newMock(), newLoad(), newVersion())
 	return root
 }
 

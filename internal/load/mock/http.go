@@ -1,0 +1,321 @@
+package mock
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/server"
+)
+
+// Routes implements server.Service.
+func (s *Server) Routes() []server.Route {
+	return []server.Route{
+		{Pattern: "GET /feed/{name}", Fast: s.fastFeed, HTTP: http.HandlerFunc(s.feed)},
+		{Pattern: "GET /", HTTP: http.HandlerFunc(s.index)},
+		{Pattern: "GET /knobs", HTTP: http.HandlerFunc(s.getKnobs)},
+		{Pattern: "PUT /knobs", HTTP: http.HandlerFunc(s.putKnobs)},
+		{Pattern: "GET /clock", HTTP: http.HandlerFunc(s.getClock)},
+		{Pattern: "POST /clock", HTTP: http.HandlerFunc(s.postClock)},
+		{Pattern: "GET /stats", HTTP: http.HandlerFunc(s.getStats)},
+		{Pattern: "DELETE /stats", HTTP: http.HandlerFunc(s.deleteStats)},
+	}
+}
+
+// mux has the same routes for net/http.
+func (s *Server) mux() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.Routes() {
+		if r.Pattern == "GET /" {
+			r.Pattern = "GET /{$}"
+		}
+		mux.Handle(r.Pattern, r.HTTP)
+	}
+	return mux
+}
+
+// ServeHTTP answers without a kernel.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// fastFeed answers what can be answered at once: it lends what waits, or ends in the middle, and defers what is not in
+// the cache. A request gets its number only when it is answered here: until then another one may.
+func (s *Server) fastFeed(w *server.Response, r *server.Request) {
+	q := query{head: r.Method == http.MethodHead}
+	if err := s.parse(&q, r.Param(0), r); err != nil {
+		s.refuse(w, err)
+		return
+	}
+	if q.knobs.Delay > 0 || q.knobs.Jitter > 0 {
+		w.Lend()
+		return
+	}
+	q.accept, q.noneMatch, q.modifiedSince = r.Header("Accept-Encoding"), r.Header("If-None-Match"), r.Header("If-Modified-Since")
+	step := s.clock.step()
+	count := s.numbers.of(q.seed)
+	for {
+		number := count.Load()
+		f := q.draw(step, number)
+		if f.hang || f.damage == cut {
+			w.Lend()
+			return
+		}
+		var (
+			p    page
+			body *rendered
+		)
+		fails := q.fails(f)
+		if !fails {
+			p = s.page(&q, f.damage, step, q.knobs.negotiate(q.accept))
+			var ok bool
+			if body, ok = s.pages.GetIfPresent(p); !ok || len(body.body) > server.InlineBytes-2048 {
+				if w.Defer() {
+					return
+				}
+				if !ok {
+					body = s.make(p)
+				}
+			}
+		}
+		if !count.CompareAndSwap(number, number+1) {
+			continue
+		}
+		s.stats.kinds[q.format].Add(1)
+		if fails {
+			s.fail(w, &q, r.Path, r.Query)
+		} else {
+			s.give(w, &q, p, body, f)
+		}
+		return
+	}
+}
+
+// make renders a page and keeps it.
+func (s *Server) make(p page) *rendered {
+	r := s.render(p)
+	s.stats.made.Add(1)
+	s.keep(p, r)
+	return r
+}
+
+// feed answers everything: it may wait.
+func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
+	var resp server.Response
+	q := query{head: r.Method == http.MethodHead}
+	raw := []byte(r.URL.RawQuery)
+	if err := s.parse(&q, []byte(r.PathValue("name")), &server.Request{Query: raw}); err != nil {
+		s.refuse(&resp, err)
+		resp.Write(w, r)
+		return
+	}
+	field := func(name string) []byte { return []byte(strings.Join(r.Header.Values(name), ",")) }
+	q.accept, q.noneMatch, q.modifiedSince = field("Accept-Encoding"), field("If-None-Match"), []byte(r.Header.Get("If-Modified-Since"))
+	s.stats.kinds[q.format].Add(1)
+	number := s.numbers.of(q.seed).Add(1) - 1
+	f := q.draw(s.clock.step(), number)
+	if !s.wait(r, f) {
+		panic(http.ErrAbortHandler)
+	}
+	if q.fails(f) {
+		s.fail(&resp, &q, []byte(r.URL.EscapedPath()), raw)
+		resp.Write(w, r)
+		return
+	}
+	p := s.page(&q, f.damage, s.clock.step(), q.knobs.negotiate(q.accept))
+	body, ok := s.pages.GetIfPresent(p)
+	if !ok {
+		body = s.make(p)
+	}
+	s.give(&resp, &q, p, body, f)
+	if f.damage == cut && len(resp.Body) > 0 && r.Method != http.MethodHead {
+		s.writeHalf(&resp, w, r)
+		return
+	}
+	resp.Write(w, r)
+}
+
+// wait holds a request back. It returns false when there is nobody, or nothing, to be answered.
+func (s *Server) wait(r *http.Request, f fate) bool {
+	if !f.hang && f.wait == 0 {
+		return true
+	}
+	s.stats.waiting.Add(1)
+	defer s.stats.waiting.Add(-1)
+	if f.hang {
+		s.stats.hung.Add(1)
+		select {
+		case <-r.Context().Done():
+		case <-s.stopped.Done():
+		}
+		return false
+	}
+	s.stats.delayed.Add(1)
+	t := time.NewTimer(f.wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.stopped.Done():
+	case <-r.Context().Done():
+		return false
+	}
+	return true
+}
+
+// writeHalf promises a whole body, sends half of it and ends the connection.
+func (s *Server) writeHalf(resp *server.Response, w http.ResponseWriter, r *http.Request) {
+	s.stats.cut.Add(1)
+	resp.Write(&half{w, len(resp.Body) / 2}, r)
+	http.NewResponseController(w).Flush() //nolint:errcheck // the client may be gone
+	panic(http.ErrAbortHandler)
+}
+
+// half takes so many bytes of a body and drops the rest.
+type half struct {
+	http.ResponseWriter
+	left int
+}
+
+func (h *half) Write(p []byte) (int, error) {
+	if _, err := h.ResponseWriter.Write(p[:min(len(p), h.left)]); err != nil {
+		return 0, err
+	}
+	h.left -= min(len(p), h.left)
+	return len(p), nil
+}
+
+// writeJSON answers with what is only true now.
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Write(mustJSON(v)) //nolint:errcheck // the client may be gone
+}
+
+// index answers GET /.
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	var b strings.Builder
+	b.WriteString("weir mock: feeds made up for tests\n\n" +
+		"GET    /feed/{seed}.rss, .atom, .json   a feed; parameters below\n" +
+		"GET    /knobs                           the defaults of the parameters\n" +
+		"PUT    /knobs                           changes some: {\"delay\":\"50ms\",\"error\":0.01}\n" +
+		"GET    /clock                           the step it is\n" +
+		"POST   /clock                           moves a stepped clock: {\"advance\":1} or {\"step\":10}\n" +
+		"GET    /stats                           what was asked and answered; ?seed=7 how often for that seed\n" +
+		"DELETE /stats                           sets the counts to 0\n\nParameters, and their defaults now:\n\n")
+	k := s.Knobs()
+	for i := range table {
+		fmt.Fprintf(&b, "  %-10s %-10s %s\n", table[i].name, table[i].show(&k), strings.ReplaceAll(table[i].usage, "--", ""))
+	}
+	b.WriteString("\nmalformed is one of\n\n")
+	for i := range damages {
+		fmt.Fprintf(&b, "  %-12s %s\n", damages[i].name, damages[i].what)
+	}
+	b.WriteString("\ncharset is one of " + strings.Join(charsetNames(), ", ") + "\n")
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	io.WriteString(w, b.String()) //nolint:errcheck // the client may be gone
+}
+
+// getKnobs answers GET /knobs.
+func (s *Server) getKnobs(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Knobs()) }
+
+// putKnobs answers PUT /knobs: what the body names is changed, all of it or nothing.
+func (s *Server) putKnobs(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
+	if err != nil {
+		server.WriteProblem(w, http.StatusBadRequest, "the body must be a JSON object of at most 16384 bytes")
+		return
+	}
+	s.turning.Lock()
+	k := s.Knobs()
+	if err = json.Unmarshal(body, &k); err == nil {
+		s.knobs.Store(&k)
+	}
+	s.turning.Unlock()
+	if err != nil {
+		server.WriteProblem(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	writeJSON(w, k)
+}
+
+// moment is what GET /clock shows.
+type moment struct {
+	Clock   string    `json:"clock"` // real or stepped
+	Step    int64     `json:"step"`
+	Seconds float64   `json:"step_seconds"`
+	Time    time.Time `json:"time"` // when the step began
+}
+
+func (s *Server) getClock(w http.ResponseWriter, _ *http.Request) {
+	m := moment{Clock: "real", Step: s.clock.step(), Seconds: s.clock.length.Seconds()}
+	if s.clock.stepped {
+		m.Clock = "stepped"
+	}
+	m.Time = time.Unix(epoch.Unix()+int64(float64(m.Step)*m.Seconds), 0).UTC()
+	writeJSON(w, m)
+}
+
+// postClock answers POST /clock; without a body it moves on by one step.
+func (s *Server) postClock(w http.ResponseWriter, r *http.Request) {
+	const expected = `the body must be {"advance":N} or {"step":N}, N a whole number, or nothing for one step`
+	var move struct{ Advance, Step *int64 }
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
+	d.DisallowUnknownFields()
+	err := d.Decode(&move)
+	if err == io.EOF {
+		one := int64(1)
+		move.Advance, err = &one, nil
+	} else if _, more := d.Token(); err == nil && more != io.EOF {
+		err = errors.New("more than one value")
+	}
+	switch {
+	case err != nil || (move.Advance == nil) == (move.Step == nil):
+		server.WriteProblem(w, http.StatusBadRequest, expected)
+		return
+	case move.Advance != nil:
+		err = s.clock.advance(*move.Advance)
+	default:
+		err = s.clock.set(*move.Step)
+	}
+	switch {
+	case errors.Is(err, errRealClock):
+		server.WriteProblem(w, http.StatusConflict, err.Error())
+	case err != nil:
+		server.WriteProblem(w, http.StatusBadRequest, err.Error())
+	default:
+		s.getClock(w, r)
+	}
+}
+
+// getStats answers GET /stats, also of one seed.
+func (s *Server) getStats(w http.ResponseWriter, r *http.Request) {
+	params, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || len(params) > 1 || len(params) == 1 && len(params["seed"]) != 1 {
+		server.WriteProblem(w, http.StatusBadRequest, "the only parameter is seed")
+		return
+	}
+	if !params.Has("seed") {
+		writeJSON(w, s.Stats())
+		return
+	}
+	seed, err := strconv.ParseUint(params.Get("seed"), 10, 64)
+	if err != nil {
+		server.WriteProblem(w, http.StatusBadRequest, fmt.Sprintf("seed must be a whole number from 0 to 18446744073709551615, got %.60q", params.Get("seed")))
+		return
+	}
+	writeJSON(w, struct {
+		Seed     uint64 `json:"seed"`
+		Requests uint64 `json:"requests"`
+	}{seed, s.Requests(seed)})
+}
+
+// deleteStats answers DELETE /stats.
+func (s *Server) deleteStats(w http.ResponseWriter, _ *http.Request) {
+	s.ResetStats()
+	w.WriteHeader(http.StatusNoContent)
+}
