@@ -46,7 +46,7 @@ $(DEMO_FEEDS): | build
 
 .PHONY: test-deps
 test-deps:
-	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev redis-server=redis-server
+	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev redis-server=redis-server chromium=chromium
 	@scripts/venv.sh build/venv
 
 .PHONY: test

@@ -1,0 +1,133 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"weir/internal/load"
+)
+
+// fieldError is an error about one field of a plan.
+type fieldError struct {
+	field  string
+	detail string
+}
+
+func (e *fieldError) Error() string { return e.detail }
+
+// planFields are the members of a plan's JSON, and where they are in load.Plan.
+var planFields = func() map[string]int {
+	fields := make(map[string]int)
+	t := reflect.TypeFor[load.Plan]()
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		fields[name] = i
+	}
+	return fields
+}()
+
+// parsePlan reads a plan, member by member, so that an error names the one that is wrong. Members that are left out have
+// the defaults that the command line has.
+func parsePlan(text []byte) (load.Plan, error) {
+	plan := load.Default()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil || members == nil {
+		return plan, errors.New("a plan is a JSON object: " + errorText(err))
+	}
+	v := reflect.ValueOf(&plan).Elem()
+	for name, raw := range members {
+		i, known := planFields[name]
+		if !known {
+			return plan, fmt.Errorf("plans have no member %.40q", name)
+		}
+		field := v.Field(i)
+		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+			continue
+		}
+		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
+			return plan, &fieldError{name, fmt.Sprintf("%s must be %s, got %.60s", strings.ReplaceAll(name, "_", " "), kindOf(field), raw)}
+		}
+	}
+	return plan, nil
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "got null"
+	}
+	return err.Error()
+}
+
+// kindOf says what a field takes.
+func kindOf(v reflect.Value) string {
+	if v.Type() == reflect.TypeFor[load.Duration]() {
+		return `a duration like "30s" or "5m"`
+	}
+	switch v.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Uint64:
+		return "a whole number from 0"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list of texts"
+	default:
+		return "text"
+	}
+}
+
+// confine keeps a plan to what whoever started the UI allows: its hosts and its files.
+func (u *UI) confine(p *load.Plan) error {
+	p.Own = u.o.Own
+	for _, f := range []struct {
+		field string
+		name  *string
+	}{{"requests", &p.Requests}, {"vars", &p.Vars}} {
+		if *f.name == "" {
+			continue
+		}
+		if u.o.Files == "" {
+			return &fieldError{f.field, "to use files here, start weir load ui with --files and the folder that they are in"}
+		}
+		if rel, err := filepath.Rel(u.o.Files, *f.name); err == nil {
+			*f.name = rel // as results have it
+		}
+		if !filepath.IsLocal(*f.name) {
+			return &fieldError{f.field, fmt.Sprintf("%.60q must be the name of a file in the folder of --files", *f.name)}
+		}
+		*f.name = filepath.Join(u.o.Files, *f.name)
+	}
+	return nil
+}
+
+var flagName = regexp.MustCompile(`--([a-z0-9][a-z0-9-]*)`)
+
+// fieldOf returns the field that an error is about, "" if it does not say: errors of load name a flag.
+func fieldOf(err error) string {
+	var own *fieldError
+	if errors.As(err, &own) {
+		return own.field
+	}
+	for _, m := range flagName.FindAllStringSubmatch(err.Error(), -1) {
+		name := strings.ReplaceAll(m[1], "-", "_")
+		switch name {
+		case "header":
+			name = "headers"
+		case "healthy_when":
+			name = "healthy"
+		case "i_own_this_target":
+			continue
+		}
+		if _, known := planFields[name]; known {
+			return name
+		}
+	}
+	return ""
+}

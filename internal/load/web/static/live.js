@@ -1,0 +1,206 @@
+// The run that goes on: figures, plots, its rate, its end.
+
+import { $, h, announce } from './dom.js';
+import { call } from './api.js';
+import { Plot, RUN_PLOTS } from './plots.js';
+import * as f from './format.js';
+
+const MOST_POINTS = 5000; // then the server is asked for its merged ones
+const REDRAW = 200; // ms; drawing takes the processor that the load wants
+
+const STATES = { idle: 'Ready', starting: 'Checking the plan', running: 'Running', stopping: 'Stopping', over: 'Over' };
+
+const TILES = [
+  ['Intended', (p) => f.rate(p.intended)], ['Achieved', (p) => f.rate(p.achieved)], ['Served', (p) => f.rate(p.served)],
+  ['p50', (p) => f.micros(p.p50)], ['p99', (p) => f.micros(p.p99)],
+  ['Errors', (p) => f.percent(share(p, p.errors)), (p) => p.errors > 0],
+  ['Shed', (p) => f.percent(share(p, p.shed)), (p) => p.shed > 0],
+  ['Ceiling', (p) => f.rate(p.ceiling), null, (p) => p.ceiling != null],
+  ['Target CPU', (p) => f.cpus(p.target_cpu), null, (p) => p.target_cpu != null],
+  ['Target memory', (p) => f.bytes(p.target_memory), null, (p) => p.target_memory != null],
+  ['Generator', (p) => f.percent(p.busy), (p) => p.busy > 0.9],
+];
+
+function share(p, part) {
+  const sum = p.served + p.shed + p.errors;
+  return sum > 0 ? part / sum : 0;
+}
+
+export class Live {
+  constructor({ refresh }) {
+    this.refresh = refresh;
+    this.run = { state: 'idle' };
+    this.points = [];
+    this.plots = [];
+    this.timer = 0;
+    this.tiles = TILES.map(([name, , , there]) => {
+      const value = h('dd', {}, f.NONE);
+      const tile = h('div', { class: 'tile', hidden: Boolean(there) }, h('dt', {}, name), value);
+      $('tiles').append(tile);
+      return { tile, value };
+    });
+    $('stop').addEventListener('click', () => this.stop());
+    $('rate-form').addEventListener('submit', (e) => { e.preventDefault(); this.wish(Number($('rate-now').value)); });
+    $('rate-slide').addEventListener('input', () => {
+      $('rate-now').value = this.fromSlide($('rate-slide').valueAsNumber);
+      this.say();
+      clearTimeout(this.sliding);
+      this.sliding = setTimeout(() => this.wish(Number($('rate-now').value)), 150);
+    });
+    $('rate-now').addEventListener('input', () => { this.typed = true; });
+    $('rate-less').addEventListener('click', () => this.wish(this.round(this.rate() * 0.9)));
+    $('rate-more').addEventListener('click', () => this.wish(this.round(this.rate() * 1.1)));
+  }
+
+  get closed() { return Boolean(this.run.plan?.connections); }
+  get busy() { return ['starting', 'running', 'stopping'].includes(this.run.state); }
+
+  // Events.
+
+  snapshot({ run, points }) {
+    this.status(run, true);
+    this.points = points;
+    this.drawSoon(0);
+  }
+
+  status(run, quiet = false) {
+    const before = this.run;
+    const fresh = run.id !== before.id;
+    this.run = run;
+    if (fresh && run.id) {
+      this.points = [];
+      this.top = 0;
+      this.typed = false;
+      $('rate-error').hidden = true;
+      for (const p of this.plots) p.close();
+      this.plots = [];
+      this.drawSoon(0);
+    }
+    const text = STATES[run.state] ?? run.state;
+    $('state').dataset.state = run.error ? 'failed' : run.state;
+    $('state-text').textContent = run.error ? 'Failed' : text;
+    $('stop').hidden = !this.busy || run.state === 'starting';
+    $('stop').disabled = run.state === 'stopping';
+    $('stop').textContent = run.state === 'stopping' ? 'Stopping\u2026' : 'Stop';
+    $('rate-form').hidden = run.state !== 'running';
+    $('tiles').hidden = !run.id;
+    if (run.id) {
+      $('run-title').textContent = run.plan?.name || (run.state === 'over' ? 'Run over' : 'Run');
+      $('run-what').textContent = [run.what, run.plan?.mode].filter(Boolean).join(' \u00b7 ');
+    }
+    $('rate-label').textContent = this.closed ? 'Connections' : 'Rate, requests a second';
+    this.ended(run);
+    if (!quiet && run.state !== before.state && run.state !== 'idle') {
+      announce(run.state === 'over' ? 'The run is over. ' + (run.error ?? run.reason ?? '') : text);
+    } else if (!quiet && run.rate !== before.rate && run.rate) {
+      announce('The load is now ' + (this.closed ? f.count(run.rate) + ' connections' : f.rate(run.rate)));
+    }
+    if (run.rate && run.rate !== before.rate && !this.typed) this.showRate(run.rate);
+  }
+
+  point(p) {
+    const last = this.points[this.points.length - 1];
+    if (last && p.t <= last.t) return; // the snapshot had it
+    this.points.push(p);
+    if (this.points.length > MOST_POINTS) { this.refresh(); return; }
+    this.drawSoon(REDRAW);
+  }
+
+  // Drawing.
+
+  drawSoon(ms) {
+    if (this.timer) return;
+    this.timer = setTimeout(() => requestAnimationFrame(() => { this.timer = 0; this.draw(); }), ms);
+  }
+
+  draw() {
+    if ($('page-run').hidden) return; // drawn when it is seen again
+    if (!this.run.id) return;
+    if (this.plots.length === 0) {
+      this.plots = RUN_PLOTS.map((spec) => new Plot($('live-plots'), spec));
+    }
+    for (const p of this.plots) p.draw(this.points);
+    const p = this.points[this.points.length - 1];
+    if (!p) {
+      this.tiles.forEach((t) => { t.value.textContent = f.NONE; });
+      return;
+    }
+    TILES.forEach(([, text, warn, there], i) => {
+      const { tile, value } = this.tiles[i];
+      value.textContent = text(p);
+      if (there) tile.hidden = !there(p);
+      tile.classList.toggle('warn', Boolean(warn?.(p)));
+    });
+    const phase = p.phase + (p.measured ? '' : ', not counted');
+    if (this.run.state === 'running') {
+      $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + this.length();
+      if (this.phase !== undefined && this.phase !== phase) announce('Phase: ' + phase);
+      this.phase = phase;
+      const now = this.closed ? p.connections : p.intended;
+      const used = $('rate-form').contains(document.activeElement) || this.typed;
+      if (!used && now > 0) this.showRate(this.run.plan?.mode === 'constant' && this.run.rate ? this.run.rate : this.round(now));
+    }
+  }
+
+  // length is how long the run will be, if its plan says so.
+  length() {
+    const { duration, warmup, ramp, stages } = this.run.plan ?? {};
+    const sum = [duration, warmup, ramp].map((d) => f.duration(d ?? '0s')).reduce((a, b) => a + b);
+    return f.duration(duration) > 0 && !stages && sum > 0 ? ' of ' + f.clock(sum) : '';
+  }
+
+  ended(run) {
+    const end = $('run-end');
+    end.replaceChildren();
+    if (run.state !== 'over') return;
+    if (run.error) end.append(h('p', { class: 'wrong' }, run.error));
+    if (run.reason) end.append(h('p', {}, 'Ended: ' + run.reason));
+    if (run.result) {
+      end.append(h('p', { class: 'actions' },
+        h('a', { class: 'button primary', id: 'to-result', href: '#/history/' + run.result }, 'Result'),
+        h('a', { class: 'button', href: '/api/history/' + run.result + '.json', download: true }, 'JSON')));
+    }
+  }
+
+  // The rate.
+
+  round(v) { return this.closed ? Math.max(1, Math.round(v)) : Number(v.toPrecision(3)); }
+  rate() { return Number($('rate-now').value) || 0; }
+
+  // The slider's scale is logarithmic: from 1 to a power of ten well above.
+  fromSlide(at) { return this.round(10 ** (at / 1000 * Math.log10(this.slideTop()))); }
+  slideTop() { return this.top || 1000; }
+
+  showRate(v) {
+    if (document.activeElement !== $('rate-now')) $('rate-now').value = v;
+    this.top = Math.max(this.top || 0, 10 ** Math.ceil(Math.log10(Math.max(v, 10) * 3)));
+    $('rate-slide').value = String(Math.round(Math.log10(Math.max(v, 1)) / Math.log10(this.top) * 1000));
+    this.say();
+  }
+
+  say() {
+    $('rate-slide').setAttribute('aria-valuetext', this.closed ? $('rate-now').value + ' connections' : f.rate(this.rate()));
+  }
+
+  async wish(v) {
+    $('rate-error').hidden = true;
+    try {
+      await call('PUT', '/api/run/rate', { rate: v });
+      this.typed = false;
+      $('rate-now').value = v;
+      this.showRate(v);
+    } catch (problem) {
+      $('rate-error').textContent = problem.message;
+      $('rate-error').hidden = false;
+    }
+  }
+
+  async stop() {
+    try {
+      await call('DELETE', '/api/run');
+    } catch (problem) {
+      announce(problem.message);
+    }
+    $('run-title').focus();
+  }
+}
