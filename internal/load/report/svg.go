@@ -1,0 +1,261 @@
+package report
+
+import (
+	"fmt"
+	"html"
+	"io"
+	"math"
+	"strings"
+)
+
+// The picture's measures, in pixels.
+const (
+	svgWidth  = 860
+	svgHeight = 500
+	svgLeft   = 64
+	svgRight  = 24
+	svgPanel  = 160 // height of each of the two plots
+	svgTop    = 84  // of the first
+	svgSecond = 300 // of the second
+	svgPoints = 400 // more than that cannot be told apart
+)
+
+// The picture follows the reader's light or dark, also where a page shows it as an image.
+const svgStyle = `
+.back{fill:#ffffff;stroke:#d8dce2}text{fill:#5a6370;font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
+.title{fill:#1b1f24;font-size:15px;font-weight:600}.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:#e4e7ec}
+polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.intended{stroke:#8a94a3;stroke-dasharray:5 3}.served{stroke:#1864ab}.shed{stroke:#c77700}.errors{stroke:#c92a2a}
+.ceiling{stroke:#6741d9;stroke-width:1.6;stroke-dasharray:9 4}.band{fill:#6741d9;opacity:.13}.p50{stroke:#2b8a3e}.p99{stroke:#c77700}.warm{fill:#8a94a3;opacity:.16}
+@media (prefers-color-scheme:dark){.back{fill:#14171b;stroke:#363c46}text{fill:#a0a9b6}.title{fill:#e6e9ee}.grid{stroke:#2a2f37}
+.served{stroke:#74c0fc}.shed{stroke:#ffb454}.errors{stroke:#ff8787}.ceiling{stroke:#b197fc}.band{fill:#b197fc}.p50{stroke:#69db7c}.p99{stroke:#ffb454}}
+`
+
+// picture is SVG that is being written.
+type picture struct {
+	strings.Builder
+	end float64 // seconds at the right edge
+}
+
+func (s *picture) put(format string, args ...any) { fmt.Fprintf(s, format+"\n", args...) }
+
+// words writes text, which may come from anywhere.
+func (s *picture) words(class string, x, y float64, text string) {
+	s.put(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(Plain(text)))
+}
+
+// x is where a moment is.
+func (s *picture) x(seconds float64) float64 {
+	return svgLeft + (svgWidth-svgLeft-svgRight)*min(max(seconds/s.end, 0), 1)
+}
+
+// WriteSVG draws r's rates and latencies over time as one static picture.
+func WriteSVG(w io.Writer, r *Result) error {
+	points := thin(r.Trace, svgPoints)
+	s := picture{end: 1}
+	if n := len(points); n > 0 {
+		s.end = max(points[n-1].At, 1e-3)
+	}
+	title := r.Name
+	if title == "" {
+		title = "weir load"
+	}
+	about := "rate and latency over " + Seconds(s.end)
+	if c := r.Ceiling; c != nil {
+		about = "ceiling " + ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, c.Limit)
+	}
+	s.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title about">`,
+		svgWidth, svgHeight, svgWidth, svgHeight)
+	s.put(`<title id="title">%s</title><desc id="about">%s</desc>`, html.EscapeString(Plain(title)), html.EscapeString(Plain(about)))
+	s.put(`<style>%s</style>`, svgStyle)
+	s.put(`<rect class="back" x="0.5" y="0.5" width="%d" height="%d" rx="8"/>`, svgWidth-1, svgHeight-1)
+	s.words("title", 20, 26, cut(title, 60))
+	s.words("", 20, 44, cut(about, 120))
+	s.rates(points, r)
+	s.latencies(points)
+	s.put(`</svg>`)
+	_, err := io.WriteString(w, s.String())
+	return err
+}
+
+// thin merges neighbours until there are at most n points.
+func thin(trace []Point, n int) []Point {
+	t := trace
+	for len(t) > n {
+		half := make([]Point, 0, len(t)/2+1)
+		for i := 0; i < len(t); i += 2 {
+			if i+1 < len(t) {
+				half = append(half, merge(t[i], t[i+1]))
+			} else {
+				half = append(half, t[i])
+			}
+		}
+		t = half
+	}
+	return t
+}
+
+// rates draws the upper plot.
+func (s *picture) rates(points []Point, r *Result) {
+	most := 0.0
+	for i := range points {
+		p := &points[i]
+		most = max(most, clean(p.Intended), clean(p.Served), clean(p.Shed), clean(p.Errors))
+	}
+	if c := r.Ceiling; c != nil {
+		most = max(most, clean(c.Rate))
+	}
+	step := niceStep(most, 4)
+	upper := math.Ceil(most/step-1e-9) * step
+	if upper <= 0 {
+		upper = step
+	}
+	y := func(v float64) float64 { return svgTop + svgPanel*(1-min(max(v/upper, 0), 1)) }
+	s.frame(points, svgTop)
+	for i := 0; float64(i)*step <= upper*(1+1e-9); i++ {
+		v := float64(i) * step
+		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
+		s.words("end", svgLeft-8, y(v)+4, compact(v)+"/s")
+	}
+	shown := []string{}
+	if c := r.Ceiling; c != nil && clean(c.Rate) > 0 {
+		low, high := y(clean(c.High)), y(clean(c.Low))
+		s.put(`<rect class="band" x="%d" width="%d" y="%.1f" height="%.1f"/>`, svgLeft, svgWidth-svgLeft-svgRight, min(low, high), math.Abs(high-low))
+		s.put(`<line class="ceiling" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(c.Rate), y(c.Rate))
+		shown = append(shown, "ceiling")
+	}
+	for _, line := range []struct {
+		name string
+		of   func(p *Point) float64
+	}{
+		{"intended", func(p *Point) float64 { return p.Intended }},
+		{"served", func(p *Point) float64 { return p.Served }},
+		{"shed", func(p *Point) float64 { return p.Shed }},
+		{"errors", func(p *Point) float64 { return p.Errors }},
+	} {
+		any := line.name == "served" || line.name == "intended"
+		for i := range points {
+			any = any || line.of(&points[i]) > 0
+		}
+		if any {
+			s.line(line.name, points, func(p *Point) *float64 { return pointer(line.of(p)) }, y)
+			shown = append(shown, line.name)
+		}
+	}
+	s.words("", 20, svgTop-10, "rate")
+	s.legend(svgTop-10, shown)
+}
+
+// latencies draws the lower plot, on a logarithmic axis.
+func (s *picture) latencies(points []Point) {
+	least, most := math.Inf(1), 0.0
+	for i := range points {
+		for _, v := range []*float64{points[i].P50, points[i].P99} {
+			if v != nil && clean(*v) > 0 {
+				least, most = min(least, *v), max(most, *v)
+			}
+		}
+	}
+	if most == 0 {
+		least, most = 100, 1000
+	}
+	from, to := math.Floor(math.Log10(least)), math.Ceil(math.Log10(most))
+	to = max(to, from+1)
+	y := func(us float64) float64 {
+		return svgSecond + svgPanel*(1-min(max((math.Log10(us)-from)/(to-from), 0), 1))
+	}
+	s.frame(points, svgSecond)
+	for d := from; d <= to; d++ {
+		v := math.Pow(10, d)
+		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
+		s.words("end", svgLeft-8, y(v)+4, Micros(v))
+	}
+	above := func(of func(p *Point) *float64) func(p *Point) *float64 {
+		return func(p *Point) *float64 { return above0(of(p)) }
+	}
+	s.line("p50", points, above(func(p *Point) *float64 { return p.P50 }), y)
+	s.line("p99", points, above(func(p *Point) *float64 { return p.P99 }), y)
+	s.words("", 20, svgSecond-10, "latency")
+	s.legend(svgSecond-10, []string{"p50", "p99"})
+	step := niceStep(s.end, 8)
+	for i := 0; float64(i)*step <= s.end*(1+1e-9); i++ {
+		s.words("mid", s.x(float64(i)*step), svgSecond+svgPanel+20, Seconds(float64(i)*step))
+	}
+}
+
+// frame shades what was not measured.
+func (s *picture) frame(points []Point, top float64) {
+	for i := 0; i < len(points); i++ {
+		if points[i].Measured {
+			continue
+		}
+		from := s.x(clean(points[i].At - points[i].Seconds))
+		for i+1 < len(points) && !points[i+1].Measured {
+			i++
+		}
+		s.put(`<rect class="warm" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, from, top, max(s.x(clean(points[i].At))-from, 0), svgPanel)
+	}
+}
+
+// line draws one series, broken where it is not known.
+func (s *picture) line(class string, points []Point, of func(p *Point) *float64, y func(float64) float64) {
+	var run []string
+	flush := func() {
+		if len(run) > 0 {
+			s.put(`<polyline class="%s" points="%s"/>`, class, strings.Join(run, " "))
+		}
+		run = run[:0]
+	}
+	for i := range points {
+		v := of(&points[i])
+		if v == nil {
+			flush()
+			continue
+		}
+		run = append(run, fmt.Sprintf("%.1f,%.1f", s.x(clean(points[i].At)), y(clean(*v))))
+	}
+	flush()
+}
+
+func (s *picture) legend(y float64, names []string) {
+	x := float64(svgWidth - svgRight)
+	for i := len(names) - 1; i >= 0; i-- {
+		x -= float64(7 * len(names[i]))
+		s.words("", x, y, names[i])
+		s.put(`<polyline class="%s" points="%.1f,%.1f %.1f,%.1f"/>`, names[i], x-24, y-4, x-6, y-4)
+		x -= 40
+	}
+}
+
+// clean makes 0 of what is no number or negative: a result may come from anywhere.
+func clean(v float64) float64 {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return 0
+	}
+	return min(v, 1e15)
+}
+
+// niceStep is 1, 2 or 5 times a power of ten, so that about n of it are most.
+func niceStep(most float64, n int) float64 {
+	if most <= 0 {
+		return 1
+	}
+	raw := most / float64(n)
+	power := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 5} {
+		if raw <= m*power*(1+1e-9) {
+			return m * power
+		}
+	}
+	return 10 * power
+}
+
+// compact writes 42000 as 42k.
+func compact(v float64) string {
+	switch {
+	case v >= 1e6:
+		return digits3(v/1e6) + "M"
+	case v >= 1e4:
+		return digits3(v/1e3) + "k"
+	}
+	return digits3(v)
+}
