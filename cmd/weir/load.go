@@ -96,6 +96,7 @@ what was measured until then. The exit code is 1 when a --fail-when condition he
 		}
 		return runLoad(cmd, plan, out, prometheus, token, quiet)
 	}
+	cmd.AddCommand(newLoadCompare())
 	return cmd
 }
 
@@ -138,6 +139,15 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	o := load.Options{Token: token}
+	if prometheus != "" {
+		exporter := report.NewExporter()
+		o.Observe = exporter.Add
+		closeMetrics, err := serveMetrics(prometheus, exporter.Handler(), cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer closeMetrics()
+	}
 	run, err := load.New(ctx, plan, o)
 	if err != nil {
 		return err
@@ -211,7 +221,7 @@ func (o *outputs) addFlags(f *pflag.FlagSet) {
 func (o *outputs) formats() []outputFormat {
 	return []outputFormat{
 		{"--json", o.json, report.WriteJSON}, {"--csv", o.csv, report.WriteCSV},
-		{"--html", o.html, report.WriteHTML},
+		{"--html", o.html, report.WriteHTML}, {"--svg", o.svg, report.WriteSVG},
 	}
 }
 
