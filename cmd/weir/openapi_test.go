@@ -22,6 +22,7 @@ import (
 	"weir/internal/bandit"
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
+	"weir/internal/shed"
 )
 
 // apiDoc is docs/openapi.yaml, as far as the tests look at it.
@@ -140,7 +141,8 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1, Log: log}
+	overload := shed.Defaults()
+	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1, Shed: &overload, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), openers); err != nil {
 		cancel()
@@ -222,6 +224,8 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 		body := ""
 		if method == http.MethodPut {
 			body = `{"index":7}`
+		} else if method == http.MethodPatch {
+			body = `{}`
 		}
 		if got := callAPI(t, method, admin+path, body, 0); got.StatusCode != http.StatusOK {
 			t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)

@@ -78,6 +78,7 @@ type kernelFlags struct {
 	certificate, keyFile        string
 	maxHeader, maxBody          size.Bytes
 	maxOutput, maxInput, stream size.Bytes
+	shed                        *shedFlags
 }
 
 func newKernelFlags() *kernelFlags {
@@ -86,6 +87,7 @@ func newKernelFlags() *kernelFlags {
 		cfg:       cfg,
 		maxHeader: size.Bytes(cfg.MaxHeader), maxBody: size.Bytes(cfg.MaxBody),
 		maxOutput: size.Bytes(cfg.MaxOutput), maxInput: size.Bytes(cfg.MaxInput), stream: size.Bytes(cfg.MaxStream),
+		shed: newShedFlags(),
 	}
 }
 
@@ -113,12 +115,13 @@ func (k *kernelFlags) add(cmd *cobra.Command) {
 	f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout, "discarding what follows a refused request, so that its answer arrives")
 	f.IntVar(&cfg.LeftRequests, "left-requests", cfg.LeftRequests, "requests after which a connection that net/http had to take is closed")
 	f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
+	k.shed.add(cmd)
 	f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// config returns what the flags say, once they are parsed.
+// config returns what the flags say, once they are parsed, and has limited memory as they say.
 func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, error) {
 	log, err := newLog(cmd.ErrOrStderr(), k.logFormat, k.logLevel)
 	if err != nil {
@@ -128,11 +131,17 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	cfg.Log = log
 	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
 	cfg.MaxStream, cfg.MaxInput = int64(k.stream), int64(k.maxInput)
+	if cfg.Shed, err = k.shed.config(); err != nil {
+		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
+	}
 	keys, err := openCertificate(cfg.TLSListen, k.certificate, k.keyFile)
 	if err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
 	cfg.TLS = keys.config()
+	if err := k.shed.limitMemory(); err != nil {
+		log.Warn("the limit of memory could not be found; set GOMEMLIMIT if there is one", "error", err)
+	}
 	return cfg, keys, nil
 }
 
@@ -150,6 +159,7 @@ func serve(ctx context.Context, cfg server.Config, dataDir string, openers []ser
 	if !cfg.NetHTTP {
 		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
 	}
+	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
 	a, err := openApp(ctx, cfg, dataDir, openers)
 	if err != nil {
 		return err

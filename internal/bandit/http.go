@@ -27,7 +27,7 @@ func (b *Bandit) Routes() []server.Route {
 	}
 	return append(b.inferRoutes(lent), []server.Route{
 		{Pattern: "POST /predict", Fast: b.fastPredict, HTTP: lent(b.predict)},
-		{Pattern: "POST /predict/batch", Fast: b.fastBatch, HTTP: lent(b.batch)},
+		{Pattern: "POST /predict/batch", Fast: b.fastBatch, HTTP: lent(b.batch), Class: server.Low},
 		{Pattern: "POST /events", Fast: b.fastEvents, HTTP: lent(b.postEvents)},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, HTTP: http.HandlerFunc(b.postReload)},
 	}...)

@@ -31,13 +31,13 @@ const (
 func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []byte)) http.Handler) []server.Route {
 	routes := []server.Route{
 		{Pattern: "GET /v2", Fast: b.serverMetadata},
-		{Pattern: "GET /v2/health/live", Fast: b.live},
-		{Pattern: "GET /v2/health/ready", Fast: b.ready},
+		{Pattern: "GET /v2/health/live", Fast: b.live, Class: server.Critical},
+		{Pattern: "GET /v2/health/ready", Fast: b.ready, Class: server.Critical},
 	}
 	for _, model := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		routes = append(routes,
 			server.Route{Pattern: "GET " + model, Fast: b.modelMetadata},
-			server.Route{Pattern: "GET " + model + "/ready", Fast: b.modelReady},
+			server.Route{Pattern: "GET " + model + "/ready", Fast: b.modelReady, Class: server.Critical},
 			server.Route{Pattern: "POST " + model + "/infer", Fast: b.fastInfer, HTTP: lent(b.infer)},
 		)
 	}

@@ -16,7 +16,7 @@ func (s *Sequence) Routes() []server.Route {
 		{Pattern: "GET /next", Fast: s.fastStep(forward), HTTP: s.lentStep(forward)},
 		{Pattern: "GET /previous", Fast: s.fastStep(back), HTTP: s.lentStep(back)},
 		{Pattern: "GET /fib/{n}", Fast: s.fastValue, HTTP: http.HandlerFunc(s.lentValue)},
-		{Pattern: "GET /fib", HTTP: http.HandlerFunc(s.values)},
+		{Pattern: "GET /fib", HTTP: http.HandlerFunc(s.values), Class: server.Low},
 		{Pattern: "PUT /current", Admin: true, HTTP: http.HandlerFunc(s.putCurrent)},
 		{Pattern: "GET /debug/cache", Admin: true, HTTP: http.HandlerFunc(s.getCache)},
 	}
@@ -44,6 +44,7 @@ func (s *Sequence) fastStep(step step) server.Handler {
 			}
 			h, ok := s.find(to)
 			if !ok {
+				w.Low() // it will be computed
 				w.Lend()
 				return
 			}
@@ -105,6 +106,7 @@ func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
 	}
 	h, ok := s.find(n)
 	if !ok {
+		w.Low() // it will be computed
 		w.Lend()
 		return
 	}

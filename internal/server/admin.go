@@ -48,6 +48,10 @@ func (s *Server) adminHandler() http.Handler {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		w.Write(appendHealth(nil, reasons)) //nolint:errcheck // the client may be gone
 	})
+	if s.shed != nil {
+		mux.HandleFunc("GET /admin/shed", s.getShed)
+		mux.HandleFunc("PATCH /admin/shed", s.patchShed)
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/metrics"
+	"weir/internal/shed"
 )
 
 // Config holds the kernel's addresses and bounds. The zero value of a bound means its default;
@@ -47,6 +48,9 @@ type Config struct {
 
 	// NetHTTP serves everything by net/http, as on systems without epoll.
 	NetHTTP bool
+
+	// Shed says what overload is; nil never refuses a request because of it.
+	Shed *shed.Config
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger

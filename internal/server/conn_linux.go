@@ -4,6 +4,8 @@ import (
 	"net/http"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/shed"
 )
 
 // conn is a connection on an event loop. It belongs to the loop's thread, except that in and out
@@ -25,6 +27,7 @@ type conn struct {
 
 	size    int  // of the request under way in in, while deferred or lent
 	closing bool // close once out is sent
+	refused bool // a request was, because of overload: to be deaf once that is sent
 	gone    bool // the client has gone, while deferred or lent
 	lent    *lentConn
 	kept    *lentConn // lent before, for the next lent request
@@ -39,6 +42,7 @@ const (
 	phaseDeferred              // for a worker
 	phaseLent                  // for net/http
 	phaseLinger                // for its client's end, discarding what comes
+	phaseDeaf                  // for a time to pass, without being read
 )
 
 // accepted takes a new connection.
@@ -83,6 +87,9 @@ func (l *loop) watch(c *conn, events uint32) {
 func (l *loop) close(c *conn) {
 	if c.fd < 0 {
 		return
+	}
+	if c.phase == phaseDeaf {
+		l.undeafen(c)
 	}
 	c.timed.stop()
 	if c.phase == phaseLent || c.phase == phaseDeferred {
@@ -168,6 +175,7 @@ func (l *loop) answer(c *conn, data []byte) {
 	case c.phase == phaseDraining:
 	case c.closing:
 		l.hangUp(c)
+	case c.refused && l.deafen(c):
 	case len(c.in) > 0:
 		if c.timed.queue != &l.request {
 			l.request.start(&c.timed, l.now)
@@ -232,7 +240,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		r.decoded = r.decoded[:0]
 		l.resp.reset(false)
 		route, at := l.s.routes.find(h.method, h.path, &r.params)
+		class, refused := shed.Critical, false
+		if l.shed.Shedder != nil && route != nil && h.flags&notOrigin == 0 { // the latter is judged by net/http's side
+			class = route.Class
+			refused = l.refuses(class)
+		}
 		switch {
+		case refused:
 		case h.flags&notOrigin != 0 || route != nil && route.Fast == nil:
 			if !l.flush(c) {
 				return data
@@ -246,6 +260,10 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
 		default:
 			l.s.run(route, &l.resp, r)
+			if l.resp.low && l.refusesLow(class) {
+				class, refused = shed.Low, true
+				break
+			}
 			if l.resp.lent {
 				if !l.flush(c) {
 					return data
@@ -264,8 +282,12 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			}
 		}
 		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total
-		l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
-		l.tally(route, l.resp.Status)
+		if refused {
+			l.turnDown(c, route, class, h.method == http.MethodHead)
+		} else {
+			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
+			l.tally(route, l.resp.Status)
+		}
 		data = data[total:]
 	}
 	return data

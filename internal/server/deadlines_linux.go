@@ -19,9 +19,12 @@ type timed struct {
 }
 
 // start puts t at the end of the queue, out of any other it stands in.
-func (d *deadlines) start(t *timed, now int64) {
+func (d *deadlines) start(t *timed, now int64) { d.startAt(t, now+int64(d.timeout)) }
+
+// startAt is start with an expiry of its own, which takes effect once those before it have expired.
+func (d *deadlines) startAt(t *timed, at int64) {
 	t.stop()
-	t.at = now + int64(d.timeout)
+	t.at = at
 	t.queue = d
 	t.prev = d.tail
 	if d.tail != nil {

@@ -60,6 +60,7 @@ func (l *loop) lend(c *conn, data []byte, size int) {
 	c.lent = lc
 	if !l.lane.lent.offer(func() (net.Conn, error) { return lc, nil }) {
 		c.phase, c.lent = phaseReading, nil
+		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
 		l.resp.reset(false)
 		l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for net/http; try again")

@@ -39,6 +39,7 @@ type loop struct {
 	now   int64 // nanoseconds since epoch, read once a wake-up
 	// The classes of deadlines; a connection stands in at most one.
 	idle, request, write, linger deadlines
+	shed                         loopShed
 
 	sleeping atomic.Bool // set around a wait that only an event or wakeFD ends
 	mail     atomic.Bool // inbox is not empty
@@ -73,7 +74,7 @@ const (
 
 const (
 	readSize  = 64 << 10
-	maxEvents = 256
+	maxEvents = 2048 // in one turn: what is ready and not reported is not counted by the shedder
 )
 
 func newLoop(f *fastLane, stripe int) (*loop, error) {
@@ -96,6 +97,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		request: deadlines{timeout: s.cfg.RequestTimeout},
 		write:   deadlines{timeout: s.cfg.WriteTimeout},
 		linger:  deadlines{timeout: s.cfg.LingerTimeout},
+		shed:    loopShed{Shedder: s.shed},
 		done:    make(chan struct{}),
 	}
 	l.req.Stripe = stripe
@@ -149,6 +151,7 @@ func (l *loop) run() {
 func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	l.now = int64(wall.Sub(l.epoch))
 	l.heads.tick(wall)
+	l.weigh(len(events))
 	if l.mail.Load() {
 		l.readInbox()
 	}
@@ -161,11 +164,13 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 // wait returns the number of events that are there. After a batch it asks without blocking
 // first, by a system call the scheduler does not see, as there nearly always is more to do.
 func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
+	l.shed.slept = false
 	if busy {
 		if n := epollPoll(l.epoll, events); n > 0 {
 			return n
 		}
 	}
+	l.rests()
 	l.sleeping.Store(true)
 	timeout := l.untilNext()
 	if l.mail.Load() {
@@ -182,7 +187,7 @@ func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
 // untilNext returns the milliseconds to the earliest deadline, rounded up; -1 when there is none.
 func (l *loop) untilNext() int {
 	at := int64(-1)
-	for _, d := range [...]*deadlines{&l.idle, &l.request, &l.write, &l.linger} {
+	for _, d := range [...]*deadlines{&l.idle, &l.request, &l.write, &l.linger, &l.shed.deaf} {
 		if d.head != nil && (at < 0 || d.head.at < at) {
 			at = d.head.at
 		}
@@ -213,6 +218,10 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		l.writable(c)
 	case c.phase == phaseLinger:
 		l.discard(c)
+	case c.phase == phaseDeaf:
+		if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+			l.close(c)
+		}
 	default:
 		l.readable(c)
 	}
@@ -269,6 +278,7 @@ func (l *loop) expire() {
 	for c := l.linger.expired(l.now); c != nil; c = l.linger.expired(l.now) {
 		l.close(c)
 	}
+	l.hearDeaf()
 }
 
 // stop ends the idle connections; those with a request under way are closed by its answer. A
@@ -276,6 +286,9 @@ func (l *loop) expire() {
 func (l *loop) stop() {
 	l.stopping = true
 	for _, c := range l.conns {
+		if c != nil && c.phase == phaseDeaf {
+			l.undeafen(c)
+		}
 		if c != nil && c.phase == phaseReading && len(c.in) == 0 {
 			l.dismiss(c)
 		}

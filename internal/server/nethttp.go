@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"weir/internal/shed"
 )
 
 // slowLane answers by net/http what the event loops do not: lent requests, connections that have
@@ -69,9 +71,22 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	debug.SetPanicOnFault(true)
-	// What comes over a lent connection has passed its fast handler already.
-	if route.Fast != nil && (route.HTTP == nil || r.Context().Value(lentKey{}) == nil) {
+	lent := r.Context().Value(lentKey{}) != nil
+	if !lent {
+		l.s.away.Add(1)
+		defer l.s.away.Add(-1)
+	}
+	// What comes over a lent connection has been judged, but for targets that the loops leave alone.
+	judge, draw := l.s.shed != nil && (!lent || r.URL.Host != ""), shed.Draw()
+	if judge && l.s.turnDown(w, call.req.Stripe, route, route.Class, draw) {
+		return
+	}
+	// It has passed its fast handler, too.
+	if route.Fast != nil && (route.HTTP == nil || !lent) {
 		if r = l.serveFast(call, route, w, r, start); r == nil {
+			return
+		}
+		if judge && call.resp.low && l.s.turnDown(w, call.req.Stripe, route, shed.Low, draw) {
 			return
 		}
 	}

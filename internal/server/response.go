@@ -23,6 +23,7 @@ type Response struct {
 	deferred bool
 	lent     bool
 	worker   bool
+	low      bool
 }
 
 const jsonType = "application/json"
@@ -36,6 +37,7 @@ func (w *Response) reset(onWorker bool) {
 	w.deferred = false
 	w.lent = false
 	w.worker = onWorker
+	w.low = false
 }
 
 // Defer asks for the request to be handled on a worker instead: the handler states that what it
@@ -54,6 +56,10 @@ func (w *Response) Defer() bool {
 // route without Fast is: for work too long even for a worker, or work that waits. The handler must
 // return at once, without having done anything that shows. Only handlers of routes with HTTP may.
 func (w *Response) Lend() { w.lent = true }
+
+// Low says that the request is of class Low, though others of its route are not: it is about to cost
+// much more. It must be said before Defer or Lend, by whose request it is then decided.
+func (w *Response) Low() { w.low = true }
 
 // Field adds a header field. Name and value must be valid and free of secrets; Content-Type,
 // Content-Length, Date and Connection are the kernel's.

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"weir/internal/metrics"
+	"weir/internal/shed"
 )
 
 // Server is a kernel with its services.
@@ -45,7 +46,10 @@ type Server struct {
 
 	listen, tls, admin net.Listener
 
+	shed        *shed.Shedder // nil when nothing is ever refused
 	connections atomic.Int64
+	away        atomic.Int64 // requests that workers or net/http have
+	deaf        atomic.Int64 // connections that are not read
 	input       atomic.Int64 // bytes of buffered requests
 	fault       atomic.Pointer[error]
 	turnedAway  []byte // the answer to a connection beyond the bound
@@ -74,6 +78,9 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	s := &Server{cfg: cfg, services: services}
 	s.slow = newSlowLane(s)
 	s.registerMetrics()
+	if err := s.addShedder(); err != nil {
+		return nil, err
+	}
 	s.addRoutes()
 
 	var resp Response
@@ -117,7 +124,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 
 func (s *Server) addRoutes() {
 	s.unrouted = s.newRoute(Route{Pattern: "unrouted"})
-	s.routes.add(s.newRoute(Route{Pattern: "GET /health", Fast: s.health}))
+	s.routes.add(s.newRoute(Route{Pattern: "GET /health", Fast: s.health, Class: shed.Critical}))
 	for _, service := range s.services {
 		for _, r := range service.Routes() {
 			if !r.Admin {
@@ -169,6 +176,9 @@ func (s *Server) Run(ctx context.Context) error {
 	adminServer := s.newHTTPServer(s.adminHandler())
 	var accepting sync.WaitGroup
 	stop := make(chan struct{})
+	if s.shed != nil {
+		go s.shed.Run(ctx)
+	}
 	if s.admin != nil {
 		go func() { fail(adminServer.Serve(s.admin)) }()
 	}

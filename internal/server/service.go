@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"weir/internal/metrics"
+	"weir/internal/shed"
 )
 
 // Service is one capability of the box. The kernel consumes it: a service lists its routes and
@@ -64,6 +65,16 @@ func Off(format string, args ...any) error {
 // is done: see Response.Defer and Response.Lend.
 type Handler func(w *Response, r *Request)
 
+// Class says how much requests matter when the server is overloaded.
+type Class = shed.Class
+
+// The classes.
+const (
+	Normal   = shed.Normal
+	Low      = shed.Low      // refused first: what costs much, or can be done later
+	Critical = shed.Critical // never refused: by it people and machines find out how the server is
+)
+
 // Route binds a pattern to what answers it: Fast or HTTP, or both, where Fast answers what it can
 // and lends the rest to HTTP.
 type Route struct {
@@ -77,7 +88,10 @@ type Route struct {
 	// requests that Fast has lent, and for those that reach net/http without it: it must be able
 	// to answer all.
 	HTTP http.Handler
-	// Admin puts the route on the admin port; only HTTP routes may be there.
+	// Class says whether its requests are refused first when the server is overloaded, or never; Normal is what
+	// nobody says. See Response.Low for some of them.
+	Class Class
+	// Admin puts the route on the admin port; only HTTP routes may be there. They are never refused.
 	Admin bool
 }
 

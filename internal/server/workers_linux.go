@@ -26,6 +26,7 @@ func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
 		l.spare.give(c.out)
 		c.out = nil
 		c.phase = phaseReading
+		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
 		return c.in
 	}
@@ -42,6 +43,7 @@ func (l *loop) detach(c *conn, data []byte, size int, phase phase) bool {
 	l.observe()
 	c.timed.stop()
 	c.phase, c.size = phase, size
+	l.s.away.Add(1)
 	return true
 }
 
@@ -50,6 +52,7 @@ func (l *loop) detach(c *conn, data []byte, size int, phase phase) bool {
 func (l *loop) reattach(c *conn) bool {
 	c.phase = phaseReading
 	c.timed.stop()
+	l.s.away.Add(-1)
 	if c.gone {
 		l.close(c)
 		return false
@@ -82,6 +85,7 @@ func (l *loop) answered(c *conn) {
 // lendDeferred lends a request that a worker would not answer.
 func (l *loop) lendDeferred(c *conn) {
 	c.phase = phaseReading
+	l.s.away.Add(-1)
 	if c.gone {
 		l.close(c)
 		return

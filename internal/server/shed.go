@@ -1,0 +1,146 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/internal/shed"
+)
+
+// addShedder makes the shedder, which watches the box and what the kernel knows of its own queues.
+func (s *Server) addShedder() error {
+	if s.cfg.Shed == nil {
+		return nil
+	}
+	signals := append(shed.System(s.cfg.Shed.StallsOf),
+		shed.Signal{Name: shed.InFlight, Unit: shed.Number, Read: func() (float64, error) { return float64(s.inFlight()), nil }},
+		shed.Signal{Name: shed.LoopDelay, Unit: shed.Seconds, Read: s.loopDelay()},
+	)
+	var err error
+	if s.shed, err = shed.New(*s.cfg.Shed, s.cfg.Metrics, s.cfg.Log, signals...); err != nil {
+		return err
+	}
+	s.cfg.Metrics.Gauge("weir_shed_deaf_connections", "Connections that are not read for a moment, because their last request was refused.",
+		func() float64 { return float64(s.deaf.Load()) })
+	return nil
+}
+
+// shedDetail is what a refused client is told; %s is the signal's name.
+const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many seconds as Retry-After says"
+
+// turnDown judges a request that net/http is to answer, and answers it if it is refused.
+func (s *Server) turnDown(w http.ResponseWriter, stripe int, route *route, c shed.Class, draw uint32) bool {
+	odds := s.shed.Odds()
+	if !odds.Refuses(c, draw) {
+		if c == route.Class { // else it has been counted
+			s.shed.Count(stripe, c, 1, 0)
+		}
+		return false
+	}
+	s.shed.Count(stripe, c, 0, 1)
+	s.counter(route, http.StatusServiceUnavailable).Add(stripe, 1)
+	h := w.Header()
+	h.Set("Content-Type", problemType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(odds.Probability(c))))
+	w.WriteHeader(http.StatusServiceUnavailable)
+	w.Write(AppendProblem(nil, http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
+		fmt.Sprintf(shedDetail, s.shed.Dominant())))
+	return true
+}
+
+// overloaded renders the answers to refused requests of a loop. All of it but Retry-After is kept rendered, and made
+// again when the second or the reason changes.
+type overloaded struct {
+	second     int64
+	reason     string
+	head, body []byte
+}
+
+// append appends a refusal to dst.
+func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int, headOnly, closing bool) []byte {
+	if r.second != h.second || r.reason != reason || r.head == nil {
+		const status = http.StatusServiceUnavailable
+		r.second, r.reason = h.second, reason
+		r.body = AppendProblem(r.body[:0], status, http.StatusText(status), fmt.Sprintf(shedDetail, reason))
+		r.head = append(r.head[:0], "HTTP/1.1 503 "+http.StatusText(status)+"\r\n"...)
+		r.head = append(r.head, h.date...)
+		r.head = append(r.head, "Content-Type: "+problemType+"\r\nCache-Control: no-store\r\nContent-Length: "...)
+		r.head = strconv.AppendInt(r.head, int64(len(r.body)), 10)
+		r.head = append(r.head, "\r\nRetry-After: "...)
+	}
+	dst = append(dst, r.head...)
+	dst = strconv.AppendInt(dst, int64(retryAfter), 10)
+	dst = append(dst, "\r\n"...)
+	dst = appendEnd(dst, closing)
+	if headOnly {
+		return dst
+	}
+	return append(dst, r.body...)
+}
+
+// inFlight is how many requests are somewhere between their arrival and their answer: ready for a loop, with a worker, or
+// with net/http.
+func (s *Server) inFlight() int64 {
+	n := s.away.Load()
+	if s.fast != nil {
+		n += s.fast.ready()
+	}
+	return n
+}
+
+// loopDelay returns a function that reads how long what was ready together took a loop, the mean over the requests since its
+// last call, of the slowest loop. Queues that are short enough to be free count as none.
+func (s *Server) loopDelay() func() (float64, error) {
+	type reading struct{ waited, ready uint64 }
+	var last []reading
+	return func() (float64, error) {
+		if s.fast == nil {
+			return 0, errors.ErrUnsupported
+		}
+		worst := 0.0
+		for i := range s.cfg.Loops {
+			waited, ready := s.fast.queued(i)
+			if i == len(last) {
+				last = append(last, reading{waited, ready})
+			}
+			if n := ready - last[i].ready; n > 0 {
+				worst = max(worst, float64(waited-last[i].waited)/float64(n)*float64(time.Microsecond)/float64(time.Second))
+			}
+			last[i] = reading{waited, ready}
+		}
+		return worst, nil
+	}
+}
+
+// getShed answers GET /admin/shed.
+func (s *Server) getShed(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Cache-Control", "no-store")
+	json.NewEncoder(w).Encode(s.shed.Status()) //nolint:errcheck // the client may be gone
+}
+
+// patchShed answers PATCH /admin/shed, which changes thresholds.
+func (s *Server) patchShed(w http.ResponseWriter, r *http.Request) {
+	var changes map[string]shed.Change
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	d.DisallowUnknownFields()
+	err := d.Decode(&changes)
+	if err == nil && d.Decode(&struct{}{}) != io.EOF {
+		err = errors.New("something follows the object")
+	}
+	if err != nil {
+		WriteProblem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
+		return
+	}
+	if err := s.shed.Set(changes); err != nil {
+		WriteProblem(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	s.getShed(w, r)
+}
