@@ -33,7 +33,9 @@ const (
 	// near is how far from the ceiling the two loads are that have to be borne and not; nearFew that where there are
 	// few requests.
 	near, nearFew = 0.015, 0.02
-	fewRequests   = 200.0 // a second
+	// above is how much farther the upper one is: a bucket that fills while nobody asks for more hides a small excess.
+	above       = 1.5
+	fewRequests = 200.0 // a second
 )
 
 // again are the steps up once a load is borne that was too much before.
@@ -89,13 +91,15 @@ type adaptive struct {
 	inFlight int
 
 	evidence
-	step     int     // how often it climbed of late; -1 on the first climb
-	doubted  float64 // a load that was perhaps too much and is looked at again
-	after    state   // what follows the cooling
-	next     float64 // and its load; 0 to pick one
-	calm     int     // good blocks in a row while cooling
-	cooled   time.Duration
-	rounds   int // how often it held, which alternates the side to check
+	step     int           // how often it climbed of late; -1 on the first climb
+	doubted  float64       // a load that was perhaps too much and is looked at again
+	after    state         // what follows the cooling
+	next     float64       // and its load; 0 to pick one
+	calm     int           // good blocks in a row while cooling
+	cooled   time.Duration // when cooling began,
+	lowered  time.Duration // and when its load did,
+	waiting  int           // with so many in flight
+	rounds   int           // how often it held, which alternates the side to check
 	found    bool
 	ceiling  Ceiling // as it was when the search last settled
 	foundAt  time.Duration
@@ -173,7 +177,11 @@ func (a *adaptive) advance(w *measure.Window) {
 // borne goes on from a load that was healthy.
 func (a *adaptive) borne(o opinion) {
 	a.doubted = 0
-	a.good(a.rate, a.clock.now)
+	borne := a.rate
+	if a.state == climbing {
+		borne /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
+	}
+	a.good(borne, a.clock.now)
 	switch a.state {
 	case climbing:
 		if a.step < 0 && o.p99 > 0 {
@@ -224,6 +232,9 @@ func (a *adaptive) tooMuch(o opinion) {
 	a.doubted = 0
 	dropped := a.state == holding
 	a.bad(a.rate, o, a.clock.now)
+	if dropped {
+		a.lo = side{}
+	}
 	if a.rate <= a.o.Limits.Min {
 		a.hopeless = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), o.limit)
 		return
@@ -237,35 +248,42 @@ func (a *adaptive) tooMuch(o opinion) {
 // expected reports whether a load that was too much is no surprise: as much was served of it as of others.
 func (a *adaptive) expected(o opinion) bool {
 	g, ok := a.goodput()
-	return a.state == holding || ok && a.rate > g && o.goodput > 0 && math.Abs(o.goodput/g-1) < a.near()
+	return ok && a.rate > g && o.goodput > 0 && math.Abs(o.goodput/g-1) < a.near()
 }
 
 // rest lowers the load until the target has recovered, and then goes on with a state and load.
 func (a *adaptive) rest(after state, next float64) {
 	a.after, a.next = after, next
-	low := a.hi.rate / 2
-	if math.IsInf(low, 1) {
-		low = a.rate / 2
-	}
+	low := min(a.rate, a.upper()) / 2
 	if a.lo.rate > 0 {
-		low = min(low, a.lo.rate)
+		low = min(low, 0.7*a.lo.rate)
 	}
-	if g, ok := a.goodput(); ok {
+	if g, ok := a.served(); ok {
 		low = min(low, g/2)
 	}
-	a.calm, a.cooled = 0, a.clock.now
-	a.state, a.rate = cooling, max(low, a.o.Limits.Min)
-	a.judge = newJudge(a.health, a.rate, time.Hour, a.inFlight)
+	a.state, a.cooled = cooling, a.clock.now
+	a.coolAt(low)
 }
 
-// coolFor is how long a target may take to recover at one load before that is too much, too.
-const coolFor = 10 * time.Second
+func (a *adaptive) coolAt(rate float64) {
+	a.rate, a.calm, a.lowered = max(rate, a.o.Limits.Min), 0, a.clock.now
+	a.judge = newJudge(a.health, a.rate, time.Hour, a.inFlight)
+	a.waiting = a.inFlight
+}
+
+// A target that has not recovered after lowerAfter, or does not get rid of its queue, gets half of the load; after coolFor the load that it was to recover
+// at was too much, too.
+const (
+	lowerAfter = 4 * time.Second
+	coolFor    = 20 * time.Second
+)
 
 // cool waits for three good blocks in a row. A block is shorter than those that judge a load.
 func (a *adaptive) cool(w *measure.Window) {
-	if a.judge.recovering(w) {
+	switch recovered, known := a.judge.recovered(w); {
+	case recovered:
 		a.calm++
-	} else {
+	case known:
 		a.calm = 0
 	}
 	switch {
@@ -282,6 +300,8 @@ func (a *adaptive) cool(w *measure.Window) {
 		}
 		a.bad(a.rate, opinion{limit: a.hi.limit}, a.clock.now)
 		a.rest(narrowing, 0)
+	case a.clock.now-a.lowered > lowerAfter, a.clock.now-a.lowered > sureTime && 10*w.InFlight > 9*a.waiting+20:
+		a.coolAt(a.rate / 2)
 	}
 }
 
@@ -323,7 +343,7 @@ func (a *adaptive) check() {
 		return
 	}
 	a.hi = side{rate: math.Inf(1)}
-	a.start(checking, c.Rate*(1+a.near()))
+	a.start(checking, c.Rate*(1+above*a.near()))
 }
 
 // start judges a load.
@@ -331,6 +351,9 @@ func (a *adaptive) start(s state, rate float64) {
 	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
+	if s == holding {
+		a.judge.quorum = 5 // what is held was borne: it takes more to doubt it
+	}
 }
 
 // needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the ceiling a

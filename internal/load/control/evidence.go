@@ -39,7 +39,7 @@ func (e *evidence) good(rate float64, at time.Duration) {
 		e.hi = side{rate: math.Inf(1)}
 		e.samples = nil
 	}
-	if g, ok := e.goodput(); ok && rate > g*1.02 {
+	if g, ok := e.served(); ok && rate > g*1.03 {
 		e.samples = nil
 	}
 }
@@ -48,8 +48,8 @@ func (e *evidence) good(rate float64, at time.Duration) {
 func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
 	e.hi = side{rate: rate, limit: o.limit, at: at}
 	if e.lo.rate >= rate {
-		e.lo = side{}
-		e.samples = nil
+		// One of the two is wrong, and this one is newer.
+		e.lo = side{rate: 0.94 * rate, at: at}
 	}
 	if e.lo.rate == 0 {
 		e.downs++
@@ -78,6 +78,12 @@ func (e *evidence) upper() float64 {
 // goodput is what the target serves of more than it can, as far as that agrees with the bounds. A target that serves less
 // when it is overloaded has its ceiling elsewhere.
 func (e *evidence) goodput() (float64, bool) {
+	g, ok := e.served()
+	return g, ok && g > e.lo.rate*0.97 && g < e.upper()*1.01
+}
+
+// served is the goodput whatever the bounds say.
+func (e *evidence) served() (float64, bool) {
 	var sum, weight float64
 	for _, s := range e.samples {
 		sum += s.rate * s.weight
@@ -86,8 +92,7 @@ func (e *evidence) goodput() (float64, bool) {
 	if weight == 0 {
 		return 0, false
 	}
-	g := sum / weight
-	return g, g > e.lo.rate*0.98 && g < e.upper()*1.01
+	return sum / weight, true
 }
 
 // near is how far from the ceiling its two sides are looked for.
@@ -102,19 +107,21 @@ func (e *evidence) near() float64 {
 func (e *evidence) pick() (float64, bool) {
 	lo, hi, near := e.lo.rate, e.upper(), e.near()
 	if g, ok := e.goodput(); ok {
+		below, beyond := g*(1-near), g*(1+above*near)
+		missing := func(rate float64) bool { return rate > lo*1.002 && rate < hi*0.998 }
 		switch {
-		case lo < g*(1-1.4*near) && g*(1-near) < hi*0.999:
-			return g * (1 - near), true
-		case hi > g*(1+1.4*near):
-			return g * (1 + near), true
-		case lo >= g*(1-1.4*near):
+		case lo < g*(1-1.4*near) && missing(below):
+			return below, true
+		case hi > g*(1+1.4*above*near) && missing(beyond):
+			return beyond, true
+		case lo >= g*(1-1.4*near) && hi <= g*(1+1.4*above*near):
 			return 0, false
 		}
 	}
 	switch {
 	case lo == 0:
 		return hi * math.Pow(0.8, float64(min(e.downs, 6))), true
-	case hi > lo*(1+2.4*near):
+	case hi > lo*(1+3*near):
 		return math.Sqrt(lo * hi), true
 	}
 	return 0, false
@@ -140,7 +147,7 @@ func (a *adaptive) estimate() (Ceiling, bool) {
 	c := Ceiling{Low: lo, High: hi, Limit: a.hi.limit, Converged: a.found, Seconds: a.foundAt.Seconds()}
 	c.Rate = math.Sqrt(max(lo, hi/4) * hi)
 	if g, ok := a.goodput(); ok {
-		c.Rate = min(max(g, min(lo, g*1.02)), hi)
+		c.Rate = min(g, hi)
 		spread := a.spread(g)
 		c.Low, c.High = min(lo, c.Rate-spread), max(hi, c.Rate+spread)
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -25,6 +26,8 @@ const (
 	badShare = 0.2
 	// sureTime is how long latencies are bad without getting better before the load is to blame.
 	sureTime = time.Second
+	// mostLag is how late a generator may be with one of 100 requests for the window to count.
+	mostLag = 10 * time.Millisecond
 	// busyGenerator is the share of its time from which on a generator is the limit.
 	busyGenerator = 0.97
 )
@@ -114,6 +117,7 @@ type block struct {
 	intended, sent         uint64
 	served, shed, failures uint64
 	dropped                uint64
+	unsent                 float64 // requests that were due and that the generator had not got to at the end
 	backlog                float64 // requests that were due and not over at the end
 	limit                  string  // what was bad of latencies, empty for nothing
 	far                    bool    // far beyond the limit
@@ -126,6 +130,7 @@ type judge struct {
 	*health
 	rate   float64
 	need   time.Duration // that a load has to be healthy for
+	quorum int           // blocks in a row that are clearly bad and leave no doubt
 	settle time.Duration // at the beginning, which is not judged
 
 	begin   time.Duration
@@ -135,12 +140,15 @@ type judge struct {
 	scratch *measure.Window
 	all     *measure.Window
 	blocks  []block
+
+	unsent             float64
+	windows, disturbed int // the latter by the generator
 }
 
 // newJudge judges the load of rate, at whose beginning inFlight requests were waiting.
 func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
 	return &judge{
-		health: h, rate: rate, need: max(need, h.patience()), settle: usualWindow, backlog: float64(inFlight),
+		health: h, rate: rate, quorum: 3, need: max(need, h.patience()), settle: usualWindow, backlog: float64(inFlight),
 		acc: measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
 	}
 }
@@ -151,7 +159,17 @@ func (j *judge) see(w *measure.Window) opinion {
 		j.started, j.begin = true, w.Start
 	}
 	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
+	j.unsent = max(0, j.unsent+float64(w.Intended)-float64(w.Sent+w.Failed[measure.Dropped]))
 	if w.End-j.begin <= j.settle {
+		return opinion{}
+	}
+	j.windows++
+	if w.Lag.ValueAtPercentile(99) > int64(mostLag) {
+		// What came of it is the generator's doing. If it goes on, so is the ceiling.
+		j.disturbed++
+		if w.End-j.begin > j.need && w.End-j.begin > sureTime && 2*j.disturbed > j.windows {
+			return opinion{decided: true, sure: true, limit: "generator"}
+		}
 		return opinion{}
 	}
 	j.acc.Add(w)
@@ -169,7 +187,7 @@ func (j *judge) close() {
 	w := j.acc
 	b := block{
 		start: w.Start, end: w.End, intended: w.Intended, sent: w.Sent, served: w.Served, shed: w.Shed,
-		failures: w.Errors(), dropped: w.Failed[measure.Dropped], backlog: j.backlog,
+		failures: w.Errors(), dropped: w.Failed[measure.Dropped], backlog: j.backlog, unsent: j.unsent,
 	}
 	lost := float64(w.Intended) - float64(w.Done())
 	b.losing = lost > max(2, 0.05*float64(w.Intended))
@@ -186,8 +204,7 @@ func (j *judge) close() {
 		b.far = p99 > 4*limit
 	}
 	lag := float64(w.Lag.ValueAtPercentile(99)) / 1e9
-	b.generator = w.Busy >= busyGenerator || b.limit != "" && lag >= p99/2 && lag > 0 ||
-		float64(w.Sent+b.dropped) < 0.99*float64(w.Intended)-2
+	b.generator = w.Busy >= busyGenerator || b.limit != "" && lag >= p99/2 && lag > 0
 	j.blocks = append(j.blocks, b)
 	j.all.Add(w)
 	w.Reset()
@@ -217,34 +234,21 @@ func (j *judge) opinion() opinion {
 	}
 	running := j.blocks[run:]
 
-	share := j.badShares(late)
-	if share != "" && n >= 3 {
-		// Three blocks of too many refusals, each of them, need no more time.
-		early := true
-		for i := range j.blocks[n-3:] {
-			early = early && j.badShares(j.blocks[n-3+i:n-2+i]) != ""
-		}
-		if early {
-			return j.unhealthy(share, true)
-		}
+	share := j.badShares(j.usual(late))
+	if share != "" && j.enough(func(b block) bool { return j.badShares([]block{b}) != "" }) {
+		return j.unhealthy(share, j.enough(block.refused))
 	}
-	if len(running) >= 3 {
-		far, losing := true, true
-		for _, b := range running[len(running)-3:] {
-			far, losing = far && b.far, losing && b.losing
-		}
-		if losing || far && !j.draining(running) {
-			return j.unhealthy(last.limit, true)
-		}
-		if last.end-running[0].start >= sureTime && !j.draining(running) {
-			return j.unhealthy(last.limit, false)
-		}
+	if j.enough(func(b block) bool { return b.limit != "" && b.losing }) {
+		return j.unhealthy(last.limit, true)
+	}
+	if len(running) >= 3 && last.end-running[0].start >= sureTime && !j.draining(running) {
+		return j.unhealthy(last.limit, j.enough(func(b block) bool { return b.far }))
 	}
 	if judged < j.need-usualWindow/2 {
 		return opinion{}
 	}
 	if share != "" {
-		return j.unhealthy(share, n >= 6)
+		return j.unhealthy(share, false)
 	}
 	if j.growing(late) {
 		return j.unhealthy("queue", false)
@@ -256,7 +260,7 @@ func (j *judge) opinion() opinion {
 		}
 		return o
 	}
-	if judged > 3*j.need+5*time.Second {
+	if judged > 2*j.need+3*time.Second {
 		limit := last.limit
 		for _, b := range late {
 			if limit == "" {
@@ -268,28 +272,62 @@ func (j *judge) opinion() opinion {
 	return opinion{}
 }
 
-// badShares names the first share that blocks do not have as it should be.
+// enough reports whether the last blocks all are as said: so many that it was no stall.
+func (j *judge) enough(is func(block) bool) bool {
+	n := len(j.blocks)
+	if n < j.quorum {
+		return false
+	}
+	for _, b := range j.blocks[n-j.quorum:] {
+		if !is(b) {
+			return false
+		}
+	}
+	return true
+}
+
+// lost reports whether some of the requests were not served.
+func (b block) lost() bool { return b.shed+b.failures > 0 }
+
+// refused reports whether far more than a little was not served.
+func (b block) refused() bool {
+	return float64(b.shed+b.failures) > 0.1*float64(b.served+b.shed+b.failures)
+}
+
+// usual returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
+func (j *judge) usual(blocks []block) []block {
+	if len(blocks) < 5 {
+		return blocks
+	}
+	lost := func(b block) float64 { return float64(b.shed+b.failures) / float64(max(1, b.served+b.shed+b.failures)) }
+	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int { return cmp.Compare(lost(a), lost(b)) })
+	return sorted[:len(sorted)-max(1, len(sorted)/10)]
+}
+
+// badShares names the first share that blocks do not have as it should be. Which requests were sent is counted to the last
+// but one block: one may end in the middle of a stall.
 func (j *judge) badShares(blocks []block) string {
 	w := j.scratch
-	w.Start, w.End = blocks[0].start, blocks[len(blocks)-1].end
+	w.Start, w.End = 0, 0
 	w.Intended, w.Sent, w.Served, w.Shed, w.Failed = 0, 0, 0, 0, [measure.Failures]uint64{}
 	for _, b := range blocks {
+		w.End += b.end - b.start
 		w.Intended += b.intended
-		w.Sent += b.sent
 		w.Served += b.served
 		w.Shed += b.shed
 		w.Failed[measure.Status] += b.failures
+	}
+	w.Sent = w.Intended
+	if n := len(blocks); n >= 3 {
+		late := min(blocks[n-1].unsent, blocks[n-2].unsent) - blocks[0].unsent
+		w.Sent -= uint64(min(max(0, late), float64(w.Intended)))
 	}
 	if w.Done() == 0 {
 		return ""
 	}
 	for i := range j.shares {
-		c := &j.shares[i]
-		if c.figure == figureAchieved && w.Intended-min(w.Intended, w.Sent) < 3 {
-			continue
-		}
-		if v := c.Judge(w); v.Known && !v.Holds {
-			return c.Signal()
+		if v := j.shares[i].Judge(w); v.Known && !v.Holds {
+			return j.shares[i].Signal()
 		}
 	}
 	return ""
@@ -340,6 +378,14 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 	}
 	// A bucket may have been full, and a queue empty, at the beginning.
 	blocks := j.blocks[len(j.blocks)/3:]
+	if n := len(blocks); blocks[n-1].lost() {
+		for n > 1 && blocks[n-2].lost() {
+			n--
+		}
+		if len(blocks)-n >= 2 {
+			blocks = blocks[n:] // the first of them was full in part
+		}
+	}
 	var served, due uint64
 	for _, b := range blocks {
 		served += b.served
@@ -359,17 +405,18 @@ func (j *judge) drops() (n uint64) {
 	return n
 }
 
-// recovering reports whether a window, or several until there are some requests, is of a target that has recovered.
-func (j *judge) recovering(w *measure.Window) bool {
+// recovered reports whether the latest windows, as many as it takes to have some requests, are of a target that has
+// recovered; false for known when there are too few yet.
+func (j *judge) recovered(w *measure.Window) (recovered, known bool) {
 	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
 	j.acc.Add(w)
 	j.acc.InFlight, j.acc.Target = w.InFlight, w.Target
 	if j.acc.Intended < blockRequests/4 && j.acc.End-j.acc.Start < sureTime {
-		return false
+		return false, false
 	}
 	j.close()
 	b := j.blocks[len(j.blocks)-1]
 	// Before it is known what latency is calm, few in flight have to do.
 	waiting := math.IsInf(j.health.limit(), 1) && b.backlog > max(3, 0.1*j.rate)
-	return b.limit == "" && !waiting && !b.losing && j.badShares(j.blocks[len(j.blocks)-1:]) == ""
+	return b.limit == "" && !waiting && !b.losing && j.badShares(j.blocks[len(j.blocks)-1:]) == "", true
 }
