@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"net/netip"
 	"runtime"
 	"time"
@@ -121,6 +122,28 @@ func threadCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(ts.Nano())
+}
+
+// openRunDelay opens what says how long the calling thread could have run and another did; -1 where the system does not say.
+func openRunDelay() int {
+	fd, err := unix.Open("/proc/thread-self/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+// runDelay reads it, in nanoseconds.
+func runDelay(fd int, buf []byte) (int64, bool) {
+	n, err := unix.Pread(fd, buf, 0) // "running waiting times"
+	if err != nil {
+		return 0, false
+	}
+	fields := buf[:n]
+	_, fields, _ = bytes.Cut(fields, space)
+	waiting, _, _ := bytes.Cut(fields, space)
+	ns, err := decimal(waiting)
+	return ns, err == nil
 }
 
 // processCPU is the processor time of the process, user and system.
