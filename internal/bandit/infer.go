@@ -514,7 +514,7 @@ func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
 				err = s.wrong(wanted)
 			}
 			q.items = append(q.items, item{token, text})
-			q.add(arms.KeyOf(text))
+			q.keys = append(q.keys, arms.KeyOf(text))
 		}
 		if err != nil {
 			return err
@@ -543,7 +543,7 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 			if raw = raw[4+len(text):]; len(text) == 0 || len(text) > MaxID {
 				return s.wrong("a text of 1 to 255 bytes")
 			}
-			q.add(arms.KeyOf(text))
+			q.keys = append(q.keys, arms.KeyOf(text))
 			if texts {
 				q.items = append(q.items, item{text: text})
 			}
@@ -574,14 +574,14 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 		}
 		negative := signed && int64(v) < 0
 		if !negative && !texts {
-			q.add(arms.NumberKey(v))
+			q.keys = append(q.keys, arms.NumberKey(v))
 			continue
 		}
 		text := strconv.AppendUint(nil, v, 10)
 		if negative {
 			text = strconv.AppendInt(nil, int64(v), 10)
 		}
-		q.add(arms.KeyOf(text))
+		q.keys = append(q.keys, arms.KeyOf(text))
 		if texts {
 			q.items = append(q.items, item{text: text})
 		}

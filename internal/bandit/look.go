@@ -29,38 +29,35 @@ type scratch struct {
 	scanner   scanner
 	query     query
 	inference inference
-	alpha     []float64
+	alpha     []float64 // those of found
 	beta      []float64
 	score     []float64
 	source    []source
-	order     []int32 // of the best, see best
-	fine      []int32 // of items that may have finer arms, see items
-	segment   []byte  // of the user, empty for none; its own memory
+	found     arms.Found // in the file
+	order     []int32    // of the best, see best
+	fine      []int32    // of items that may have finer arms, see items
+	fineKeys  []arms.Key // of these arms
+	fineFound arms.Found
+	segment   []byte // of the user, empty for none; its own memory
 	events    []event
 	fetched   []storeArm
 	sampler   *beta.Sampler
 }
 
-// borrow returns memory for a request; giveBack takes it back, without what would keep a file mapped.
-func (b *Bandit) borrow() *scratch {
-	sc := b.scratch.Get().(*scratch)
-	if m := b.model.Load(); m != nil {
-		sc.query.file = m.file
-	}
-	return sc
-}
+// borrow returns memory for a request; giveBack takes it back.
+func (b *Bandit) borrow() *scratch { return b.scratch.Get().(*scratch) }
 
-func (b *Bandit) giveBack(sc *scratch) {
-	sc.query.file = nil
-	b.scratch.Put(sc)
-}
+func (b *Bandit) giveBack(sc *scratch) { b.scratch.Put(sc) }
 
 // size makes room for n posteriors.
 func (sc *scratch) size(n int) {
-	if cap(sc.alpha) < n {
-		sc.alpha, sc.beta, sc.score, sc.source = make([]float64, n), make([]float64, n), make([]float64, n), make([]source, n)
+	sc.found.Size(n)
+	sc.alpha, sc.beta = sc.found.Alpha, sc.found.Beta
+	if cap(sc.score) < n {
+		sc.score, sc.source = make([]float64, n), make([]source, n)
+		sc.fine, sc.fineKeys = make([]int32, n), make([]arms.Key, n)
 	}
-	sc.alpha, sc.beta, sc.score, sc.source = sc.alpha[:n], sc.beta[:n], sc.score[:n], sc.source[:n]
+	sc.score, sc.source = sc.score[:n], sc.source[:n]
 }
 
 // lookup is where the posteriors of a request are looked for.
@@ -134,71 +131,92 @@ func (b *Bandit) now() int64 {
 }
 
 // items fills sc with the posteriors of the items' own arms, and sc.fine with the indices of those that may have
-// finer ones. What it reads of the file was asked for by query.add.
+// finer ones.
 func (l *lookup) items(sc *scratch, keys []arms.Key, stored []storeArm) {
-	inView := l.inView[arms.Item]
-	if inView {
+	if l.file != nil {
+		l.file.FindAll(&sc.found, keys)
+	} else {
+		sc.found.Clear()
+	}
+	for i, alpha := range sc.alpha {
+		sc.source[i] = fromItem
+		if alpha == 0 {
+			sc.alpha[i], sc.beta[i], sc.source[i] = l.prior.Alpha, l.prior.Beta, fromPrior
+		}
+	}
+	for i := range stored {
+		if s := &stored[i]; s.Known {
+			sc.alpha[i], sc.beta[i], sc.source[i] = s.Alpha, s.Beta, fromItem
+		}
+	}
+	if view := l.views[arms.Item]; l.inView[arms.Item] {
 		for _, k := range keys {
-			l.views[arms.Item].Prefetch(k)
+			view.Prefetch(k)
 		}
-	}
-	all := l.inView[arms.Segmented] || l.inView[arms.Pair]
-	sc.fine = sc.fine[:0]
-	for i, k := range keys {
-		alpha, beta, from := l.prior.Alpha, l.prior.Beta, fromPrior
-		fine := all
-		if l.file != nil {
-			a, b, scopes, ok := l.file.FindItem(k)
-			if ok {
-				alpha, beta, from = a, b, fromItem
-			}
-			fine = fine || l.inFile[arms.Segmented] && scopes.MayHave(l.scopes[arms.Segmented]) || l.inFile[arms.Pair] && scopes.MayHave(l.scopes[arms.Pair])
-		}
-		if stored != nil && stored[i].Known {
-			alpha, beta, from = stored[i].Alpha, stored[i].Beta, fromItem
-		}
-		if inView {
-			if a, b, ok := l.views[arms.Item].Find(k); ok {
-				alpha, beta, from = alpha+a, beta+b, fromItem
+		for i, k := range keys {
+			if a, b, ok := view.Find(k); ok {
+				sc.alpha[i], sc.beta[i], sc.source[i] = sc.alpha[i]+a, sc.beta[i]+b, fromItem
 			}
 		}
-		sc.alpha[i], sc.beta[i], sc.source[i] = alpha, beta, from
-		if fine {
-			sc.fine = append(sc.fine, int32(i))
+	}
+	sc.fine = sc.fine[:len(keys)]
+	n := 0
+	if l.inView[arms.Segmented] || l.inView[arms.Pair] {
+		for n = range sc.fine {
+			sc.fine[n] = int32(n)
+		}
+		n = len(keys)
+	} else if wanted := l.wanted(); wanted != 0 {
+		for i, scopes := range sc.found.Scopes { // without a jump: an item in ten has finer ones, and nothing says which
+			sc.fine[n] = int32(i)
+			n += btoi(scopes&wanted != 0)
 		}
 	}
+	sc.fine = sc.fine[:n]
+}
+
+// wanted returns the scopes whose arms are looked for in the file.
+func (l *lookup) wanted() (m arms.Mask) {
+	for level := arms.Segmented; level <= arms.Pair; level++ {
+		if l.inFile[level] {
+			m |= l.scopes[level].Mask()
+		}
+	}
+	return m
 }
 
 // finer replaces the posteriors of items by those of their finer arms, where there are any.
 func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 	for level := arms.Segmented; level <= arms.Pair; level++ {
-		inFile, inView := l.inFile[level], l.inView[level]
-		if !inFile && !inView {
+		inFile, view := l.inFile[level], l.views[level]
+		if !inFile && !l.inView[level] || len(sc.fine) == 0 {
 			continue
 		}
-		for _, i := range sc.fine {
+		sc.fineKeys = sc.fineKeys[:len(sc.fine)]
+		for n, i := range sc.fine {
 			k := l.scopes[level].Key(keys[i])
-			if inFile {
-				l.file.Prefetch(k)
-			}
-			if inView {
-				l.views[level].Prefetch(k)
+			if sc.fineKeys[n] = k; l.inView[level] {
+				view.Prefetch(k)
 			}
 		}
-		for _, i := range sc.fine {
-			k := l.scopes[level].Key(keys[i])
-			alpha, beta, found := l.prior.Alpha, l.prior.Beta, false
-			if inFile {
-				if a, b, ok := l.file.Find(k); ok {
-					alpha, beta, found = a, b, true
+		found := &sc.fineFound
+		if inFile {
+			l.file.FindAll(found, sc.fineKeys)
+		} else {
+			found.Size(len(sc.fine))
+			found.Clear()
+		}
+		for n, i := range sc.fine {
+			alpha, beta := found.Alpha[n], found.Beta[n]
+			if l.inView[level] {
+				if a, b, ok := view.Find(sc.fineKeys[n]); ok {
+					if alpha == 0 {
+						alpha, beta = l.prior.Alpha, l.prior.Beta
+					}
+					alpha, beta = alpha+a, beta+b
 				}
 			}
-			if inView {
-				if a, b, ok := l.views[level].Find(k); ok {
-					alpha, beta, found = alpha+a, beta+b, true
-				}
-			}
-			if found {
+			if alpha > 0 {
 				sc.alpha[i], sc.beta[i], sc.source[i] = alpha, beta, fromItem+source(level)
 			}
 		}

@@ -23,8 +23,6 @@ type query struct {
 	seed    uint64
 	seeded  bool
 	explain bool
-
-	file *arms.File // where arms of the items are going to be looked up, nil for none
 }
 
 // item is an item as it was sent.
@@ -35,16 +33,7 @@ type item struct {
 
 // reset empties a query.
 func (q *query) reset() {
-	*q = query{items: q.items[:0], keys: q.keys[:0], file: q.file}
-}
-
-// add adds the key of an item and asks the processor for its arm: the wait for memory goes on while the next items
-// are read. To ask for all in a loop of its own, or to read them there, took as long.
-func (q *query) add(k arms.Key) {
-	q.keys = append(q.keys, k)
-	if q.file != nil {
-		q.file.Prefetch(k)
-	}
+	*q = query{items: q.items[:0], keys: q.keys[:0]}
 }
 
 // queryMembers are what a query may have, numbered for scanner.member.
@@ -130,7 +119,7 @@ func (s *scanner) items(q *query, maxItems int) error {
 			return err
 		}
 		q.items = append(q.items, item{token, text})
-		q.add(arms.KeyOf(text))
+		q.keys = append(q.keys, arms.KeyOf(text))
 		if more, err = s.next(']'); err != nil {
 			return err
 		}

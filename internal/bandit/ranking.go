@@ -27,11 +27,6 @@ func (b *Bandit) HasStore() bool { return b.store != nil }
 func (r *Ranking) Sample(dst []float64, user []byte) bool {
 	sc := r.b.borrow()
 	defer r.b.giveBack(sc)
-	if sc.query.file != nil {
-		for _, k := range r.keys {
-			sc.query.file.Prefetch(k)
-		}
-	}
 	if !r.b.look(sc, user, nil, r.keys, nil) {
 		return false
 	}

@@ -55,8 +55,12 @@ func use(t testing.TB, dir string, data []byte) error {
 	for at := headerBytes; at+cellBytes <= len(data); at += cellBytes {
 		keys = append(keys, words(data[at:at+16])...)
 	}
-	for _, k := range keys {
-		f.Prefetch(k)
+	var found Found
+	f.FindAll(&found, keys)
+	for i, k := range keys {
+		if a, b, scopes, _ := f.FindItem(k); a != found.Alpha[i] || b != found.Beta[i] || scopes != found.Scopes[i] {
+			t.Errorf("arm %x is %v %v %v, and among others %v %v %v", k, a, b, scopes, found.Alpha[i], found.Beta[i], found.Scopes[i])
+		}
 		if a, b, ok := f.Find(k); ok && (!ValidShape(a) || !ValidShape(b)) {
 			t.Errorf("arm %x is %v %v", k, a, b)
 		}

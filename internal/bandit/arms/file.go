@@ -302,14 +302,6 @@ func (a *File) Info() os.FileInfo { return a.info }
 // Segments returns all segments. The slice is not to be changed.
 func (a *File) Segments() []Segment { return a.segments }
 
-// Prefetch asks the processor for what Find will read.
-func (a *File) Prefetch(k Key) {
-	if a.arms.homes > 0 {
-		at := k.place(a.arms.homes) * homeCells * cellBytes
-		disk.PrefetchBytes(a.arms.bytes[at : at+1])
-	}
-}
-
 // Find returns the posterior of an arm.
 func (a *File) Find(k Key) (alpha, beta float64, ok bool) {
 	cell := a.arms.find(k)
@@ -347,19 +339,44 @@ func shapes(cell []byte) (alpha, beta float64) {
 	return math.Float64frombits(binary.LittleEndian.Uint64(cell[16:])), math.Float64frombits(binary.LittleEndian.Uint64(cell[24:]))
 }
 
+// home returns where in the bytes the home of a key begins.
+func (t *table) home(k Key) uint64 { return k.place(t.homes) * homeCells * cellBytes }
+
+// prefetch asks the processor for the home of a key.
+func (t *table) prefetch(k Key) {
+	at := t.home(k)
+	disk.PrefetchBytes(t.bytes[at : at+1])
+}
+
 // find returns the cell of a key, nil if it has none.
 func (t *table) find(k Key) []byte {
 	if t.homes == 0 {
 		return nil
 	}
-	order, kept := k.order(), k.Hi>>keptShift
-	for cells := t.bytes[k.place(t.homes)*homeCells*cellBytes:]; ; cells = cells[cellBytes:] {
-		lo, hi := binary.LittleEndian.Uint64(cells), uint64(binary.LittleEndian.Uint32(cells[12:]))
-		switch {
-		case hi == kept && lo == k.Lo:
-			return cells[:cellBytes:cellBytes]
-		case hi == 0 || lo^hi<<keptShift > order:
-			return nil
+	home := t.bytes[t.home(k):]
+	for i := range homeCells {
+		if cell := home[i*cellBytes : (i+1)*cellBytes : (i+1)*cellBytes]; isOf(cell, k) {
+			return cell
 		}
 	}
+	return t.beyondHome(k)
+}
+
+// beyondHome is find for a key that is not in its home. Whether it can be behind, the last cell of the home says.
+func (t *table) beyondHome(k Key) []byte {
+	order := k.order()
+	for cells := t.bytes[t.home(k)+(homeCells-1)*cellBytes:]; ; {
+		lo, hi := binary.LittleEndian.Uint64(cells), uint64(binary.LittleEndian.Uint32(cells[12:]))
+		if hi == 0 || lo^hi<<keptShift > order {
+			return nil
+		}
+		if cells = cells[cellBytes:]; isOf(cells, k) {
+			return cells[:cellBytes:cellBytes]
+		}
+	}
+}
+
+// isOf reports whether a cell is that of a key.
+func isOf(cell []byte, k Key) bool {
+	return binary.LittleEndian.Uint64(cell) == k.Lo && uint64(binary.LittleEndian.Uint32(cell[12:])) == k.Hi>>keptShift
 }

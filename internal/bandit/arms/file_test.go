@@ -138,7 +138,6 @@ func checkFile(t *testing.T, f *File, arms map[Key][2]float64, users map[Key]str
 				t.Fatalf("user %x was never added and is of %v", k, s)
 			}
 		}
-		f.Prefetch(k)
 	}
 }
 
@@ -479,7 +478,7 @@ func TestAnItemSaysForWhichScopesItMayHaveArms(t *testing.T) {
 		}
 		want := Mask(0)
 		for _, s := range c.may {
-			want |= scope(s).mask()
+			want |= scope(s).Mask()
 			if !scopes.MayHave(scope(s)) {
 				t.Errorf("item %s may have no arm for %s", c.name, s)
 			}

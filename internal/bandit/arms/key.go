@@ -91,11 +91,11 @@ func (s Scope) Key(item Key) Key {
 // Mask is a set of scopes of which it is known what is surely not in it: a Bloom filter of 32 bits with one hash.
 type Mask uint32
 
-// mask returns the set of a scope alone.
-func (s Scope) mask() Mask { return 1 << (s.times >> 59) }
+// Mask returns the set of a scope alone.
+func (s Scope) Mask() Mask { return 1 << (s.times >> 59) }
 
 // MayHave reports whether a scope may be in the set.
-func (m Mask) MayHave(s Scope) bool { return m&s.mask() != 0 }
+func (m Mask) MayHave(s Scope) bool { return m&s.Mask() != 0 }
 
 // place spreads keys over n places, n at most 2^32 or so.
 func (k Key) place(n uint64) uint64 {

@@ -87,7 +87,7 @@ func (w *Writer) AddCounts(level Level, k Key, successes, failures float64) erro
 
 // Hint says that an item has an arm in a scope. Without it that is not found.
 func (w *Writer) Hint(item Key, s Scope) error {
-	return w.arms.add(row{key: item, hint: true, mask: s.mask()})
+	return w.arms.add(row{key: item, hint: true, mask: s.Mask()})
 }
 
 // AddUser says of which segment a user is.
