@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -196,6 +197,9 @@ func TestPredictIsWhatWritingItDownGives(t *testing.T) {
 			for _, id := range got.Items {
 				seen[id] = true
 			}
+		}
+		if highest := slices.Max(slices.Collect(maps.Keys(seen))); highest < uint64(p.most/10*9) {
+			t.Errorf("no item beyond %d of %d", highest, p.most)
 		}
 		if want := min(p.most*9/10, 200*p.items/2); len(seen) < want {
 			t.Errorf("%d different items in 200 requests for %d of %d, expected %d at least", len(seen), p.items, p.most, want)
