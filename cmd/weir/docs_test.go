@@ -1,13 +1,18 @@
 package main
 
 import (
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"weir/internal/load/measure"
+	"weir/internal/load/report"
 )
 
 // documents returns the texts of what users read, by path.
@@ -49,9 +54,14 @@ func TestDocumentsLinkToWhatIsThere(t *testing.T) {
 
 func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 	known := map[string]bool{"--help": true, "--inplace": true} // the second one is rsync's
-	for _, c := range newRoot().Commands() {
+	var learn func(c *cobra.Command)
+	learn = func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) { known["--"+f.Name] = true })
+		for _, sub := range c.Commands() {
+			learn(sub)
+		}
 	}
+	learn(newRoot())
 	flag := regexp.MustCompile("`(--[a-z-]+)")
 	found := 0
 	for path, text := range documents(t) {
@@ -67,6 +77,16 @@ func TestDocumentsNameOnlyFlagsThatExist(t *testing.T) {
 	}
 }
 
+// metricsOfLoad returns all metrics that a load run can show.
+func metricsOfLoad() string {
+	one := 1.0
+	e := report.NewExporter()
+	e.Add(measure.NewWindow(), report.Point{P50: &one, TargetCPU: &one, TargetMemory: &one, Ceiling: &one})
+	w := httptest.NewRecorder()
+	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
 func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
 	_, public, admin := startAPI(t, "--bandit-store", "feast+http://127.0.0.1:1") // with a store there are all of them
 	callAPI(t, "GET", public+"/health", "", 0)
@@ -75,6 +95,7 @@ func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
 		exposed = string(callAPI(t, "GET", admin+"/metrics", "", 0).body)
 		return strings.Contains(exposed, "weir_http_requests_total{")
 	})
+	exposed += metricsOfLoad()
 	help := regexp.MustCompile(`(?m)^# TYPE (weir_[a-z0-9_]+) (\w+)$`)
 	known := make(map[string]bool)
 	for _, m := range help.FindAllStringSubmatch(exposed, -1) {
@@ -89,7 +110,7 @@ func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
 		for _, name := range metric.FindAllString(text, -1) {
 			found++
 			if !known[name] {
-				t.Errorf("%s names %s, which is no metric of a server", path, name)
+				t.Errorf("%s names %s, which is no metric of a server or a load run", path, name)
 			}
 		}
 	}
