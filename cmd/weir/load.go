@@ -96,7 +96,7 @@ what was measured until then. The exit code is 1 when a --fail-when condition he
 		}
 		return runLoad(cmd, plan, out, prometheus, token, quiet)
 	}
-	cmd.AddCommand(newLoadCompare())
+	cmd.AddCommand(newLoadCompare(), newLoadUI())
 	return cmd
 }
 

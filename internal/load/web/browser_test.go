@@ -95,10 +95,10 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open goes to a page and waits until its script has run. Stream of events never end, so nothing waits for those.
+// open goes to a page, another document or a place in this one, and waits until its script has run. Streams of events never end, so nothing waits for those.
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.eval(fmt.Sprintf("void (location.href = %q)", b.url+path))
+	b.eval(fmt.Sprintf("void (document.getElementById('history')?.removeAttribute('aria-busy'), location.href = %q)", b.url+path))
 	b.wait(fmt.Sprintf("location.href.startsWith(%q) && document.documentElement.dataset.ready === 'yes'", b.url))
 }
 

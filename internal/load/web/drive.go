@@ -116,7 +116,8 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 		return status{}, err
 	}
 	now := time.Now()
-	s := status{State: running, ID: newID(now), Plan: marshal(plan), What: runner.String(), Started: &now}
+	s := status{State: running, ID: newID(now), Plan: marshal(plan), What: runner.String(), Started: &now,
+		Seconds: (plan.Length() + time.Duration(plan.Warmup+plan.Ramp)).Seconds()}
 	u.live.begin(s, runner.Points)
 	u.mu.Lock()
 	this.runner = runner

@@ -25,7 +25,6 @@ type fakeRun struct {
 	rate     float64
 	points   []report.Point
 	watchers map[chan report.Point]struct{}
-	over     bool
 }
 
 const fakeCeiling = 4000
@@ -153,7 +152,13 @@ loop:
 
 func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 	points := f.Points()
-	h, err := report.EncodeHistogram(measure.NewHistogram())
+	latencies := measure.NewHistogram()
+	for _, p := range points {
+		for range int(p.Served / 100) {
+			measure.Record(latencies, time.Duration(*p.P50*1000))
+		}
+	}
+	h, err := report.EncodeHistogram(latencies)
 	if err != nil {
 		panic(err)
 	}
@@ -176,7 +181,7 @@ func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 		r.Ceiling = &control.Ceiling{Rate: fakeCeiling, Low: 3950, High: 4060, Seconds: 8.2, Converged: true, Limit: "p99"}
 	}
 	for _, c := range f.plan.FailWhen {
-		r.Verdicts = append(r.Verdicts, report.Verdict{Condition: c, Value: 0.02, Failed: r.Errors > 0})
+		r.Verdicts = append(r.Verdicts, report.Verdict{Condition: c, Value: 0.02, Got: "0.02%", Failed: r.Errors > 0})
 	}
 	return r
 }

@@ -205,12 +205,20 @@ func TestPlansAreConfined(t *testing.T) {
 	if w := ask(plain, "POST", "/api/plan/check", `{"scenario":"requests","requests":"/etc/passwd"}`); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"requests"`) {
 		t.Errorf("a file is answered %d %s", w.Code, w.Body)
 	}
+	for _, body := range []string{"@/etc/passwd", "@", "@x", "@@x"} {
+		if w := ask(plain, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","body":"`+body+`"}`); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"body"`) {
+			t.Errorf("the body %s is answered %d %s", body, w.Code, w.Body)
+		}
+	}
 	confined := testUI(t, record, func(o *Options) { o.Files = files })
 	for _, name := range []string{"/etc/passwd", "../x", "a/../../x", "", "~"} {
 		body := `{"scenario":"requests","requests":"` + name + `","vars":"../../etc/passwd"}`
 		if w := ask(confined, "POST", "/api/plan/check", body); w.Code != 400 {
 			t.Errorf("%q is answered %d", body, w.Code)
 		}
+	}
+	if w := ask(confined, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","body":"@../x"}`); w.Code != 400 {
+		t.Errorf("a body from elsewhere is answered %d", w.Code)
 	}
 	for _, name := range []string{"r.jsonl", files + "/r.jsonl"} { // results name the whole path, and are run again
 		if w := ask(confined, "POST", "/api/plan/check", `{"scenario":"requests","requests":"`+name+`"}`); w.Code != 200 || got.Requests != files+"/r.jsonl" {

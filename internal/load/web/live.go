@@ -37,9 +37,10 @@ type status struct {
 	Plan    json.RawMessage `json:"plan,omitempty"`
 	What    string          `json:"what,omitempty"` // the plan in a line
 	Started *time.Time      `json:"started,omitempty"`
-	Rate    float64         `json:"rate,omitempty"`   // as a person last set it
-	Result  string          `json:"result,omitempty"` // its id in the history, once it is over
-	Reason  string          `json:"reason,omitempty"` // why it ended
+	Seconds float64         `json:"seconds,omitempty"` // how long it is to be
+	Rate    float64         `json:"rate,omitempty"`    // as a person last set it
+	Result  string          `json:"result,omitempty"`  // its id in the history, once it is over
+	Reason  string          `json:"reason,omitempty"`  // why it ended
 	Error   string          `json:"error,omitempty"`
 }
 

@@ -86,25 +86,37 @@ func kindOf(v reflect.Value) string {
 // confine keeps a plan to what whoever started the UI allows: its hosts and its files.
 func (u *UI) confine(p *load.Plan) error {
 	p.Own = u.o.Own
-	for _, f := range []struct {
-		field string
-		name  *string
-	}{{"requests", &p.Requests}, {"vars", &p.Vars}} {
-		if *f.name == "" {
-			continue
+	var err error
+	if p.Requests, err = u.file("requests", p.Requests); err != nil {
+		return err
+	}
+	if p.Vars, err = u.file("vars", p.Vars); err != nil {
+		return err
+	}
+	if name, ok := strings.CutPrefix(p.Body, "@"); ok {
+		if name, err = u.file("body", name); err != nil {
+			return err
 		}
-		if u.o.Files == "" {
-			return &fieldError{f.field, "to use files here, start weir load ui with --files and the folder that they are in"}
-		}
-		if rel, err := filepath.Rel(u.o.Files, *f.name); err == nil {
-			*f.name = rel // as results have it
-		}
-		if !filepath.IsLocal(*f.name) {
-			return &fieldError{f.field, fmt.Sprintf("%.60q must be the name of a file in the folder of --files", *f.name)}
-		}
-		*f.name = filepath.Join(u.o.Files, *f.name)
+		p.Body = "@" + name
 	}
 	return nil
+}
+
+// file returns the path of the file that a field of a plan names.
+func (u *UI) file(field, name string) (string, error) {
+	if name == "" && field != "body" {
+		return "", nil
+	}
+	if u.o.Files == "" {
+		return "", &fieldError{field, "to use files here, start weir load ui with --files and the folder that they are in"}
+	}
+	if rel, err := filepath.Rel(u.o.Files, name); err == nil {
+		name = rel // as results have it
+	}
+	if !filepath.IsLocal(name) {
+		return "", &fieldError{field, fmt.Sprintf("%.60q must be the name of a file in the folder of --files", name)}
+	}
+	return filepath.Join(u.o.Files, name), nil
 }
 
 var flagName = regexp.MustCompile(`--([a-z0-9][a-z0-9-]*)`)
@@ -122,7 +134,7 @@ func fieldOf(err error) string {
 			name = "headers"
 		case "healthy_when":
 			name = "healthy"
-		case "i_own_this_target":
+		case "i_own_this_target", "no_check", "files":
 			continue
 		}
 		if _, known := planFields[name]; known {

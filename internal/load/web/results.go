@@ -86,10 +86,16 @@ func (u *UI) compare(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	c, err := report.Compare(two[0], two[1], report.CompareOptions{})
+	if err != nil {
+		u.broken(w, err)
+		return
+	}
 	answer(w, http.StatusOK, struct {
-		A *report.Result `json:"a"`
-		B *report.Result `json:"b"`
-	}{two[0], two[1]})
+		A          *report.Result     `json:"a"`
+		B          *report.Result     `json:"b"`
+		Comparison *report.Comparison `json:"comparison"`
+	}{two[0], two[1], c})
 }
 
 // broken answers for an error of the history.

@@ -18,9 +18,13 @@ const GROUPS = [
     { name: 'target', label: 'Target', kind: 'url', placeholder: 'http://127.0.0.1:8080', hint: 'The origin that the scenario asks.', when: (v) => v.source === 'scenario' },
     { name: 'items', label: 'Items a request', kind: 'int', when: isScenario('feed', 'predict'), half: true },
     { name: 'max_item', label: 'Largest item id', kind: 'int', when: isScenario('predict'), half: true, placeholder: '1000000' },
+    { name: 'max_index', label: 'Back to 0 after', kind: 'int', when: isScenario('sequence'), half: true, placeholder: '1000' },
     { name: 'feeds', label: 'Feeds a user', kind: 'int', when: isScenario('poll'), half: true, placeholder: '25' },
+    { name: 'feed_pool', label: 'Different feeds', kind: 'int', when: isScenario('poll'), half: true, placeholder: 'a tenth of all' },
+    { name: 'feed_url', label: 'Path of a feed', when: isScenario('poll'), placeholder: '/feed/{feed}.rss' },
     { name: 'requests', label: 'File of requests', placeholder: 'requests.jsonl', hint: 'In the folder of --files.', when: isScenario('requests') },
     { name: 'vars', label: 'File of variables', placeholder: 'users.csv', when: isScenario('requests') },
+    { name: 'vars_order', label: 'Rows are taken', kind: 'select', when: isScenario('requests'), options: [['sequential', 'in order'], ['random', 'at random']] },
   ] },
   { legend: 'How much', fields: [
     { name: 'mode', kind: 'radio', label: 'Mode', options: [['constant', 'Constant'], ['classic', 'Classic'], ['adaptive', 'Adaptive']] },
@@ -36,7 +40,7 @@ const GROUPS = [
     { name: 'users', label: 'Users', kind: 'int', half: true, placeholder: '5000', when: (v) => model('users')(v) || isScenario('feed', 'predict', 'poll')(v) },
     { name: 'every', label: 'Each comes every', half: true, placeholder: '5m', when: (v) => model('users')(v), need: true },
     { name: 'stages', label: 'Stages', placeholder: '1000/s:30s,2000/s:30s', when: (v) => v.mode !== 'adaptive' && v.model === 'stages', need: true },
-    { name: 'duration', label: 'Duration', half: true, placeholder: '30s', hint: '0s goes on until it is stopped.', when: (v) => v.model !== 'stages' || v.mode === 'adaptive' },
+    { name: 'duration', label: 'Duration', half: true, placeholder: '30s; a search 60s', when: (v) => v.model !== 'stages' || v.mode === 'adaptive' },
     { name: 'warmup', label: 'Warm-up', half: true, placeholder: '0s' },
     { name: 'ramp', label: 'Ramp', half: true, placeholder: '0s', when: (v) => v.mode !== 'adaptive' && v.model !== 'stages' },
     { name: 'arrivals', label: 'Arrivals', half: true, kind: 'select', when: (v) => v.mode === 'adaptive' || v.model !== 'connections', options: [['constant', 'even'], ['poisson', 'Poisson']] },
@@ -59,13 +63,15 @@ const GROUPS = [
     { name: 'max_connections', label: 'Connections at most', half: true, kind: 'int', placeholder: '10000' },
     { name: 'warm', label: 'Opened beforehand', half: true, kind: 'int', placeholder: '64' },
     { name: 'threads', label: 'Threads', half: true, kind: 'int', placeholder: 'as many as fit' },
+    { name: 'first_user', label: 'Smallest user id', half: true, kind: 'int', placeholder: '0', when: isScenario('feed', 'predict', 'poll') },
+    { name: 'no_check', label: 'Begin without asking the target first', kind: 'check' },
     { name: 'http2', label: 'HTTP/2', kind: 'check', half: true },
     { name: 'insecure', label: 'Believe any certificate', kind: 'check', half: true },
     { name: 'agents', label: 'Runners on other machines', placeholder: 'host:port, host:port', kind: 'list' },
   ] },
 ];
 
-const DEFAULTS = { source: 'url', scenario: 'feed', mode: 'constant', model: 'rate', rate: '1000/s', duration: '30s', arrivals: 'constant' };
+const DEFAULTS = { source: 'url', scenario: 'feed', mode: 'constant', model: 'rate', rate: '1000/s', arrivals: 'constant' };
 const KEPT = 'weir-load-plan';
 
 export class PlanForm {
@@ -192,8 +198,8 @@ export class PlanForm {
     const names = this.inputs.get('scenario').f.options.map(([n]) => n);
     if (plan.scenario && !names.includes(plan.scenario)) { v.scenario = 'mix'; v.mix = plan.scenario; }
     v.model = plan.stages ? 'stages' : plan.connections ? 'connections' : plan.every && plan.every !== '0s' ? 'users' : 'rate';
-    for (const k of ['every', 'warmup', 'ramp']) if (v[k] === '0s') v[k] = '';
-    for (const k of ['users', 'items', 'max_item', 'feeds', 'threads']) if (v[k] === 0) v[k] = '';
+    for (const k of ['every', 'warmup', 'ramp', 'duration']) if (v[k] === '0s') v[k] = '';
+    for (const k of ['first_user', 'max_index', 'feed_pool', 'users', 'items', 'max_item', 'feeds', 'threads']) if (v[k] === 0) v[k] = '';
     if (plan.mode === 'adaptive') { v.rate_begin = plan.rate; v.rate = ''; }
     this.set(v);
     for (const { g, element } of this.groups) {

@@ -61,8 +61,5 @@ export function clock(s) {
 const when_ = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 export const when = (t) => { const d = new Date(t); return isNaN(d) ? NONE : when_.format(d); };
 
-// duration reads what Go writes, 1h2m3.5s, as seconds; NaN if it is something else.
-export function duration(text) {
-  const parts = /^(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?$/.exec(text ?? '');
-  return parts && text ? Number(parts[1] ?? 0) * 3600 + Number(parts[2] ?? 0) * 60 + Number(parts[3] ?? 0) : NaN;
-}
+// change is a relative change: +12 %.
+export const change = (v) => (v > 0 ? '+' : v < 0 ? '\u2212' : '') + (Math.abs(v) * 100).toFixed(Math.abs(v) < 0.1 ? 1 : 0) + '\u00a0%';

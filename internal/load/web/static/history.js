@@ -18,12 +18,14 @@ export class History {
   order() { return this.runs.map((r) => r.id).filter((id) => this.chosen.has(id)).reverse(); }
 
   async load() {
+    $('history').setAttribute('aria-busy', 'true');
     try {
       const { runs, keep } = await call('GET', '/api/history');
       this.runs = runs;
       $('history-note').textContent = runs.length === 0 ? 'No runs yet.' : `${f.count(runs.length)} ${runs.length === 1 ? 'run' : 'runs'}, newest first. The last ${f.count(keep)} are kept.`;
       this.show();
     } catch (problem) { trouble(problem.message); }
+    $('history').setAttribute('aria-busy', 'false');
   }
 
   // recent lists the newest runs where no run is shown yet.

@@ -133,20 +133,13 @@ export class Live {
     });
     const phase = p.phase + (p.measured ? '' : ', not counted');
     if (this.run.state === 'running') {
-      $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + this.length();
+      $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + (this.run.seconds > 0 ? ' of ' + f.clock(this.run.seconds) : '');
       if (this.phase !== undefined && this.phase !== phase) announce('Phase: ' + phase);
       this.phase = phase;
       const now = this.closed ? p.connections : p.intended;
       const used = $('rate-form').contains(document.activeElement) || this.typed;
       if (!used && now > 0) this.showRate(this.run.plan?.mode === 'constant' && this.run.rate ? this.run.rate : this.round(now));
     }
-  }
-
-  // length is how long the run will be, if its plan says so.
-  length() {
-    const { duration, warmup, ramp, stages } = this.run.plan ?? {};
-    const sum = [duration, warmup, ramp].map((d) => f.duration(d ?? '0s')).reduce((a, b) => a + b);
-    return f.duration(duration) > 0 && !stages && sum > 0 ? ' of ' + f.clock(sum) : '';
   }
 
   ended(run) {

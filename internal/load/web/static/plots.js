@@ -96,7 +96,7 @@ export class Plot {
       ],
       series: [{}, ...this.spec.series.map((s, i) => ({
         label: s.name, scale: s.scale ?? 'y', stroke: color(s.color), width: s.width ?? 1.5, dash: s.dash, points: { show: false },
-        show: !this.hidden.has(i), spanGaps: false,
+        show: !this.hidden.has(i), spanGaps: Boolean(this.spec.span),
       }))],
       hooks: { setCursor: [(u) => this.show(u.cursor.idx)], drawClear: [(u) => this.phases(u)] },
     };
@@ -151,8 +151,8 @@ export class Plot {
   // point moves the cursor to a point, and in the other plots too; null takes it away.
   point(index) {
     this.index = index;
-    if (index == null) { this.u.setCursor({ left: -10, top: -10 }); return; }
-    this.u.setCursor({ left: this.u.valToPos(this.shown[index].t, 'x'), top: 10 });
+    if (index == null) { this.u.setCursor({ left: -10, top: -10 }, true, true); return; }
+    this.u.setCursor({ left: this.u.valToPos(this.shown[index].t, 'x'), top: 10 }, true, true);
   }
 
   key(e) {

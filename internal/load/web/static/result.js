@@ -37,7 +37,7 @@ export async function showResult(id, { rerun }) {
       })),
     r.marks?.length > 0 && h('div', { class: 'panel marks', role: 'note' }, h('h2', {}, '\u26a0 With these figures, mind'), h('ul', {}, r.marks.map((m) => h('li', {}, m)))),
     r.verdicts?.length > 0 && h('div', { class: 'panel' }, h('h2', {}, 'Conditions'), h('ul', { class: 'verdicts' }, r.verdicts.map((v) =>
-      h('li', { class: v.failed ? 'failed' : 'held' }, h('b', {}, v.failed ? '\u2717 Failed' : '\u2713 Passed'), ' fails when ', h('code', {}, v.condition))))),
+      h('li', { class: v.failed ? 'failed' : 'held' }, h('b', {}, v.failed ? '\u2717 Failed' : '\u2713 Passed'), ' fails when ', h('code', {}, v.condition), v.got && ': it was ' + v.got)))),
     h('div', { class: 'panel' }, h('dl', { class: 'tiles' },
       r.ceiling && tile('Ceiling', f.rate(r.ceiling.rate)),
       r.ceiling && tile('95 % confidence', f.rate(r.ceiling.low) + ' \u2013 ' + f.rate(r.ceiling.high)),
@@ -68,21 +68,14 @@ export async function showResult(id, { rerun }) {
   }
 }
 
-// COMPARED are the figures of a comparison. 'less' is better where it is true, 'more' where it is false; null is neither.
-const COMPARED = [
-  ['Ceiling', (r) => r.ceiling?.rate, f.rate, false],
-  ['Intended', (r) => r.rate.intended, f.rate, null],
-  ['Achieved', (r) => r.rate.achieved, f.rate, null],
-  ['Served', (r) => r.rate.served, f.rate, false],
-  ['p50', (r) => r.latency_us.p50, f.micros, true],
-  ['p90', (r) => r.latency_us.p90, f.micros, true],
-  ['p99', (r) => r.latency_us.p99, f.micros, true],
-  ['p99.9', (r) => r.latency_us.p999, f.micros, true],
-  ['Max', (r) => r.latency_us.max, f.micros, true],
-  ['Errors', (r) => r.requests ? r.errors / r.requests : 0, f.percent, true],
-  ['Shed', (r) => r.requests ? r.shed / r.requests : 0, f.percent, true],
-  ['Generator CPU a request', (r) => r.generator.cpu_us_per_request, f.micros, null],
-];
+const UNITS = { '1/s': f.rate, us: f.micros, share: f.percent };
+const JUDGED = { better: '\u25b2 better', worse: '\u25bc worse', same: '= same', unknown: '? too little measured' };
+
+// figure is one value of a comparison, with its 95 % interval where that is known.
+function figure(v, unit) {
+  const show = UNITS[unit] ?? f.count;
+  return h('td', {}, h('span', {}, show(v.value)), v.known && v.high > v.low && h('small', { class: 'interval muted' }, show(v.low) + ' \u2013 ' + show(v.high)));
+}
 
 export async function showComparison(a, b) {
   closeResult();
@@ -95,8 +88,10 @@ export async function showComparison(a, b) {
     h('p', {}, h('a', { href: '#/history/' + a }, names[0]), ' and ', h('a', { href: '#/history/' + b }, names[1])),
     h('div', { class: 'panel scroll', tabindex: '0', role: 'region', 'aria-label': 'Figures compared' }, h('table', { class: 'figures compared' },
       h('thead', {}, h('tr', {}, h('td', {}), ['A', 'B', 'Change'].map((t) => h('th', { scope: 'col' }, t)))),
-      h('tbody', {}, COMPARED.filter(([, get]) => get(two.a) != null || get(two.b) != null).map(([name, get, show, less]) =>
-        h('tr', {}, h('th', { scope: 'row' }, name), h('td', {}, show(get(two.a))), h('td', {}, show(get(two.b))), change(get(two.a), get(two.b), less)))))),
+      h('tbody', {}, two.comparison.rows.map((row) => h('tr', {}, h('th', { scope: 'row' }, row.name), figure(row.a, row.unit), figure(row.b, row.unit),
+        h('td', { class: row.judgement }, row.change == null ? (row.a.value === row.b.value ? 'none' : 'new') : f.change(row.change),
+          JUDGED[row.judgement] && h('small', {}, JUDGED[row.judgement]))))))),
+    two.comparison.warnings?.length > 0 && h('div', { class: 'panel marks', role: 'note' }, h('h2', {}, '\u26a0 With this comparison, mind'), h('ul', {}, two.comparison.warnings.map((m) => h('li', {}, m)))),
     plots);
   const points = overlay(two.a.trace ?? [], two.b.trace ?? []);
   const of = (run, get) => (p) => p[run] ? get(p[run]) : null;
@@ -106,24 +101,13 @@ export async function showComparison(a, b) {
     ['p50', 'Latency, p50', f.micros, f.micros, true, (p) => p.p50],
     ['cpu', 'The target\u2019s CPU', f.cpus, f.short, false, (p) => p.target_cpu],
   ]) {
-    const p = new Plot(plots, { id: 'two-' + id, title, value, axis, log, ended: true, empty: id === 'cpu' ? 'Neither plan named the target\u2019s metrics.' : null, series: [
+    const p = new Plot(plots, { id: 'two-' + id, title, value, axis, log, ended: true, span: true, empty: id === 'cpu' ? 'Neither plan named the target\u2019s metrics.' : null, series: [
       { name: 'A', color: 'achieved', get: of('a', get), width: 2 },
       { name: 'B', color: 'shed', dash: [7, 4], get: of('b', get), width: 2 },
     ] });
     p.draw(points);
     open.push(p);
   }
-}
-
-function change(a, b, less) {
-  if (a == null || b == null) return h('td', {}, f.NONE);
-  if (a === b) return h('td', {}, 'same');
-  if (a === 0) return h('td', { class: less === null ? '' : less ? 'worse' : 'better' }, less === null ? 'new' : less ? 'new, worse' : 'new, better');
-  const by = (b - a) / a;
-  const text = (by > 0 ? '+' : '\u2212') + (Math.abs(by) * 100).toFixed(Math.abs(by) < 0.1 ? 1 : 0) + ' %';
-  if (less === null || Math.abs(by) < 0.02) return h('td', {}, text);
-  const better = (by < 0) === less;
-  return h('td', { class: better ? 'better' : 'worse' }, text + (better ? ' better' : ' worse'));
 }
 
 // overlay puts two traces on one time line: tenths of seconds that either has.
