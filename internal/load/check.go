@@ -50,10 +50,18 @@ func (p *Plan) check() error {
 	if a := client.Arrivals(p.Arrivals); a != "" && a != client.Constant && a != client.Poisson {
 		return fmt.Errorf("--arrivals takes %s or %s, got %q", client.Constant, client.Poisson, p.Arrivals)
 	}
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{
+		{"--connections", p.Connections}, {"--max-connections", p.MaxConnections}, {"--warm", p.Warm}, {"--threads", p.Threads},
+	} {
+		if n.value < 0 {
+			return fmt.Errorf("%s must not be negative, got %d", n.flag, n.value)
+		}
+	}
 	closed := p.closed()
 	switch {
-	case p.Connections < 0:
-		return fmt.Errorf("--connections must not be negative, got %d", p.Connections)
 	case p.Rate != "" && p.Connections > 0:
 		return errors.New("--rate is of the open model and --connections of the closed one: leave one of them out; how many connections the open model may use is --max-connections")
 	case p.Stages != "" && p.Mode != "classic":
@@ -148,7 +156,7 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 		}), nil
 	}
 	if rate == 0 && p.Connections == 0 && p.Stages == "" {
-		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, or --mode adaptive to find out what the target bears")
+		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, --mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the target bears")
 	}
 	if p.Mode == "constant" {
 		return control.Constant(control.ConstantOptions{

@@ -2,9 +2,11 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -35,10 +37,10 @@ type watcher struct {
 }
 
 // watchTarget reads url once, so that what cannot work is known before any load.
-func watchTarget(ctx context.Context, url string) (*watcher, error) {
-	w := &watcher{url: url, client: http.Client{Timeout: scrapeLimit}}
+func watchTarget(ctx context.Context, from string) (*watcher, error) {
+	w := &watcher{url: from, client: http.Client{Timeout: scrapeLimit}}
 	if err := w.read(ctx); err != nil {
-		return nil, fmt.Errorf("--target-metrics: %w", err)
+		return nil, fmt.Errorf("--target-metrics: %w; those of weir are at /metrics of its --admin port, as in http://127.0.0.1:8081/metrics", err)
 	}
 	return w, nil
 }
@@ -79,6 +81,9 @@ func (w *watcher) read(ctx context.Context) error {
 		return err
 	}
 	response, err := w.client.Do(request)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("%s cannot be read: %w", w.url, wrapped.Err)
+	}
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,9 @@ func (b *builder) url() (kind, error) {
 	if !strings.Contains(w.url, "://") {
 		return nil, fmt.Errorf("%q is no URL: expected one as in http://127.0.0.1:8080/feed/1", w.url)
 	}
+	if err := checkMethod(cmp.Or(w.method, "GET")); err != nil {
+		return nil, fmt.Errorf("--method: %w", err)
+	}
 	r, err := b.request(v, w)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -248,8 +249,11 @@ func (b *builder) target() (place, error) {
 		return place{}, fmt.Errorf("--target: expected an origin, as in http://127.0.0.1:8080, got %q with a query or fragment", b.spec.Target)
 	}
 	p, err := b.place(u)
+	if err != nil {
+		return p, fmt.Errorf("--target: %w", err)
+	}
 	p.prefix = strings.TrimRight(u.EscapedPath(), "/")
-	return p, err
+	return p, nil
 }
 
 // locate finds out where a URL goes, which may be a path at --target, and what its request line says. A mark in it stands
@@ -286,6 +290,9 @@ func (b *builder) place(u *url.URL) (place, error) {
 	p.index = slices.Index(b.origins, p.url)
 	if p.index < 0 {
 		t, err := resolve(b.ctx, p.url, b.owned)
+		if _, ok := errors.AsType[*net.DNSError](err); ok {
+			return place{}, fmt.Errorf("%w: is the name of the host right?", err)
+		}
 		if err != nil {
 			return place{}, err
 		}

@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ func TestWhatContradictsItselfIsRefused(t *testing.T) {
 		{Spec{URL: "localhost:8080/x"}, `"localhost:8080/x" is no URL: expected one as in http://`},
 		{Spec{URL: "/x"}, `"/x" is no URL`},
 		{Spec{URL: "ws://localhost/"}, "expected a URL of http or https"},
-		{Spec{URL: origin, Method: "get"}, "method: methods are written in capitals"},
+		{Spec{URL: origin, Method: "get"}, "--method: methods are written in capitals"},
 		{Spec{URL: origin, Method: "GET / HTTP/1.1\r\nX:"}, "is no method"},
 		{Spec{URL: origin, Headers: []string{"Accept"}}, `--header: expected "Name: value", got "Accept"`},
 		{Spec{URL: origin, Headers: []string{"A: b\nC: d"}}, "--header: the value of A holds a control character"},
@@ -44,6 +46,7 @@ func TestWhatContradictsItselfIsRefused(t *testing.T) {
 		{Spec{Scenario: "feed,feed=2", Target: origin}, "feed is there twice"},
 		{Spec{Scenario: "feed"}, "--target says where requests go"},
 		{Spec{Scenario: "feed", Target: "localhost:8080"}, "--target: expected a URL, as in http://127.0.0.1:8080"},
+		{Spec{Scenario: "feed", Target: "http://192.0.2.1"}, "--target: load goes to this machine only"},
 		{Spec{Scenario: "feed", Target: origin + "?x"}, "--target: expected an origin"},
 		{Spec{Scenario: "feed", Target: origin, Method: "PUT"}, "--method must be GET, POST or HEAD for feeds"},
 		{Spec{Scenario: "feed", Target: origin, Users: -1}, "--users must be from 1"},
@@ -89,6 +92,18 @@ func TestLoadGoesOnlyWhereItMay(t *testing.T) {
 		if _, err := Open(t.Context(), s, []string{"192.0.2.1"}); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestANameThatNobodyKnowsIsSaid(t *testing.T) {
+	look := resolve
+	defer func() { resolve = look }()
+	resolve = func(context.Context, string, []string) (client.Target, error) {
+		return client.Target{}, &net.DNSError{Err: "no such host", Name: "nohost", IsNotFound: true}
+	}
+	_, err := Open(t.Context(), Spec{Scenario: "feed", Target: "http://nohost"}, nil)
+	if want := "--target: lookup nohost: no such host: is the name of the host right?"; err == nil || err.Error() != want {
+		t.Errorf("%v, expected %q", err, want)
 	}
 }
 
