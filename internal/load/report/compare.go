@@ -163,7 +163,7 @@ func warnings(a, b *Result) []string {
 	var out []string
 	for i, r := range []*Result{a, b} {
 		which := []string{"first", "second"}[i]
-		if r.Generator.Saturated {
+		if r.Generator.Saturated && len(r.Marks) == 0 { // else a mark says so
 			out = append(out, fmt.Sprintf("In the %s result the generator was the limit: its figures are the generator's as much as the target's.", which))
 		}
 		for _, m := range r.Marks {
@@ -237,7 +237,9 @@ func (c *Comparison) WriteText(w io.Writer) error {
 		}
 		change := "-"
 		if r.Change != nil {
-			change = fmt.Sprintf("%+.1f %%", *r.Change*100)
+			if change = fmt.Sprintf("%+.1f %%", *r.Change*100); change == "-0.0 %" {
+				change = "+0.0 %"
+			}
 		}
 		rows = append(rows, []string{r.Name, unitText(r.Unit, r.A.Value), spread(r.A), unitText(r.Unit, r.B.Value), spread(r.B), change, word})
 	}

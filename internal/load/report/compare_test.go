@@ -72,7 +72,7 @@ func row(t testing.TB, c *Comparison, name string) Row {
 // Two runs of the same thing differ; a comparison that takes requests for independent calls that a change.
 func TestRunsOfTheSameAreTheSame(t *testing.T) {
 	s := simulation{windows: 100, served: 200, scale: 1, drift: 0.2}
-	const runs = 40
+	const runs = 20
 	alarms, naive := 0, 0
 	for seed := range uint64(runs) {
 		c := compare(t, s.run(t, 2*seed), s.run(t, 2*seed+1), CompareOptions{Worse: 0.001})
@@ -194,9 +194,9 @@ func TestComparisonWarns(t *testing.T) {
 		t.Errorf("another server is warned of: %q", c.Warnings)
 	}
 	b.Plan = map[string]any{"url": "http://127.0.0.1:2/b", "rate": "2000/s", "stages": "1\x1b[2J"}
-	b.Generator.Saturated, b.Marks = true, []string{"It was late."}
+	b.Marks, a.Generator.Saturated = []string{"It was late."}, true
 	c := compare(t, a, b, CompareOptions{})
-	for _, want := range []string{`differ in rate: "1000/s" and "2000/s"`, `differ in url: "/a" and "/b"`, "differ in stages: nothing and", "second result the generator was the limit", "marked: It was late."} {
+	for _, want := range []string{`differ in rate: "1000/s" and "2000/s"`, `differ in url: "/a" and "/b"`, "differ in stages: nothing and", "first result the generator was the limit", "second result is marked: It was late."} {
 		if !marked(c.Warnings, want) {
 			t.Errorf("the warnings %q lack %q", c.Warnings, want)
 		}

@@ -120,6 +120,9 @@ func (l *Live) Close() {
 			l.line()
 		}
 	}
+	if l.lines > 0 {
+		io.WriteString(l.o.Out, "\n") // apart from the summary
+	}
 	l.recent, l.lines = nil, 0
 }
 

@@ -162,14 +162,14 @@ func TestTraceIsBoundedAndItsSumsAreRight(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 4))
 			var served, worst, end float64
 			for i := range 1500 {
-				n := uint64(rng.IntN(20))
-				took := time.Duration(rng.IntN(1e6)) + time.Microsecond
-				p := r.Add(window(i, n, took), phase(i), nil)
-				served += float64(n)
-				end = p.At
-				if n > 0 {
+				p := Point{At: float64(i+1) / 10, Seconds: 0.1, Served: float64(rng.IntN(20)) * 10, Phase: phase(i).Phase, Measured: phase(i).Measured}
+				if p.Served > 0 {
+					p.Max = pointer(rng.Float64() * 1e6)
 					worst = max(worst, *p.Max)
 				}
+				r.trace.add(p)
+				served += p.Served * p.Seconds
+				end = p.At
 				if got := len(r.trace.points); got > 32 {
 					t.Fatalf("after %d windows the trace has %d points", i+1, got)
 				}
