@@ -92,7 +92,14 @@ func try(ctx context.Context, c *http.Client, origin string, s sample) error {
 	case status < 400 || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil
 	default:
-		return fmt.Errorf("%s is answered %s%s: %s", what, answer.Status, detail(body), s.hint)
+		hint := s.hint
+		switch status {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			hint = "does it want a --header, as in 'Authorization: Bearer ...'?"
+		case http.StatusMethodNotAllowed:
+			hint = "is the method right (--method)?"
+		}
+		return fmt.Errorf("%s is answered %s%s: %s", what, answer.Status, detail(body), hint)
 	}
 }
 

@@ -59,6 +59,10 @@ func TestCheckSaysWhatAnAnswerMeans(t *testing.T) {
 		case "/html":
 			w.WriteHeader(500)
 			fmt.Fprint(w, "<html>long</html>")
+		case "/secret":
+			w.WriteHeader(401)
+		case "/posted":
+			w.WriteHeader(405)
 		case "/busy":
 			w.WriteHeader(503)
 		case "/slow":
@@ -74,6 +78,8 @@ func TestCheckSaysWhatAnAnswerMeans(t *testing.T) {
 		"/moved":   "is answered 301 Moved Permanently, to /there: redirects are not followed, so ask for that URL",
 		"/html":    "/html is answered 500 Internal Server Error: is the URL right?",
 		"/none":    "/none is answered 404 Not Found (no such page): is the URL right?",
+		"/secret":  "/secret is answered 401 Unauthorized: does it want a --header, as in 'Authorization: Bearer ...'?",
+		"/posted":  "/posted is answered 405 Method Not Allowed: is the method right (--method)?",
 		"/login":   "",
 		"/busy":    "",
 		"/slow":    "",
