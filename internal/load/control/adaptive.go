@@ -181,7 +181,9 @@ func (a *adaptive) borne(o opinion) {
 	if a.state == climbing {
 		borne /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
 	}
-	a.good(borne, a.clock.now)
+	if a.hi.limit != "max" {
+		a.good(borne, a.clock.now)
+	}
 	switch a.state {
 	case climbing:
 		if a.step < 0 && o.p99 > 0 {
@@ -189,6 +191,11 @@ func (a *adaptive) borne(o opinion) {
 		}
 		a.climb()
 	case narrowing:
+		if math.IsInf(a.upper(), 1) { // it was too much a moment ago
+			a.step = 0
+			a.climb()
+			return
+		}
 		a.narrow()
 	case holding:
 		a.check()
@@ -288,19 +295,22 @@ func (a *adaptive) cool(w *measure.Window) {
 	}
 	switch {
 	case a.calm >= 3:
+		if len(a.health.calm) < 3 && a.judge.p99 > 0 {
+			a.health.remember(a.judge.p99) // the first load may have been close to the ceiling
+		}
 		if a.next > 0 {
 			a.start(a.after, a.next)
 			return
 		}
 		a.narrow()
-	case a.clock.now-a.cooled > coolFor:
+	case a.clock.now-a.cooled > coolFor+4*a.slowness():
 		if a.rate <= a.o.Limits.Min {
 			a.hopeless = "the target does not recover from the load, though almost none is left"
 			return
 		}
 		a.bad(a.rate, opinion{limit: a.hi.limit}, a.clock.now)
 		a.rest(narrowing, 0)
-	case a.clock.now-a.lowered > lowerAfter, a.clock.now-a.lowered > sureTime && 10*w.InFlight > 9*a.waiting+20:
+	case a.clock.now-a.lowered > lowerAfter+2*a.slowness(), a.clock.now-a.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.waiting+20:
 		a.coolAt(a.rate / 2)
 	}
 }
@@ -351,8 +361,8 @@ func (a *adaptive) start(s state, rate float64) {
 	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
-	if s == holding {
-		a.judge.quorum = 5 // what is held was borne: it takes more to doubt it
+	if a.found {
+		a.judge.quorum = 5 // it takes more to doubt what is known
 	}
 }
 
@@ -365,12 +375,17 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 		if a.step == 0 { // the next one is a small step
 			return a.needed(narrowing, rate)
 		}
-		return min(max(400*time.Millisecond, requests(30)), 2*time.Second)
+		return min(max(400*time.Millisecond, requests(30), a.slowness()), 2*time.Second)
 	case holding:
 		return 2 * time.Second
 	}
 	sure := time.Duration(1.2 * slack.Seconds() / a.near() * float64(time.Second))
 	return min(max(sure, requests(150)), 5*time.Second)
+}
+
+// slowness is how long it takes until an answer tells of a load.
+func (a *adaptive) slowness() time.Duration {
+	return min(time.Duration(1.2*a.health.usual()*float64(time.Second)), mostSettle)
 }
 
 // SetRate makes the search start anew from a load.

@@ -46,6 +46,12 @@ func (e *evidence) good(rate float64, at time.Duration) {
 
 // bad notes that rate was too much.
 func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
+	if g, ok := e.served(); ok && o.goodput > 0 && math.Abs(o.goodput/g-1) > 0.05 {
+		e.samples = nil // of another time
+		if o.goodput < 0.93*g && o.goodput < 0.93*e.lo.rate {
+			e.lo = side{} // this, too
+		}
+	}
 	e.hi = side{rate: rate, limit: o.limit, at: at}
 	if e.lo.rate >= rate {
 		// One of the two is wrong, and this one is newer.
@@ -55,14 +61,11 @@ func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
 		e.downs++
 	}
 	if o.goodput > 0 {
-		if g, ok := e.goodput(); ok && math.Abs(o.goodput/g-1) > 0.05 {
-			e.samples = nil // of another time
-		}
 		e.samples = append(e.samples, sample{o.goodput, o.weight})
 		if len(e.samples) > keptSamples {
 			e.samples = e.samples[1:]
 		}
-	} else if g, ok := e.goodput(); ok && g >= rate {
+	} else if g, ok := e.served(); ok && g >= rate {
 		e.samples = nil
 	}
 }
@@ -119,6 +122,8 @@ func (e *evidence) pick() (float64, bool) {
 		}
 	}
 	switch {
+	case math.IsInf(hi, 1):
+		return lo * (1 + above*near), true
 	case lo == 0:
 		return hi * math.Pow(0.8, float64(min(e.downs, 6))), true
 	case hi > lo*(1+3*near):

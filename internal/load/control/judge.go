@@ -26,6 +26,8 @@ const (
 	badShare = 0.2
 	// sureTime is how long latencies are bad without getting better before the load is to blame.
 	sureTime = time.Second
+	// mostSettle is the most that is not judged when a load begins, while its first answers are on their way.
+	mostSettle = 5 * time.Second
 	// mostLag is how late a generator may be with one of 100 requests for the window to count.
 	mostLag = 10 * time.Millisecond
 	// busyGenerator is the share of its time from which on a generator is the limit.
@@ -81,12 +83,20 @@ func (h *health) remember(p99 float64) {
 
 // limit is the p99 in seconds beyond which latencies are bad, infinite before anything is known.
 func (h *health) limit() float64 {
-	if len(h.calm) == 0 {
+	calm := h.usual()
+	if calm == 0 {
 		return math.Inf(1)
 	}
-	sorted := slices.Sorted(slices.Values(h.calm))
-	calm := sorted[(len(sorted)-1)/2]
 	return calm + max(slack.Seconds(), calm)
+}
+
+// usual is the p99 of a load that the target bears easily, in seconds; 0 before anything is known.
+func (h *health) usual() float64 {
+	if len(h.calm) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(h.calm))
+	return sorted[(len(sorted)-1)/2]
 }
 
 // patience is the longest time that a condition asks to hold.
@@ -133,14 +143,16 @@ type judge struct {
 	quorum int           // blocks in a row that are clearly bad and leave no doubt
 	settle time.Duration // at the beginning, which is not judged
 
-	begin   time.Duration
-	started bool
-	backlog float64
-	acc     *measure.Window // the block that is not full yet
-	scratch *measure.Window
-	all     *measure.Window
-	blocks  []block
+	begin    time.Duration
+	started  bool
+	answered bool // of the first load only
+	backlog  float64
+	acc      *measure.Window // the block that is not full yet
+	scratch  *measure.Window
+	all      *measure.Window
+	blocks   []block
 
+	p99                float64 // of the last block, in seconds
 	unsent             float64
 	windows, disturbed int // the latter by the generator
 }
@@ -148,8 +160,9 @@ type judge struct {
 // newJudge judges the load of rate, at whose beginning inFlight requests were waiting.
 func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
 	return &judge{
-		health: h, rate: rate, quorum: 3, need: max(need, h.patience()), settle: usualWindow, backlog: float64(inFlight),
-		acc: measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
+		health: h, rate: rate, quorum: 3, need: max(need, h.patience()), backlog: float64(inFlight),
+		settle: usualWindow + min(time.Duration(h.usual()*float64(time.Second)), mostSettle),
+		acc:    measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
 	}
 }
 
@@ -160,7 +173,12 @@ func (j *judge) see(w *measure.Window) opinion {
 	}
 	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
 	j.unsent = max(0, j.unsent+float64(w.Intended)-float64(w.Sent+w.Failed[measure.Dropped]))
-	if w.End-j.begin <= j.settle {
+	if j.usual() == 0 && w.Done() > 0 && !j.answered {
+		// The first answers of all: others take longer.
+		j.answered = true
+		j.settle = max(j.settle, min(2*(w.End-j.begin), mostSettle))
+	}
+	if w.End-j.begin <= j.settle || j.usual() == 0 && !j.answered && w.End-j.begin < mostSettle {
 		return opinion{}
 	}
 	j.windows++
@@ -192,6 +210,7 @@ func (j *judge) close() {
 	lost := float64(w.Intended) - float64(w.Done())
 	b.losing = lost > max(2, 0.05*float64(w.Intended))
 	p99 := float64(w.Latency.ValueAtPercentile(99)) / 1e9
+	j.p99 = p99
 	silent := w.Done() == 0 && w.InFlight > 0
 	for i := range j.latency {
 		if v := j.latency[i].Judge(w); v.Known && !v.Holds && (w.Done() > 0 || silent) {
@@ -202,6 +221,9 @@ func (j *judge) close() {
 	if limit := j.health.limit(); j.relative && (p99 > limit || silent) {
 		b.limit = "p99"
 		b.far = p99 > 4*limit
+	}
+	if b.limit == "" && b.losing && math.IsInf(j.health.limit(), 1) {
+		b.limit = "queue"
 	}
 	lag := float64(w.Lag.ValueAtPercentile(99)) / 1e9
 	b.generator = w.Busy >= busyGenerator || b.limit != "" && lag >= p99/2 && lag > 0
@@ -234,7 +256,7 @@ func (j *judge) opinion() opinion {
 	}
 	running := j.blocks[run:]
 
-	share := j.badShares(j.usual(late))
+	share := j.badShares(j.common(late))
 	if share != "" && j.enough(func(b block) bool { return j.badShares([]block{b}) != "" }) {
 		return j.unhealthy(share, j.enough(block.refused))
 	}
@@ -294,8 +316,8 @@ func (b block) refused() bool {
 	return float64(b.shed+b.failures) > 0.1*float64(b.served+b.shed+b.failures)
 }
 
-// usual returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
-func (j *judge) usual(blocks []block) []block {
+// common returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
+func (j *judge) common(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
 	}
@@ -348,10 +370,10 @@ func (j *judge) draining(blocks []block) bool {
 
 // growing reports whether the queue got longer all the time, by more than the slack.
 func (j *judge) growing(blocks []block) bool {
-	lag := len(blocks) / 4
-	if lag < 2 {
+	if len(blocks) < 6 {
 		return false
 	}
+	lag := len(blocks) / 4
 	var slopes []float64
 	for i := lag; i < len(blocks); i++ {
 		seconds := (blocks[i].end - blocks[i-lag].end).Seconds()
@@ -387,15 +409,28 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 		}
 	}
 	var served, due uint64
-	for _, b := range blocks {
+	var seconds float64
+	for _, b := range even(blocks) {
 		served += b.served
 		due += b.intended
+		seconds += (b.end - b.start).Seconds()
 	}
-	seconds := (blocks[len(blocks)-1].end - blocks[0].start).Seconds()
 	if float64(served) < 0.995*float64(due)-1 {
 		o.goodput, o.weight = float64(served)/seconds, seconds
 	}
 	return o
+}
+
+// even returns the blocks without the fifth of them that served least, and the fifth that served most: a stall, and what
+// followed it.
+func even(blocks []block) []block {
+	if len(blocks) < 5 {
+		return blocks
+	}
+	rate := func(b block) float64 { return float64(b.served) / (b.end - b.start).Seconds() }
+	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int { return cmp.Compare(rate(a), rate(b)) })
+	cut := len(blocks) / 5
+	return sorted[cut : len(sorted)-cut]
 }
 
 func (j *judge) drops() (n uint64) {

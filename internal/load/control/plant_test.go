@@ -28,8 +28,10 @@ type plant struct {
 	due, credit         float64
 	queue               []cohort
 	queued              int
+	later               [2][]completion
+	serving             int
 	pressure            float64
-	stallUntil, stalls2 time.Duration
+	stallUntil          time.Duration
 	nextStall, hicUntil time.Duration
 	nextHiccup          time.Duration
 	late                []cohort // due, and not sent by a generator that stands still
@@ -79,19 +81,18 @@ func (p *plant) window(rate float64, w *measure.Window) {
 	if p.rng.IntN(200) == 0 {
 		length += p.rng.IntN(60)
 	}
-	sent := 0
 	for range length {
-		sent += p.step(rate, w)
+		p.step(rate, w)
 	}
 	w.End = p.now
-	w.InFlight = p.queued + int(rate*p.base.Seconds())
+	w.InFlight = p.queued + p.serving
 	w.Connections = w.InFlight + 1
 	if p.capacity > 0 {
 		w.Busy = min(1, rate/p.capacity)
 	}
 }
 
-func (p *plant) step(rate float64, w *measure.Window) (sent int) {
+func (p *plant) step(rate float64, w *measure.Window) {
 	p.now += step
 	stalled := p.stall(&p.stallUntil, &p.nextStall, p.stalls)
 	hiccup := p.stall(&p.hicUntil, &p.nextHiccup, p.hiccups)
@@ -126,7 +127,7 @@ func (p *plant) step(rate float64, w *measure.Window) (sent int) {
 		}
 	}
 	p.serve(stalled, w)
-	return n
+	p.complete(w)
 }
 
 // stall reports whether something stands still now.
@@ -242,19 +243,39 @@ func (p *plant) kneeServe(w *measure.Window, r float64) {
 	p.queue, p.queued = p.queue[:0], 0
 }
 
-// answer counts n requests that were due at a time as served now.
+// completion is of requests that are being served: slow ones among others.
+type completion struct {
+	at      time.Duration
+	latency time.Duration
+	n       int
+}
+
+// answer begins to serve n requests that were due at a time.
 func (p *plant) answer(w *measure.Window, at time.Duration, n int) {
 	if n == 0 {
 		return
 	}
-	w.Served += uint64(n)
 	slow := 0
 	if p.slow > 0 {
 		slow = min(n, p.draw(p.slow*float64(n)))
-		w.Latency.RecordValues(int64(p.now-at+p.base+p.slowBy), int64(slow))
+		p.later[1] = append(p.later[1], completion{p.now + p.base + p.slowBy, p.now - at + p.base + p.slowBy, slow})
 	}
 	d := p.now - at + p.base + time.Duration(p.rng.Int64N(int64(p.jitter)+1))
-	w.Latency.RecordValues(int64(max(d, measure.Shortest)), int64(n-slow))
+	p.later[0] = append(p.later[0], completion{p.now + p.base, max(d, measure.Shortest), n - slow})
+	p.serving += n
+}
+
+// complete counts what is served by now.
+func (p *plant) complete(w *measure.Window) {
+	for i := range p.later {
+		for len(p.later[i]) > 0 && p.later[i][0].at <= p.now {
+			c := p.later[i][0]
+			p.later[i] = p.later[i][1:]
+			w.Served += uint64(c.n)
+			w.Latency.RecordValues(int64(c.latency), int64(c.n))
+			p.serving -= c.n
+		}
+	}
 }
 
 // moment is what a search said after a window.
