@@ -71,12 +71,14 @@ what was measured until then. The exit code is 1 when a --fail-when condition he
 	for flag, values := range map[string][]string{
 		"mode":       load.Modes,
 		"arrivals":   {"constant", "poisson"},
-		"scenario":   scenario.Names(),
 		"vars-order": scenario.VarsOrders(),
 		"method":     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return scenario.Complete(typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}))
 	for _, flag := range []string{"stop-when", "fail-when", "healthy-when"} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, completeCondition))
 	}

@@ -62,8 +62,24 @@ const maxSamples = 32
 // names are the scenarios, each with what is asked for.
 var names = []string{"feed", "predict", "sequence", "poll", "requests"}
 
-// Names returns the scenarios that there are.
-func Names() []string { return slices.Clone(names) }
+// Complete returns what a scenario or a mix that somebody is typing may become.
+func Complete(typed string) []string {
+	done, last := "", typed
+	if i := strings.LastIndexByte(typed, ','); i >= 0 {
+		done, last = typed[:i+1], typed[i+1:]
+	}
+	var all []string
+	for _, name := range names {
+		there := slices.ContainsFunc(strings.Split(done, ","), func(part string) bool {
+			part, _, _ = strings.Cut(part, "=")
+			return strings.TrimSpace(part) == name
+		})
+		if !there && strings.HasPrefix(name, last) {
+			all = append(all, done+name)
+		}
+	}
+	return all
+}
 
 // Open checks s and looks up where its requests go. It reads no files: ReadFiles does that. Targets that are not on this
 // machine and not owned are refused.

@@ -277,3 +277,19 @@ func TestASpecSurvivesItsJourney(t *testing.T) {
 		}
 	}
 }
+
+func TestScenariosAreCompleted(t *testing.T) {
+	for typed, want := range map[string]string{
+		"":                  "feed predict sequence poll requests",
+		"p":                 "predict poll",
+		"feed=3,":           "feed=3,predict feed=3,sequence feed=3,poll feed=3,requests",
+		"feed=3,poll,p":     "feed=3,poll,predict",
+		"feed=3":            "",
+		"nonsense,f":        "nonsense,feed",
+		"feed, poll=2,pred": "feed, poll=2,predict",
+	} {
+		if got := strings.Join(Complete(typed), " "); got != want {
+			t.Errorf("%q becomes %q, expected %q", typed, got, want)
+		}
+	}
+}

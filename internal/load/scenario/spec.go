@@ -19,7 +19,7 @@ type Spec struct {
 	// Headers are "Name: value", and go with every request.
 	Headers []string `json:"headers,omitempty"`
 
-	// Or a scenario: one of Names, or a mix of them by weights as in "feed=3,predict=1", at Target.
+	// Or a scenario - feed, predict, sequence, poll, requests - or a mix by weights as in "feed=3,predict=1", at Target.
 	Scenario string `json:"scenario,omitempty"`
 	Target   string `json:"target,omitempty"`
 
