@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/mock":         {"weir/internal/server"},
 	"weir/internal/load": {"weir/internal/load/agent", "weir/internal/load/client", "weir/internal/load/control", "weir/internal/load/measure",
 		"weir/internal/load/report", "weir/internal/load/scenario"},
-	"weir/internal/load/web":      {"weir/internal/load", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/server"},
+	"weir/internal/load/web":      {"weir/internal/load", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/ingest", "weir/internal/disk", "weir/internal/metrics"},

@@ -200,6 +200,11 @@ func (b *browser) clean() {
 	for _, m := range b.said() {
 		b.t.Errorf("the console says: %s", m)
 	}
+	for _, word := range []string{"undefined", "NaN", "[object", "null", "false"} {
+		if text := b.text("document.body.innerText"); strings.Contains(text, word) {
+			b.t.Errorf("the page says %s:\n%s", word, text)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.asked) == 0 {

@@ -10,6 +10,11 @@ export function h(name, attributes, ...children) {
     if (key.startsWith('on')) e.addEventListener(key.slice(2), value);
     else e.setAttribute(key, value === true ? '' : value);
   }
+  return add(e, ...children);
+}
+
+// add appends what is there of children: text, elements, lists of them.
+export function add(e, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child !== undefined && child !== null && child !== false) e.append(child);
   }

@@ -239,7 +239,7 @@ export class PlanForm {
       this.wrong.scrollIntoView({ block: 'nearest' });
       return;
     }
-    e.wrong.textContent = problem.message;
+    e.wrong.textContent = problem.message.replace(/^--[a-z0-9-]+: /, ''); // where it stands says which
     e.wrong.hidden = false;
     e.input.setAttribute('aria-invalid', 'true');
     const closed = e.element.closest('details:not([open])');

@@ -1,6 +1,6 @@
 // One result, and two beside each other.
 
-import { $, h, sure, trouble } from './dom.js';
+import { $, add, h, sure, trouble } from './dom.js';
 import { call } from './api.js';
 import { Plot, RUN_PLOTS } from './plots.js';
 import * as f from './format.js';
@@ -14,7 +14,7 @@ export function closeResult() {
   $('comparison').replaceChildren();
 }
 
-const tile = (name, value, warn) => h('div', { class: 'tile' + (warn ? ' warn' : '') }, h('dt', {}, name), h('dd', {}, value));
+const tile = (name, value, warn, wide) => h('div', { class: 'tile' + (warn ? ' warn' : '') + (wide ? ' wide' : '') }, h('dt', {}, name), h('dd', {}, value));
 const row = (...cells) => h('tr', {}, cells.map((c, i) => i === 0 ? h('th', { scope: 'row' }, c) : h('td', {}, c)));
 
 export async function showResult(id, { rerun }) {
@@ -28,7 +28,7 @@ export async function showResult(id, { rerun }) {
   const files = [['JSON', 'json'], ['CSV', 'csv'], ['HTML', 'html']].map(([text, form]) =>
     h('a', { class: 'button', id: 'download-' + form, href: `/api/history/${id}.${form}`, download: true }, text));
   const plots = h('div', { class: 'plots' });
-  $('result').append(
+  add($('result'),
     h('p', { class: 'muted' }, [f.when(r.started), f.seconds(r.seconds) + ' measured', r.plan?.mode, r.reason && 'ended: ' + r.reason].filter(Boolean).join(' \u00b7 ')),
     h('p', { class: 'actions' }, h('button', { type: 'button', class: 'primary', onclick: () => rerun(r.plan) }, 'Run again'),
       h('span', { class: 'group-label', id: 'download-label' }, 'Download'), h('span', { class: 'actions', role: 'group', 'aria-labelledby': 'download-label' }, files),
@@ -39,8 +39,8 @@ export async function showResult(id, { rerun }) {
     r.verdicts?.length > 0 && h('div', { class: 'panel' }, h('h2', {}, 'Conditions'), h('ul', { class: 'verdicts' }, r.verdicts.map((v) =>
       h('li', { class: v.failed ? 'failed' : 'held' }, h('b', {}, v.failed ? '\u2717 Failed' : '\u2713 Passed'), ' fails when ', h('code', {}, v.condition), v.got && ': it was ' + v.got)))),
     h('div', { class: 'panel' }, h('dl', { class: 'tiles' },
-      r.ceiling && tile('Ceiling', f.rate(r.ceiling.rate)),
-      r.ceiling && tile('95 % confidence', f.rate(r.ceiling.low) + ' \u2013 ' + f.rate(r.ceiling.high)),
+      r.ceiling && tile(r.ceiling.converged ? 'Ceiling' : 'Ceiling, not sure yet', f.rate(r.ceiling.rate), !r.ceiling.converged),
+      r.ceiling && tile('95 % confidence', f.rate(r.ceiling.low) + ' \u2013 ' + f.rate(r.ceiling.high), false, true),
       r.ceiling && tile('Found in', f.seconds(r.ceiling.seconds)),
       r.ceiling?.limit && tile('Limited by', r.ceiling.limit),
       tile('Intended', f.rate(r.rate.intended)), tile('Achieved', f.rate(r.rate.achieved)), tile('Served', f.rate(r.rate.served)),
@@ -84,7 +84,7 @@ export async function showComparison(a, b) {
   closeResult();
   const names = [two.a, two.b].map((r, i) => `${'AB'[i]}: ${r.name || f.when(r.started)}`);
   const plots = h('div', { class: 'plots' });
-  $('comparison').append(
+  add($('comparison'),
     h('p', {}, h('a', { href: '#/history/' + a }, names[0]), ' and ', h('a', { href: '#/history/' + b }, names[1])),
     h('div', { class: 'panel scroll', tabindex: '0', role: 'region', 'aria-label': 'Figures compared' }, h('table', { class: 'figures compared' },
       h('thead', {}, h('tr', {}, h('td', {}), ['A', 'B', 'Change'].map((t) => h('th', { scope: 'col' }, t)))),

@@ -1,0 +1,139 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/load"
+	"weir/internal/load/report"
+)
+
+// realNew is an Options.New that makes real load.
+func realNew(ctx context.Context, p load.Plan) (Runner, error) {
+	run, err := load.New(ctx, p, load.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
+// aTarget is a server that counts what it is asked, and says what it uses.
+func aTarget(t *testing.T) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	started := time.Now()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /next", func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		fmt.Fprint(w, `{"index":1}`)
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %g\n", time.Since(started).Seconds()/2)
+		fmt.Fprint(w, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 1.048576e+08\n")
+	})
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+// All of it together: a browser, the UI, a run, a target.
+func TestRealLoadFromABrowser(t *testing.T) {
+	target, asked := aTarget(t)
+	u, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
+	b := openBrowser(t, url, 1280, 900, "light")
+	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.fill("plan-url", target+"/next")
+	b.fill("plan-rate", "100/s")
+	b.fill("plan-duration", "10m")
+	b.fill("plan-warmup", "500ms")
+	b.fill("plan-name", "real")
+	b.fill("plan-target_metrics", target+"/metrics")
+	b.fill("plan-fail_when", "errors > 1%\np50 > 10s")
+	b.click("#start")
+	b.wait("document.getElementById('state').dataset.state === 'running'")
+	b.wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('target')")
+	b.wait("document.getElementById('state-text').textContent.includes('steady')")
+	b.wait(legend("target", "Memory") + " === '100\u00a0MiB'")
+	b.fill("rate-now", "400")
+	b.eval("document.getElementById('rate-form').requestSubmit()")
+	b.wait("Math.abs(parseFloat(" + legend("rate", "Intended") + ") - 400) < 60")
+	b.shot("real-light")
+	b.click("#stop")
+	b.wait("document.getElementById('state-text').textContent === 'Over'")
+	b.wait("document.getElementById('to-result') !== null")
+	b.click("#to-result")
+	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('.verdicts .held').length === 2")
+	b.wait(painted + "('rate')")
+	b.shot("real-result-light")
+	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck
+	r, err := report.ReadJSON(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests == 0 || r.Errors > 0 || int64(r.Served) > asked.Load() || r.Latency.P99 == 0 {
+		t.Errorf("the result has %d requests, %d served, %d errors, p99 %g; the target was asked %d times", r.Requests, r.Served, r.Errors, r.Latency.P99, asked.Load())
+	}
+	if s := u.live.get(); s.Error != "" {
+		t.Errorf("the run ended as %+v", s)
+	}
+
+	// Again, as a search.
+	b.click("#result button.primary")
+	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-url').value === " + quote(target+"/next"))
+	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
+	b.fill("plan-fail_when", "")
+	b.click("#start")
+	b.wait("document.getElementById('state').dataset.state === 'running' && /climb|search|bisect|track/.test(document.getElementById('state-text').textContent)")
+	b.click("#stop")
+	b.wait("document.getElementById('state-text').textContent === 'Over'")
+	b.clean()
+}
+
+// What load says of a plan is shown beside the field that it is about.
+func TestErrorsOfRealPlansNameTheField(t *testing.T) {
+	target, asked := aTarget(t)
+	u := testUI(t, func(o *Options) { o.New = realNew })
+	for _, c := range []struct{ plan, field string }{
+		{`"url":"TARGET/next","rate":"fast"`, "rate"},
+		{`"url":"TARGET/next"`, "rate"},
+		{`"url":"TARGET/next","rate":"1/s","mode":"wild"`, "mode"},
+		{`"url":"TARGET/next","rate":"1/s","stop_when":["p95 is bad"]`, "stop_when"},
+		{`"url":"TARGET/next","rate":"1/s","fail_when":["errors >"]`, "fail_when"},
+		{`"url":"TARGET/next","mode":"adaptive","healthy":["p99 ~ 1"]`, "healthy"},
+		{`"url":"TARGET/next","mode":"classic","stages":"1000"`, "stages"},
+		{`"url":"TARGET/next","rate":"1/s","arrivals":"random"`, "arrivals"},
+		{`"url":"TARGET/next","rate":"1/s","duration":"-1s"`, "duration"},
+		{`"url":"TARGET/next","rate":"1/s","connections":3`, "rate"},
+		{`"url":"TARGET/next","rate":"1/s","agents":["nowhere"]`, "agents"},
+		{`"url":"TARGET/next","rate":"1/s","target_metrics":"TARGET/next"`, "target_metrics"},
+		{`"url":"TARGET/next","rate":"1/s","headers":["nonsense"]`, "headers"},
+		{`"scenario":"nothing","target":"TARGET","rate":"1/s"`, "scenario"},
+		{`"scenario":"feed","rate":"1/s"`, "target"},
+		{`"url":"TARGET/missing","rate":"1/s"`, ""},
+		{`"url":"http://192.0.2.1/","rate":"1/s"`, ""},
+		{`"url":"http://127.0.0.1:1/","rate":"1/s"`, ""},
+	} {
+		w := ask(u, "POST", "/api/plan/check", "{"+strings.ReplaceAll(c.plan, "TARGET", target)+"}")
+		var p struct{ Detail, Field string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatal(err)
+		}
+		if w.Code != 400 || p.Detail == "" || p.Field != c.field {
+			t.Errorf("%s is answered %d %q %q, expected the field %q", c.plan, w.Code, p.Field, p.Detail, c.field)
+		}
+	}
+	if n := asked.Load(); n > 20 {
+		t.Errorf("checking plans made %d requests", n)
+	}
+}
