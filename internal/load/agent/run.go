@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/internal/load/client"
+	"weir/internal/load/measure"
+)
+
+// run is a run on an agent.
+type run struct {
+	id     string
+	leader string // address
+	what   string // is asked for
+	since  time.Time
+	engine engine
+	pace   *pace // nil in the closed model
+
+	// Guarded by Server.mu.
+	requests int // of the leader, being answered
+	heard    time.Time
+	silence  *time.Timer
+	ending   bool
+	ended    chan struct{} // closed when it has
+
+	collecting sync.Mutex
+	window     *measure.Window
+	seq        uint64 // of the window
+}
+
+var errSeq = errors.New("the leader's account of windows is not the agent's")
+
+// collect returns the window after the one that the leader has seen, encoded. A window that it has not seen is added to.
+func (r *run) collect(seen uint64) ([]byte, error) {
+	r.collecting.Lock()
+	defer r.collecting.Unlock()
+	switch seen {
+	case r.seq:
+		r.window.Reset()
+		r.seq++
+	case r.seq - 1:
+	default:
+		return nil, fmt.Errorf("%w: it has seen %d, and %d was sent", errSeq, seen, r.seq)
+	}
+	if err := r.engine.Collect(r.window); err != nil {
+		return nil, err
+	}
+	return encodeWindow(r.window, r.seq), nil
+}
+
+// end stops the load, waits for answers until ctx is done, and returns what the leader has not seen.
+func (r *run) end(ctx context.Context, seen uint64) ([]byte, error) {
+	if r.pace != nil {
+		r.pace.stop()
+	}
+	if err := r.engine.Close(ctx); err != nil {
+		return nil, err
+	}
+	return r.collect(seen)
+}
+
+// pace holds an engine's schedule back by a fraction of an interval, so that the schedules of several agents interleave.
+// It is in debt by that fraction of a request until the engine begins; when the rate changes meanwhile, what is left of the
+// debt stays.
+type pace struct {
+	engine engine
+
+	mu    sync.Mutex
+	debt  float64 // requests; 0 once the engine has its rate
+	rate  float64 // requests a second
+	since time.Time
+	timer *time.Timer
+	err   error // of the engine, when it was told later
+}
+
+// newPace returns a pace for part i of n.
+func newPace(e engine, i, n int) *pace {
+	return &pace{engine: e, debt: float64(i) / float64(n)}
+}
+
+// set makes the engine send at a rate, at once or when the debt is paid.
+func (p *pace) set(rate float64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		return p.err
+	}
+	now := time.Now()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+		p.debt -= p.rate * now.Sub(p.since).Seconds()
+	}
+	p.rate, p.since = rate, now
+	if p.debt <= 0 || !(rate > 0) { // what is no rate is the engine's to refuse
+		return p.engine.SetRate(rate)
+	}
+	wait := min(p.debt/rate, time.Hour.Seconds())
+	var mine *time.Timer
+	mine = time.AfterFunc(time.Duration(wait*float64(time.Second)), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.timer == mine {
+			p.timer, p.debt = nil, 0
+			p.err = p.engine.SetRate(rate)
+		}
+	})
+	p.timer = mine
+	return nil
+}
+
+func (p *pace) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+}
+
+// begin takes the run of an id for a request of its leader; nil says that it is not there. done is to be called after it.
+func (s *Server) begin(id string) (r *run, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r = s.run
+	if r == nil || r.id != id || r.ending {
+		return nil, nil
+	}
+	r.requests++
+	r.silence.Stop()
+	return r, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		r.requests--
+		r.heard = time.Now()
+		if r.requests == 0 && !r.ending {
+			r.silence.Reset(s.o.Silence)
+		}
+	}
+}
+
+// install makes r the agent's run, and watches for its leader.
+func (s *Server) install(r *run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.heard = time.Now()
+	r.silence = time.AfterFunc(s.o.Silence, func() {
+		s.mu.Lock()
+		silent := s.run == r && !r.ending && r.requests == 0 && time.Since(r.heard) >= s.o.Silence
+		s.mu.Unlock()
+		if silent {
+			s.abandon(r, fmt.Sprintf("its leader was silent for %v", s.o.Silence)) //nolint:errcheck // logged
+		}
+	})
+	s.starting, s.run = false, r
+	s.o.Log.Info("a run begins", "leader", r.leader, "load", r.what)
+}
+
+// abandon ends a run without its leader, at once.
+func (s *Server) abandon(r *run, reason string) error {
+	if !s.claim(r) {
+		return nil
+	}
+	s.o.Log.Warn("a run ends: " + reason)
+	if r.pace != nil {
+		r.pace.stop()
+	}
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := r.engine.Close(now)
+	if err != nil {
+		s.o.Log.Error("a run did not end as it should", "error", err)
+	}
+	s.forget(r, over{id: r.id, reason: reason})
+	return err
+}
+
+// claim makes the caller the one who ends r; false says that somebody else does.
+func (s *Server) claim(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != r || r.ending {
+		return false
+	}
+	r.ending = true
+	r.silence.Stop()
+	return true
+}
+
+// isEnding says whether somebody has claimed r.
+func (s *Server) isEnding(r *run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return r.ending
+}
+
+// forget makes room for the next run.
+func (s *Server) forget(r *run, o over) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = o
+	if s.run == r {
+		s.run = nil
+	}
+	close(r.ended)
+}
+
+// client returns the engine's options that an order means, but for its targets.
+func (o *order) client() client.Options {
+	return client.Options{
+		Closed: o.Closed, Connections: o.Connections, MaxConnections: o.MaxConnections, Warm: o.Warm, Arrivals: o.Arrivals,
+		Timeout: time.Duration(o.TimeoutNanos), Threads: o.Threads, HTTP2: o.HTTP2, Insecure: o.Insecure, Seed: o.Seed,
+	}
+}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"weir/internal/load/client"
+	"weir/internal/load/measure"
+	"weir/internal/load/scenario"
+)
+
+// version is of what leaders and agents say to each other.
+const version = 1
+
+// order is what a leader wants from one agent.
+type order struct {
+	Version        int             `json:"version"`
+	Spec           scenario.Spec   `json:"spec"` // with its files, and this agent's part
+	Closed         bool            `json:"closed,omitempty"`
+	Connections    int             `json:"connections,omitempty"`
+	MaxConnections int             `json:"max_connections,omitempty"`
+	Warm           int             `json:"warm,omitempty"`
+	Arrivals       client.Arrivals `json:"arrivals,omitempty"`
+	TimeoutNanos   int64           `json:"timeout_ns,omitempty"`
+	Threads        int             `json:"threads,omitempty"`
+	HTTP2          bool            `json:"http2,omitempty"`
+	Insecure       bool            `json:"insecure,omitempty"`
+	Seed           uint64          `json:"seed,omitempty"`
+}
+
+// started is the answer to an order.
+type started struct {
+	ID string `json:"id"`
+}
+
+// setting is a change of the load; one of its members is there.
+type setting struct {
+	Rate        *float64 `json:"rate,omitempty"`
+	Connections *int     `json:"connections,omitempty"`
+}
+
+// window is a measure.Window on its way to the leader. Seq numbers windows from 1 on. The leader says which one it has seen
+// when it asks for the next; one that it has not seen comes again, with what was measured since.
+type window struct {
+	Seq         uint64   `json:"seq"`
+	Intended    uint64   `json:"intended"`
+	Sent        uint64   `json:"sent"`
+	Served      uint64   `json:"served"`
+	Shed        uint64   `json:"shed"`
+	Failed      []uint64 `json:"failed"`
+	In          uint64   `json:"in"`
+	Out         uint64   `json:"out"`
+	CPU         int64    `json:"cpu_ns"`
+	Busy        float64  `json:"busy"`
+	Connections int      `json:"connections"`
+	InFlight    int      `json:"in_flight"`
+	Latency     []byte   `json:"latency"` // see appendHistogram
+	ShedLatency []byte   `json:"shed_latency"`
+	Lag         []byte   `json:"lag"`
+}
+
+// encodeWindow renders w. It has to be one without NaN.
+func encodeWindow(w *measure.Window, seq uint64) []byte {
+	text, err := json.Marshal(window{
+		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:], In: w.In, Out: w.Out,
+		CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
+		Latency: appendHistogram(nil, w.Latency), ShedLatency: appendHistogram(nil, w.ShedLatency), Lag: appendHistogram(nil, w.Lag),
+	})
+	if err != nil {
+		panic("BUG: a window cannot be encoded: " + err.Error())
+	}
+	return text
+}
+
+// decodeWindow adds what encodeWindow wrote to w, whose Connections and InFlight it sets, and returns its number.
+func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
+	var o window
+	if err := json.Unmarshal(text, &o); err != nil {
+		return 0, fmt.Errorf("a window that cannot be read: %w", err)
+	}
+	if len(o.Failed) != int(measure.Failures) {
+		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version of weir everywhere", len(o.Failed), measure.Failures)
+	}
+	if o.CPU < 0 || !(o.Busy >= 0) || o.Connections < 0 || o.InFlight < 0 {
+		return 0, errors.New("a window with negative figures")
+	}
+	got := measure.NewWindow()
+	for _, h := range []struct {
+		text []byte
+		to   *hdr.Histogram
+	}{{o.Latency, got.Latency}, {o.ShedLatency, got.ShedLatency}, {o.Lag, got.Lag}} {
+		if err := addHistogram(h.text, h.to); err != nil {
+			return 0, err
+		}
+	}
+	got.Intended, got.Sent, got.Served, got.Shed, got.In, got.Out = o.Intended, o.Sent, o.Served, o.Shed, o.In, o.Out
+	copy(got.Failed[:], o.Failed)
+	got.CPU, got.Busy = time.Duration(o.CPU), o.Busy
+	w.Add(got)
+	w.Connections, w.InFlight = o.Connections, o.InFlight
+	return o.Seq, nil
+}
+
+// buckets returns a value in each bucket of measure's histograms, by the index of its count.
+var buckets = sync.OnceValue(func() []int64 {
+	h := measure.NewHistogram()
+	measure.Record(h, measure.Longest) // a distribution goes up to the largest value there is
+	var values []int64
+	for _, b := range h.Distribution() {
+		values = append(values, max(b.From, 0))
+	}
+	return values
+})
+
+// appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the one before it,
+// and its count, both as unsigned varints.
+func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
+	if h.TotalCount() == 0 {
+		return dst
+	}
+	last := 0
+	for i, n := range h.Export().Counts {
+		if n > 0 {
+			dst = binary.AppendUvarint(dst, uint64(i-last))
+			dst = binary.AppendUvarint(dst, uint64(n))
+			last = i
+		}
+	}
+	return dst
+}
+
+var errHistogram = errors.New("a histogram that cannot be read")
+
+// addHistogram adds what appendHistogram wrote to h, which is one of measure's.
+func addHistogram(text []byte, h *hdr.Histogram) error {
+	values, at := buckets(), uint64(0)
+	for len(text) > 0 {
+		ahead, size := binary.Uvarint(text)
+		if size <= 0 || ahead >= uint64(len(values))-at {
+			return errHistogram
+		}
+		at += ahead
+		text = text[size:]
+		n, size := binary.Uvarint(text)
+		if size <= 0 || n > math.MaxInt64 {
+			return errHistogram
+		}
+		text = text[size:]
+		if err := h.RecordValues(values[at], int64(n)); err != nil {
+			return fmt.Errorf("%w: %w", errHistogram, err)
+		}
+	}
+	return nil
+}
