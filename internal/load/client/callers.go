@@ -219,6 +219,9 @@ func (c *callers) swap(next *measure.Window) *measure.Window {
 	c.win = next
 	full.In, full.Out = c.in.Swap(0), c.out.Swap(0)
 	full.Connections, full.InFlight = int(c.open.Load()), c.flying
+	if c.ended {
+		full.Connections = 0 // the transport is closing them
+	}
 	now, cpu := time.Now(), processCPU()
 	if took := now.Sub(c.swapped); took > 0 {
 		// All goroutines of the process share what Threads + 1 processors give.
