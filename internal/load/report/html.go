@@ -9,6 +9,7 @@ import (
 	"html"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,7 +87,7 @@ func WriteHTML(w io.Writer, r *Result) error {
 	p.raw("\n<style>" + style + "</style>\n</head>\n<body>\n")
 	p.head(r)
 	p.tiles(r)
-	p.plots()
+	p.plots(r)
 	p.tables(r)
 	p.raw("<footer><p>Made by weir load. Plots by uPlot.</p>\n<details><summary>Licence of uPlot</summary>")
 	p.element("pre", asset(uplot.Files, uplot.License))
@@ -170,7 +171,7 @@ func (p *page) tiles(r *Result) {
 	p.raw("</section>\n")
 }
 
-func (p *page) plots() {
+func (p *page) plots(r *Result) {
 	plot := func(id, title, about string) {
 		p.element("h2", title)
 		p.raw("<div class=\"plot\" id=\"" + id + "\" aria-label=\"")
@@ -180,7 +181,10 @@ func (p *page) plots() {
 	plot("rate", "Rate", "Requests a second over time: intended, achieved, served, shed, errors and the ceiling")
 	plot("latency", "Latency over time", "Latency over time, a logarithmic axis: p50, p90, p99 and the largest")
 	plot("percentiles", "Latency by percentile", "Latency by percentile")
-	plot("use", "Generator and target", "How busy the generator was, connections, and the target's processors and memory over time")
+	plot("use", "Generator", "How busy the generator was, its connections and the requests in flight over time")
+	if slices.ContainsFunc(r.Trace, func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
+		plot("target", "Target", "The processors and the memory that the target used, by its own metrics, over time")
+	}
 	p.raw("<noscript><p>The plots need JavaScript. All figures are in the tables.</p></noscript>\n")
 	p.raw(`<p class="soft">Grey time was not measured. Select a stretch of time to look closer; a double click shows all.</p>` + "\n")
 }

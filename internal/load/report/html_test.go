@@ -68,6 +68,19 @@ func TestPageDoesNotShowSecrets(t *testing.T) {
 	}
 }
 
+func TestPagePlotsATargetThatIsKnown(t *testing.T) {
+	r := sample(t)
+	if !strings.Contains(pageOf(t, r), `id="target"`) {
+		t.Error("the target's metrics are not plotted")
+	}
+	for i := range r.Trace {
+		r.Trace[i].TargetCPU, r.Trace[i].TargetMemory = nil, nil
+	}
+	if strings.Contains(pageOf(t, r), `id="target"`) {
+		t.Error("there is an empty plot of a target of which nothing is known")
+	}
+}
+
 func TestPageRefusesABrokenHistogram(t *testing.T) {
 	r := sample(t)
 	r.Histogram = "AAAA"
@@ -230,14 +243,14 @@ func TestPageInABrowser(t *testing.T) {
 		width, height int64
 	}{{"light", "light", 1200, 900}, {"dark", "dark", 1200, 900}, {"phone", "dark", 375, 800}} {
 		look(t, ctx, pageOf(t, r), c.name, c.scheme, c.width, c.height)
-		if n := ask[string](t, ctx, `document.documentElement.dataset.plots`); n != "4" {
-			t.Errorf("%s: %s of 4 plots are there", c.name, n)
+		if n := ask[string](t, ctx, `document.documentElement.dataset.plots`); n != "5" {
+			t.Errorf("%s: %s of 5 plots are there", c.name, n)
 		}
 		if over := ask[int](t, ctx, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("%s: the page is %d pixels wider than the window", c.name, over)
 		}
 		// Every plot has lines: pixels of the colour of a series.
-		for _, id := range []string{"rate", "latency", "percentiles", "use"} {
+		for _, id := range []string{"rate", "latency", "percentiles", "use", "target"} {
 			colours := ask[int](t, ctx, `(() => { const c = document.querySelector("#`+id+` canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
 				let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i+3] > 200 && Math.max(d[i],d[i+1],d[i+2]) - Math.min(d[i],d[i+1],d[i+2]) > 60) n++; return n; })()`)
 			if colours < 200 {

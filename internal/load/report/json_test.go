@@ -169,7 +169,12 @@ func TestHistogramComesBack(t *testing.T) {
 }
 
 func TestHistogramsWithOtherBucketsAreRefused(t *testing.T) {
-	for _, h := range []*hdr.Histogram{hdr.New(1, math.MaxInt64, 5), hdr.New(int64(measure.Shortest), int64(measure.Longest), 2)} {
+	for _, h := range []*hdr.Histogram{
+		hdr.New(1, math.MaxInt64, 5),
+		hdr.New(int64(measure.Shortest), int64(measure.Longest), 2),
+		hdr.New(int64(measure.Shortest)*2, int64(measure.Longest), 3),
+		hdr.New(int64(measure.Shortest), math.MaxInt64, 3),
+	} {
 		text, err := EncodeHistogram(h)
 		if err != nil {
 			t.Fatal(err)

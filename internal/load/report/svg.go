@@ -249,12 +249,12 @@ func niceStep(most float64, n int) float64 {
 	return 10 * power
 }
 
-// compact writes 42000 as 42k.
+// compact writes 42000 as 42k, for axes, whose steps have few digits.
 func compact(v float64) string {
 	switch {
 	case v >= 1e6:
 		return digits3(v/1e6) + "M"
-	case v >= 1e4:
+	case v >= 1e3:
 		return digits3(v/1e3) + "k"
 	}
 	return digits3(v)

@@ -85,16 +85,16 @@
     });
   }
 
-  const use = [[t.busy, line("generator's busiest thread", "served", share, { scale: "y" })]];
-  if (some(t.target_cpu)) use.push([t.target_cpu, line("target's processors", "shed", plain, { scale: "n" })]);
-  if (some(t.target_memory)) use.push([t.target_memory, line("target's memory", "ceiling", bytes, { scale: "m" })]);
-  use.push([t.in_flight, line("in flight", "p50", plain, { scale: "c" })], [t.connections, line("connections", "intended", plain, { scale: "c", dash: [6, 4] })]);
+  // Each scale of the last two has an axis of its own.
   const zero = { range: (u, low, high) => [0, (high || 1) * 1.05] };
-  plot("use", [t.t, ...use.map(r => r[0])], use.map(r => r[1]), share, {
-    scales: { x: { time: false }, y: { range: [0, 1.05] }, n: zero, m: zero, c: zero },
-    axes: [axis(seconds, { space: 60 }), axis(share, { size: 72 }), axis(plain, { scale: "c", side: 1, size: 60, grid: { show: false } })],
-    cursor: { sync: { key: "time" } },
-  });
+  const right = values => axis(values, { scale: "right", side: 1, size: 72, grid: { show: false } });
+  const time = { cursor: { sync: { key: "time" } } };
+  plot("use", [t.t, t.busy, t.in_flight, t.connections],
+    [line("busiest thread", "served", share), line("in flight (right)", "p50", plain, { scale: "right" }), line("connections (right)", "intended", plain, { scale: "right", dash: [6, 4] })],
+    share, { scales: { x: { time: false }, y: { range: [0, 1.05] }, right: zero }, axes: [axis(seconds, { space: 60 }), axis(share, { size: 72 }), right(plain)], ...time });
+  plot("target", [t.t, t.target_cpu, t.target_memory],
+    [line("processors", "shed", plain), line("memory (right)", "ceiling", bytes, { scale: "right" })],
+    plain, { scales: { x: { time: false }, y: zero, right: zero }, axes: [axis(seconds, { space: 60 }), axis(plain, { size: 72 }), right(bytes)], ...time });
 
   const resize = () => { for (const [u, box] of plots) u.setSize({ width: box.clientWidth - 8, height: u.height }); };
   new ResizeObserver(resize).observe(document.body);
