@@ -140,6 +140,9 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 		return nil, err
 	}
 	rate := natural
+	if p.closed() {
+		rate = 0 // readers of feeds come by themselves, but here as often as they are answered
+	}
 	if p.Rate != "" {
 		if rate, err = control.ParseRate(p.Rate); err != nil {
 			return nil, fmt.Errorf("--rate: %w", err)
