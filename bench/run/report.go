@@ -28,6 +28,7 @@ type report struct {
 
 	Sequence *sequenceReport `json:"sequence,omitempty"`
 	Bandit   *banditReport   `json:"bandit,omitempty"`
+	Adaptive *adaptiveReport `json:"adaptive,omitempty"`
 }
 
 type machine struct {
@@ -170,6 +171,9 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	}
 	if r.Bandit != nil {
 		r.Bandit.write(&b)
+	}
+	if r.Adaptive != nil {
+		r.Adaptive.write(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
