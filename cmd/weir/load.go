@@ -98,7 +98,7 @@ what was measured until then. The exit code is 1 when a --fail-when condition he
 		}
 		return runLoad(cmd, plan, out, prometheus, token, quiet)
 	}
-	cmd.AddCommand(newLoadCompare(), newLoadUI())
+	cmd.AddCommand(newLoadAgent(), newLoadCompare(), newLoadUI())
 	return cmd
 }
 

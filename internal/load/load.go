@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/load/agent"
 	"weir/internal/load/client"
 	"weir/internal/load/control"
 	"weir/internal/load/measure"
@@ -156,6 +157,9 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 
 // generate starts the generator: here, or on the plan's agents.
 func (r *Run) generate(ctx context.Context) (generator, error) {
+	if len(r.plan.Agents) > 0 {
+		return agent.Dial(ctx, r.plan.Agents, r.token, r.scenario.Spec(), r.engine)
+	}
 	return client.Start(ctx, r.engine, r.scenario.Source)
 }
 

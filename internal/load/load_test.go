@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/load/agent"
 	"weir/internal/load/measure"
 	"weir/internal/load/report"
 )
@@ -168,6 +169,35 @@ func TestTheClosedModelKeepsItsConnectionsBusy(t *testing.T) {
 	p.Rate, p.Connections = "", 5
 	if result := run(t, p); result.Served == 0 || most.Load() > 5 {
 		t.Errorf("%d served, %d at a time on 5 connections", result.Served, most.Load())
+	}
+}
+
+func TestAgentsMakeTheLoadTogether(t *testing.T) {
+	url, asked := target(t, nil)
+	p := plan(url)
+	for range 2 {
+		a := agent.New(agent.Options{Token: "secret"})
+		s := httptest.NewServer(a)
+		defer s.Close()
+		defer a.Close() //nolint:errcheck // its run is over
+		p.Agents = append(p.Agents, s.Listener.Addr().String())
+	}
+	if r, err := New(t.Context(), p, Options{Token: "guess"}); err != nil {
+		t.Fatal(err)
+	} else if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), p.Agents[0]) {
+		t.Errorf("with a wrong token the error is %v, expected it to name the agent", err)
+	}
+	r, err := New(t.Context(), p, Options{Token: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := asked.Load()
+	result, err := r.Do(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := uint64(asked.Load() - before); got == 0 || got != result.Served || result.Generator.Runners != 2 {
+		t.Errorf("the target saw %d requests, the result has %d of %d runners", got, result.Served, result.Generator.Runners)
 	}
 }
 
