@@ -398,14 +398,16 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 	if 2*generator >= len(j.blocks) || limit == "achieved" && j.drops() == 0 {
 		o.limit = "generator"
 	}
-	// A bucket may have been full, and a queue empty, at the beginning.
+	// A bucket may have been full, and a queue empty, at the beginning; and the ceiling may have come down since. The
+	// first block in which it shows is both.
 	blocks := j.blocks[len(j.blocks)/3:]
-	if n := len(blocks); blocks[n-1].lost() {
-		for n > 1 && blocks[n-2].lost() {
-			n--
+	for _, shows := range []func(block) bool{block.lost, func(b block) bool { return b.losing }} {
+		from := len(blocks)
+		for from > 0 && shows(blocks[from-1]) {
+			from--
 		}
-		if len(blocks)-n >= 2 {
-			blocks = blocks[n:] // the first of them was full in part
+		if len(blocks)-from >= 3 {
+			blocks = blocks[from+1:]
 		}
 	}
 	var served, due uint64
