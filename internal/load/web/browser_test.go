@@ -57,12 +57,7 @@ func openBrowser(t *testing.T, url string, width, height int64, scheme string) *
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx, url: url}
 	b.do(chromedp.EmulateViewport(width, height))
-	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-		})
-		return err
-	}))
+	b.scheme(scheme)
 	messages, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
 	go func() {
 		for m, err := range messages {
@@ -86,6 +81,17 @@ func openBrowser(t *testing.T, url string, width, height int64, scheme string) *
 	}()
 	b.open("/")
 	return b
+}
+
+// scheme says which colours the person wants, light or dark.
+func (b *browser) scheme(scheme string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return err
+	}))
 }
 
 func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {

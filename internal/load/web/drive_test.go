@@ -196,6 +196,35 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
+func FuzzLastEventID(f *testing.F) {
+	l := newLive()
+	for n := range 2 * keepEvents {
+		l.point(report.Point{At: float64(n)})
+	}
+	f.Add("")
+	f.Add(".")
+	f.Add(l.epoch + ".2000")
+	f.Add("another.2000")
+	f.Fuzz(func(t *testing.T, id string) {
+		for _, last := range []string{id, l.epoch + "." + id} {
+			c, missed := l.subscribe(last)
+			if c == nil {
+				t.Fatal("a client is refused")
+			}
+			l.unsubscribe(c)
+			// Either all that was missed, up to the last event, or a snapshot of it.
+			for i, e := range missed {
+				if want := l.seq - uint64(len(missed)-1-i); e.seq != want {
+					t.Fatalf("%q: event %d of %d is %d, expected %d", last, i, len(missed), e.seq, want)
+				}
+			}
+			if len(missed) > keepEvents {
+				t.Fatalf("%q: %d events are kept", last, len(missed))
+			}
+		}
+	})
+}
+
 func TestARunThatFailsSaysWhy(t *testing.T) {
 	u := testUI(t, func(o *Options) {
 		o.New = func(context.Context, load.Plan) (Runner, error) {

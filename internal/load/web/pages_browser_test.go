@@ -62,7 +62,7 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.tabTo("to-result")
 	b.press("\r")
 	b.wait("!document.getElementById('page-result').hidden && document.querySelector('#result .tiles')")
-	b.wait(painted + "('rate')")
+	b.wait(painted + "('result-rate')")
 	b.eval("location.hash = '#/history'")
 	b.wait("document.querySelectorAll('#history tbody tr').length === 1")
 	b.clean()
@@ -120,7 +120,7 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 	// One is opened, and says what it found.
 	b.click("#comparison a")
 	b.wait("document.getElementById('result-title').textContent === 'run 0'")
-	b.wait(painted + "('target')")
+	b.wait(painted + "('result-target')")
 	b.wait("document.querySelector('.marks li').textContent.includes('generator was the limit')")
 	b.wait("document.querySelector('.verdicts').textContent.includes('errors > 1%')")
 	b.shot("result-dark")
@@ -210,7 +210,7 @@ func TestNothingFromOutsideIsMarkup(t *testing.T) {
 	b.wait("document.querySelector('#history').textContent.includes('<img')")
 	b.open("/#/history/20261121-100000-00ab")
 	b.wait("document.querySelector('.marks li')?.textContent.startsWith('<img')")
-	b.wait("document.querySelector('[data-plot=rate] canvas') !== null")
+	b.wait("document.querySelector('[data-plot=result-rate] canvas') !== null")
 	if n := b.text("document.querySelectorAll('#result img, #result script, #history img').length"); n != "0" {
 		t.Errorf("%s elements came out of text", n)
 	}
@@ -276,6 +276,18 @@ func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	b.press(home)
 	b.wait("document.querySelector('[data-plot=latency] .plot-at').textContent.startsWith('at ')") // they move together
 	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
+
+	// Another page, or this one opened again, sees all of it too, in whatever colours it wants.
+	b.eval("delete document.documentElement.dataset.ready; location.reload()")
+	b.wait("document.documentElement.dataset.ready === 'yes'")
+	b.wait(painted + "('target')")
+	b.eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
+	b.press(home)
+	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
+	background := b.text("getComputedStyle(document.body).backgroundColor")
+	b.scheme("light")
+	b.wait("getComputedStyle(document.body).backgroundColor !== " + quote(background))
+	b.wait(painted + "('rate')")
 	b.click("#stop")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.clean()

@@ -70,7 +70,7 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.wait("document.getElementById('to-result') !== null")
 	b.click("#to-result")
 	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('.verdicts .held').length === 2")
-	b.wait(painted + "('rate')")
+	b.wait(painted + "('result-rate')")
 	b.shot("real-result-light")
 	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
 	if err != nil {

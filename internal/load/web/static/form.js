@@ -40,7 +40,7 @@ const GROUPS = [
     { name: 'users', label: 'Users', kind: 'int', half: true, placeholder: '5000', when: (v) => model('users')(v) || isScenario('feed', 'predict', 'poll')(v) },
     { name: 'every', label: 'Each comes every', half: true, placeholder: '5m', when: (v) => model('users')(v), need: true },
     { name: 'stages', label: 'Stages', placeholder: '1000/s:30s,2000/s:30s', when: (v) => v.mode !== 'adaptive' && v.model === 'stages', need: true },
-    { name: 'duration', label: 'Duration', half: true, placeholder: '30s; a search 60s', when: (v) => v.model !== 'stages' || v.mode === 'adaptive' },
+    { name: 'duration', label: 'Duration', half: true, placeholder: (v) => v.mode === 'adaptive' ? '60s' : '30s', when: (v) => v.model !== 'stages' || v.mode === 'adaptive' },
     { name: 'warmup', label: 'Warm-up', half: true, placeholder: '0s' },
     { name: 'ramp', label: 'Ramp', half: true, placeholder: '0s', when: (v) => v.mode !== 'adaptive' && v.model !== 'stages' },
     { name: 'arrivals', label: 'Arrivals', half: true, kind: 'select', when: (v) => v.mode === 'adaptive' || v.model !== 'connections', options: [['constant', 'even'], ['poisson', 'Poisson']] },
@@ -105,7 +105,7 @@ export class PlanForm {
     const hint = f.hint && h('p', { class: 'hint muted', id: id + '-hint' }, f.hint);
     const wrong = h('p', { class: 'wrong', id: id + '-error', hidden: true });
     const described = [f.hint && id + '-hint', id + '-error'].filter(Boolean).join(' ');
-    const common = { id, name: f.name, 'aria-describedby': described, placeholder: f.placeholder, autocomplete: 'off', spellcheck: 'false' };
+    const common = { id, name: f.name, 'aria-describedby': described, placeholder: typeof f.placeholder === 'function' ? null : f.placeholder, autocomplete: 'off', spellcheck: 'false' };
     const entry = { f, wrong };
     switch (f.kind) {
       case 'note':
@@ -168,6 +168,7 @@ export class PlanForm {
     for (const e of this.inputs.values()) {
       e.shown = !e.f.when || e.f.when(v);
       e.element.hidden = !e.shown;
+      if (typeof e.f.placeholder === 'function') e.input.placeholder = e.f.placeholder(v);
       if (e.note) e.note.textContent = e.f.text(v);
     }
     for (const { g, element } of this.groups) element.hidden = Boolean(g.when && !g.when(v));

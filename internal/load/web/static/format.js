@@ -62,4 +62,4 @@ const when_ = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyl
 export const when = (t) => { const d = new Date(t); return isNaN(d) ? NONE : when_.format(d); };
 
 // change is a relative change: +12 %.
-export const change = (v) => (v > 0 ? '+' : v < 0 ? '\u2212' : '') + (Math.abs(v) * 100).toFixed(Math.abs(v) < 0.1 ? 1 : 0) + '\u00a0%';
+export const change = (v) => v === 0 ? '0\u00a0%' : (v > 0 ? '+' : v < 0 ? '\u2212' : '') + (Math.abs(v) * 100).toFixed(Math.abs(v) < 0.1 ? 1 : 0) + '\u00a0%';

@@ -6,7 +6,8 @@ import { Plot, RUN_PLOTS } from './plots.js';
 import * as f from './format.js';
 
 const MOST_POINTS = 5000; // then the server is asked for its merged ones
-const REDRAW = 200; // ms; drawing takes the processor that the load wants
+// Drawing takes the processor that the load wants: many points are drawn less often.
+const redraw = (points) => points.length > 1500 ? 500 : 200; // ms
 
 const STATES = { idle: 'Ready', starting: 'Checking the plan', running: 'Running', stopping: 'Stopping', over: 'Over' };
 
@@ -103,7 +104,7 @@ export class Live {
     if (last && p.t <= last.t) return; // the snapshot had it
     this.points.push(p);
     if (this.points.length > MOST_POINTS) { this.refresh(); return; }
-    this.drawSoon(REDRAW);
+    this.drawSoon(redraw(this.points));
   }
 
   // Drawing.

@@ -69,6 +69,7 @@ function connect() {
 function route() {
   const [page, ...rest] = location.hash.replace(/^#\/?/, '').split('/').map(decode);
   trouble('');
+  $('pages').hidden = $('state').hidden = wanted;
   if (wanted) return show('login', 'Token');
   if (page === 'history' && rest[0]) { show('result', 'Result'); showResult(rest[0], { rerun }); }
   else if (page === 'history') { show('history', 'History'); history.load(); }

@@ -62,7 +62,7 @@ export async function showResult(id, { rerun }) {
     h('details', { class: 'panel' }, h('summary', {}, h('h2', {}, 'Plan')), h('pre', { tabindex: '0' }, JSON.stringify(r.plan, null, 2))),
   );
   for (const spec of RUN_PLOTS) {
-    const p = new Plot(plots, { ...spec, ended: true, empty: spec.empty && 'The plan did not name the target\u2019s metrics.' });
+    const p = new Plot(plots, { ...spec, id: 'result-' + spec.id, ended: true, empty: spec.empty && 'The plan did not name the target\u2019s metrics.' });
     p.draw(r.trace ?? []);
     open.push(p);
   }
