@@ -123,8 +123,17 @@ type inference struct {
 	tensors              int
 }
 
-// inferInline is up to how many bytes of JSON are read on the event loop.
-const inferInline = 4 << 10
+// inferInline and inferLater are up to how many bytes of JSON are read on the event loop, at once and later.
+const (
+	inferInline = 4 << 10
+	inferLater  = 16 << 10
+)
+
+// rawInline and rawLater are the same for binary tensors. In more there may be few items all the same, with long names.
+const (
+	rawInline = 32 * inlineItems
+	rawLater  = 16 * laterItems
+)
 
 // inferMembers is how many commas a request's JSON has besides those between items, and a few more.
 const inferMembers = 32
@@ -148,13 +157,15 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
 		a.failV2(err)
 		return
 	}
-	if (len(head) > inferInline || bytes.Count(head, comma) > inlineItems+inferMembers) && w.Defer() {
-		return
+	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers || len(raw) > rawInline {
+		if putOff(w, len(head) <= inferLater && commas <= laterItems+inferMembers && len(raw) <= rawLater) {
+			return
+		}
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
 	if err = b.parseInference(sc, head, raw, false, inlineItems); err == errMany {
-		if w.Defer() {
+		if putOff(w, sc.inference.items.size <= laterItems) {
 			return
 		}
 		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)

@@ -148,3 +148,33 @@ func TestAWorkersAnswerDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations a round", n)
 	}
 }
+
+// Nor does what is put off allocate.
+func TestWhatIsPutOffDoesNotAllocate(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 1})
+	addLater(d.s)
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	d.s.connectionOpened()
+	d.accepted(fds[1])
+	request, answers := []byte(get("/later/a")), make([]byte, 4<<10)
+	round := func() {
+		if _, err := send(fds[0], request); err != nil {
+			t.Fatal(err)
+		}
+		d.turn()
+		if n, err := receive(fds[0], answers); err != nil || n == 0 {
+			t.Fatal(n, err)
+		}
+	}
+	for range 10 {
+		round()
+	}
+	runtime.GC()
+	if n := testing.AllocsPerRun(500, round); n > 0 {
+		t.Errorf("%v allocations a round", n)
+	}
+}

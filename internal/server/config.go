@@ -23,6 +23,9 @@ type Config struct {
 	// deferred requests, which mostly wait for the disk, WorkerQueue how many requests may wait
 	// for one.
 	Loops, Workers, WorkerQueue int
+	// Processors is how many there are for all of it. Unless there are more of them than loops, loops run by themselves
+	// what a worker could run beside them: see Response.Later.
+	Processors int
 
 	// MaxHeader bounds a request's line and headers, MaxBody a body that is buffered, both in
 	// bytes; longer bodies leave for net/http, which bounds them by MaxStream.
@@ -61,6 +64,7 @@ func Defaults() Config {
 	loops := runtime.GOMAXPROCS(0) // heeds a container's share, where NumCPU does not
 	return Config{
 		Loops:           loops,
+		Processors:      loops,
 		Workers:         64,
 		WorkerQueue:     1024,
 		MaxHeader:       8 << 10,
@@ -120,6 +124,9 @@ func (c *Config) Fill() error {
 		if *f.value == 0 {
 			*f.value = f.fallback
 		}
+	}
+	if c.Processors == 0 {
+		c.Processors = d.Processors
 	}
 	if c.MaxInput == 0 {
 		c.MaxInput = d.MaxInput

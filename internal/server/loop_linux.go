@@ -35,6 +35,9 @@ type loop struct {
 	heads  heads
 	timing timing
 
+	later  []job  // deferred requests that the loop runs by itself
+	worker worker // for these
+
 	epoch time.Time
 	now   int64 // nanoseconds since epoch, read once a wake-up
 	// The classes of deadlines; a connection stands in at most one.
@@ -101,6 +104,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		done:    make(chan struct{}),
 	}
 	l.req.Stripe = stripe
+	l.worker = worker{s: s, r: Request{Stripe: stripe}}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {
 		unix.Close(epoll)
@@ -147,7 +151,7 @@ func (l *loop) run() {
 
 // turn takes what others have told the loop, then answers a batch of events, then what is overdue.
 // In this order a connection that comes back from net/http has come before its client's next request
-// is looked at, which otherwise would be masked for the moment: two system calls.
+// is looked at, which otherwise would be masked for the moment: two system calls. What was put off comes last.
 func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	l.now = int64(wall.Sub(l.epoch))
 	l.heads.tick(wall)
@@ -159,14 +163,18 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 		l.dispatch(&events[i])
 	}
 	l.expire()
+	if len(l.later) > 0 {
+		l.doLater()
+	}
 }
 
 // wait returns the number of events that are there. After a batch it asks without blocking
-// first, by a system call the scheduler does not see, as there nearly always is more to do.
+// first, by a system call the scheduler does not see, as there nearly always is more to do. It does not block while something
+// is put off.
 func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
 	l.shed.slept = false
-	if busy {
-		if n := epollPoll(l.epoll, events); n > 0 {
+	if later := len(l.later) > 0; busy || later {
+		if n := epollPoll(l.epoll, events); n > 0 || later {
 			return n
 		}
 	}

@@ -21,6 +21,7 @@ type Response struct {
 
 	header   []byte // further field lines, each with its CRLF
 	deferred bool
+	later    bool
 	lent     bool
 	worker   bool
 	low      bool
@@ -35,6 +36,7 @@ func (w *Response) reset(onWorker bool) {
 	w.Body = w.Body[:0]
 	w.header = w.header[:0]
 	w.deferred = false
+	w.later = false
 	w.lent = false
 	w.worker = onWorker
 	w.low = false
@@ -50,6 +52,13 @@ func (w *Response) Defer() bool {
 	}
 	w.deferred = true
 	return true
+}
+
+// Later is Defer for work that takes no longer than LaterMicroseconds and waits for nothing. Where loops have all
+// processors to themselves, the loop runs it when all else that was ready is answered.
+func (w *Response) Later() bool {
+	w.later = w.Defer()
+	return w.later
 }
 
 // Lend asks for the request to be answered by the route's HTTP handler, on net/http, as that of a

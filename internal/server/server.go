@@ -3,7 +3,8 @@
 //
 // A request goes one of three ways. Routes with a fast Handler are answered inline by the event
 // loop that read them: no goroutine, no allocation, one send for all pipelined answers of a
-// read. Handlers that state a higher cost (Response.Defer) are run by a bounded pool of workers.
+// read. Handlers that state a higher cost (Response.Defer) are run by a bounded pool of workers, or by the loop when it
+// has nothing else to do (Response.Later).
 // Routes with an http.Handler are lent: net/http is given exactly that one request over an
 // in-memory connection, and the connection comes back. Only what the kernel cannot frame
 // (chunked bodies, Expect, Upgrade, HTTP/1.0, bodies over a bound) leaves for net/http for good.

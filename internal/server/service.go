@@ -62,7 +62,7 @@ func Off(format string, args ...any) error {
 //
 // A handler runs on the event loop and holds up every connection of that loop. Work that may
 // take more than InlineMicroseconds, or answers beyond InlineBytes, must be declared before any of it
-// is done: see Response.Defer and Response.Lend.
+// is done: see Response.Defer, Response.Later and Response.Lend.
 type Handler func(w *Response, r *Request)
 
 // Class says how much requests matter when the server is overloaded.
@@ -95,8 +95,9 @@ type Route struct {
 	Admin bool
 }
 
-// What a fast handler may do inline; beyond either it must Defer.
+// What a fast handler may do inline; beyond either it must Defer, or say Later up to LaterMicroseconds.
 const (
 	InlineMicroseconds = 20
 	InlineBytes        = 32 << 10
+	LaterMicroseconds  = 100
 )

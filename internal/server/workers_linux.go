@@ -19,6 +19,10 @@ func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
 		return nil
 	}
 	c.out = l.spare.take(l.latest) // the worker's to fill
+	if l.resp.later && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
+		l.later = append(l.later, job{c, time.Now()})
+		return nil
+	}
 	select {
 	case l.lane.jobs <- job{c, time.Now()}:
 		return nil
@@ -94,39 +98,50 @@ func (l *loop) lendDeferred(c *conn) {
 	l.lend(c, c.in, c.size)
 }
 
-// work is a worker: it runs deferred requests until there are no more.
+// worker is what runs deferred requests, and its memory.
+type worker struct {
+	s     *Server
+	r     Request
+	w     Response
+	h     head
+	heads heads
+}
+
+// work runs deferred requests until there are no more.
 func (f *fastLane) work(stripe int) {
-	s := f.s
 	debug.SetPanicOnFault(true)
-	var (
-		r     = Request{Stripe: stripe}
-		w     Response
-		h     head
-		heads heads
-	)
+	k := worker{s: f.s, r: Request{Stripe: stripe}}
 	for j := range f.jobs {
-		c := j.conn
-		request := c.in[:c.size]
-		size := headEnd(request, 0)
-		if err := parseHead(request[:size], &h); err != nil {
-			panic("BUG: a request that was parsed does not parse: " + err.detail)
+		kind := msgLend
+		if k.run(j) {
+			kind = msgAnswered
 		}
-		r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, request[size:]
-		r.params = [maxParams][]byte{}
-		r.decoded = r.decoded[:0]
-		w.reset(true)
-		route, _ := s.routes.find(h.method, h.path, &r.params)
-		r.decodeParams()
-		s.run(route, &w, &r)
-		if w.lent {
-			c.loop.post(message{kind: msgLend, conn: c})
-			continue
-		}
-		now := time.Now()
-		heads.tick(now)
-		c.closing = h.flags&connClose != 0
-		c.out = heads.append(c.out[:0], &w, h.method == http.MethodHead, c.closing)
-		s.count(route, stripe, w.Status, now.Sub(j.since))
-		c.loop.post(message{kind: msgAnswered, conn: c})
+		j.conn.loop.post(message{kind: kind, conn: j.conn})
 	}
+}
+
+// run runs a request and leaves its answer in conn.out, or returns false: it is to be lent.
+func (k *worker) run(j job) (answered bool) {
+	c, r, w, h := j.conn, &k.r, &k.w, &k.h
+	request := c.in[:c.size]
+	size := headEnd(request, 0)
+	if err := parseHead(request[:size], h); err != nil {
+		panic("BUG: a request that was parsed does not parse: " + err.detail)
+	}
+	r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, request[size:]
+	r.params = [maxParams][]byte{}
+	r.decoded = r.decoded[:0]
+	w.reset(true)
+	route, _ := k.s.routes.find(h.method, h.path, &r.params)
+	r.decodeParams()
+	k.s.run(route, w, r)
+	if w.lent {
+		return false
+	}
+	now := time.Now()
+	k.heads.tick(now)
+	c.closing = h.flags&connClose != 0
+	c.out = k.heads.append(c.out[:0], w, h.method == http.MethodHead, c.closing)
+	k.s.count(route, r.Stripe, w.Status, now.Sub(j.since))
+	return true
 }

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// putsOff has routes that are put off besides those of echo.
+type putsOff struct{ echo }
+
+func (p *putsOff) Routes() []Route {
+	return append(p.echo.Routes(),
+		Route{Pattern: "GET /later/{word}", Fast: func(w *Response, r *Request) {
+			if w.Later() {
+				return
+			}
+			if w.Later() || w.Defer() {
+				panic("put off twice")
+			}
+			if string(r.Param(0)) == "long" {
+				time.Sleep(2 * laterAtOnce)
+			}
+			w.Body = append(append(w.Body, "later "...), r.Param(0)...)
+		}},
+		Route{Pattern: "GET /later-lent/{word}", HTTP: http.HandlerFunc(p.echo.lent), Fast: func(w *Response, _ *Request) {
+			if !w.Later() {
+				w.Lend()
+			}
+		}},
+	)
+}
+
+// addLater adds these routes to a server that does not run.
+func addLater(s *Server) {
+	for _, r := range (&putsOff{}).Routes()[len((&echo{}).Routes()):] {
+		s.Handle(r)
+	}
+}
+
+func TestALoopRunsWhatWasPutOffAfterWhatIsReady(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 1})
+	addLater(d.s)
+	c1, _ := d.connect()
+	c2, _ := d.connect()
+	c3, _ := d.connect()
+	c1.send(get("/later/a"))
+	d.turn()
+	c1.expect("GET", 200, "later a")
+	// Each turn answers what is ready, and then one at least of what was put off.
+	c1.send(get("/later/long") + get("/fast/b") + get("/later/long"))
+	c2.send(get("/later/long"))
+	c3.send(get("/fast/c"))
+	d.turn()
+	c3.expect("GET", 200, "GET c ")
+	c1.expect("GET", 200, "later long")
+	c1.expect("GET", 200, "GET b ")
+	c2.quiet()
+	c3.send(get("/fast/d"))
+	d.turn()
+	c3.expect("GET", 200, "GET d ")
+	c2.expect("GET", 200, "later long")
+	c1.quiet()
+	d.turn()
+	c1.expect("GET", 200, "later long")
+	if n := d.turn(); n != 0 || len(d.later) != 0 || len(d.s.fast.jobs) != 0 {
+		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.later), len(d.s.fast.jobs))
+	}
+	if n := d.s.away.Load(); n != 0 {
+		t.Errorf("%d requests are counted as being elsewhere", n)
+	}
+}
+
+func TestWithProcessorsToSpareAWorkerRunsWhatWasPutOff(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 2})
+	addLater(d.s)
+	c, conn := d.connect()
+	c.send(get("/later/a"))
+	d.turn()
+	if len(d.later) != 0 || len(d.s.fast.jobs) != 1 || conn.phase != phaseDeferred {
+		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.later), len(d.s.fast.jobs))
+	}
+}
+
+// A client may go before its request is run.
+func TestAClientMayGoBeforeWhatWasPutOffIsRun(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 1})
+	addLater(d.s)
+	c1, _ := d.connect()
+	c2, conn := d.connect()
+	c1.send(get("/later/long"))
+	d.turn()
+	c1.expect("GET", 200, "later long")
+	c1.send(get("/later/long"))
+	c2.send(get("/later/a"))
+	d.turn()
+	if len(d.later) != 1 {
+		t.Fatalf("%d requests are put off", len(d.later))
+	}
+	last := d.later[0].conn
+	other := c1
+	if last == conn {
+		other = c2
+	}
+	other.SetLinger(0)
+	other.Close()
+	d.turn()
+	d.turn()
+	if last.fd >= 0 || len(d.later) != 0 {
+		t.Errorf("descriptor %d, %d requests put off", last.fd, len(d.later))
+	}
+}
+
+// What is put off beyond the queue's bound is a worker's, and beyond that is refused.
+func TestWhatIsPutOffIsBounded(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 1, WorkerQueue: 1})
+	addLater(d.s)
+	c1, _ := d.connect()
+	c2, _ := d.connect()
+	c3, _ := d.connect()
+	for _, c := range []*client{c1, c2, c3} {
+		c.send(get("/later/a"))
+	}
+	n, err := unix.EpollWait(d.epoll, d.events[:], 1000)
+	if err != nil || n != 3 {
+		t.Fatal(n, err)
+	}
+	for i := range n {
+		d.dispatch(&d.events[i])
+	}
+	if len(d.later) != 1 || len(d.s.fast.jobs) != 1 {
+		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.later), len(d.s.fast.jobs))
+	}
+	refused := d.s.refused.Value()
+	if refused != 1 {
+		t.Errorf("%d requests are refused, want 1", refused)
+	}
+}
+
+// A loop neither sleeps nor waits while there is something to be done later, and lends what is to be lent.
+func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
+	s := start(t, Config{Loops: 1, Processors: 1}, &putsOff{})
+	var all []*client
+	const clients, each = 8, 20
+	for range clients {
+		all = append(all, dial(t, s))
+	}
+	for _, c := range all {
+		c.send(strings.Repeat(get("/later/long")+get("/fast/x"), each))
+	}
+	for range each {
+		for _, c := range all {
+			c.expect("GET", 200, "later long")
+			c.expect("GET", 200, "GET x ")
+		}
+	}
+	all[0].send(get("/later-lent/a"))
+	all[0].expect("GET", 200, "GET lent a  ")
+}
