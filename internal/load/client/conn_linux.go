@@ -18,6 +18,7 @@ type conn struct {
 	sent    int // bytes of out
 	ref     uint64
 	since   int64 // when it was to be sent, or was in the closed model
+	late    int64 // how much later it was
 	waited  bool  // the connection was idle before it
 	retried bool
 

@@ -37,6 +37,7 @@ type loop struct {
 	taken   []unix.EpollEvent
 
 	schedule *schedule // of the open model
+	held     held
 	// Of the closed model: how many requests should be in flight, how many are not since the target failed, and when
 	// those go on.
 	wanted, parked int
@@ -44,9 +45,11 @@ type loop struct {
 
 	now   int64 // nanoseconds since epoch
 	woken int64 // when the events at hand were seen
-	wire  []byte
-	read  []byte
-	heads headCache
+	// looked is when they had not been there yet: what came since may have waited for this thread, and not for the target.
+	looked int64
+	wire   []byte
+	read   []byte
+	heads  headCache
 
 	win      *measure.Window
 	swapped  int64 // when
@@ -241,6 +244,7 @@ func (l *loop) run() {
 		if l.stopping && (l.flying.size == 0 || l.killed) && l.release() {
 			return
 		}
+		l.looked = l.woken
 		n := l.wait(events)
 		l.clock()
 		l.woken = l.now
@@ -287,13 +291,14 @@ const (
 func (l *loop) spin(events []unix.EpollEvent, due int64) (n int, over bool) {
 	began := l.now
 	for n == 0 && !over {
-		n = poll(l.epoll, events)
 		now := l.now
+		n = poll(l.epoll, events)
 		l.clock()
 		if n > 0 {
 			l.spun += now - began
 			return n, true
 		}
+		l.looked = now
 		over = l.now >= due || l.mail.Load()
 		if l.now-began > spinFor && due-l.now > wakesIn {
 			break
@@ -355,6 +360,11 @@ func (l *loop) sleep(events []unix.EpollEvent, due, early int64) (n int) {
 		n, errno = sleep(l.epoll, events, left)
 	}
 	l.sleeping.Store(false)
+	if began := l.now; n > 0 {
+		if l.clock(); l.now-began > atOnce {
+			l.looked = l.now // what ended the wait came then
+		}
+	}
 	switch errno {
 	case 0, unix.EINTR:
 	case unix.ENOSYS, unix.EPERM:
@@ -364,6 +374,9 @@ func (l *loop) sleep(events []unix.EpollEvent, due, early int64) (n int) {
 	}
 	return n
 }
+
+// atOnce is how long a wait may take for events that are there already.
+const atOnce = int64(5 * time.Microsecond)
 
 // maxDoze is how long a wait is made without the scheduler's knowledge before one with it: under load the next event comes
 // within it.
@@ -389,6 +402,9 @@ func (l *loop) sleepMillis(events []unix.EpollEvent, left int64) int {
 
 // next returns when something is due: a request, the end of a timeout, or of a pause.
 func (l *loop) next() int64 {
+	if l.held.is {
+		return l.now
+	}
 	at := int64(never)
 	if !l.stopping {
 		at = min(l.schedule.at, l.resume)

@@ -43,6 +43,10 @@ func (l *loop) warmed(err error) {
 
 // send sends what is due.
 func (l *loop) send() {
+	if l.held.is {
+		l.place(l.held.at, l.held.target, l.held.ref)
+		l.clock()
+	}
 	if l.stopping {
 		return
 	}
@@ -52,9 +56,10 @@ func (l *loop) send() {
 			break
 		}
 		l.schedule.advance()
-		measure.Record(l.win.Lag, time.Duration(l.now-at))
 		l.issue(at)
-		l.clock()
+		if l.clock(); l.held.is {
+			break
+		}
 	}
 	if l.now >= l.resume {
 		l.resume = never
@@ -87,11 +92,32 @@ func (l *loop) goOn() {
 
 // issue sends the source's next request, which was due at.
 func (l *loop) issue(at int64) {
-	wire, index, ref := l.source.Next(l.wire[:0])
-	l.wire = wire
+	var target int
+	var ref uint64
+	l.wire, target, ref = l.source.Next(l.wire[:0])
 	l.win.Intended++
-	t := l.targets[index]
+	l.place(at, target, ref)
+}
+
+// held is a request of the open model that found no idle connection. Before a new one is opened, the loop looks
+// whether an answer has come by now: after a stall of this program's own, requests are sent as fast as they are answered,
+// where hundreds of connections would delay them further, at 40 us each.
+type held struct {
+	is     bool
+	at     int64
+	target int
+	ref    uint64
+}
+
+// place sends the request in l.wire, which was due at.
+func (l *loop) place(at int64, index int, ref uint64) {
+	wire, t := l.wire, l.targets[index]
 	c := t.idle.front
+	if c == nil && !l.o.Closed && !l.held.is {
+		l.held = held{true, at, index, ref}
+		return
+	}
+	l.held.is = false
 	if c != nil {
 		c.remove()
 		c.waited = true
@@ -101,6 +127,7 @@ func (l *loop) issue(at int64) {
 			if failure != measure.Dropped {
 				l.win.Sent++
 			}
+			measure.Record(l.win.Lag, time.Duration(l.now-at))
 			l.lost(failure, at, ref)
 			if failure == measure.Dropped {
 				l.park(firstPause)
@@ -112,7 +139,7 @@ func (l *loop) issue(at int64) {
 	}
 	l.win.Sent++
 	c.out, l.wire = wire, c.out[:0]
-	c.sent, c.ref, c.since, c.retried = 0, ref, at, false
+	c.sent, c.ref, c.since, c.late, c.retried = 0, ref, at, l.now-at, false
 	c.framer.begin(bytes.HasPrefix(wire, methodHEAD))
 	l.flying.pushBack(c)
 	if c.state == idle {
@@ -165,9 +192,8 @@ func (l *loop) answered(c *conn, hup bool) {
 	took := time.Duration(l.now - c.since)
 	f := &c.framer
 	count(l.win, f.status, took)
-	if l.o.Closed {
-		measure.Record(l.win.Lag, time.Duration(l.now-l.woken))
-	}
+	// Sent late, and heard late: the answer may have come as soon as it was not there yet.
+	measure.Record(l.win.Lag, min(time.Duration(c.late+l.now-l.looked), took))
 	if l.listener != nil {
 		l.listener.Heard(c.ref, Answer{Status: f.status, ETag: f.etag, LastModified: f.lastModified})
 	}
@@ -201,6 +227,7 @@ func (l *loop) over(c *conn) {
 // fail counts c's request as lost, and closes c.
 func (l *loop) fail(c *conn, why measure.Failure) {
 	at, ref, t := c.since, c.ref, c.target
+	measure.Record(l.win.Lag, time.Duration(c.late))
 	waited := c.answers > 0
 	l.over(c)
 	l.closeConn(c)
@@ -275,17 +302,18 @@ func (l *loop) retry(c *conn) {
 	l.clock()
 	prev, t := c.prev, c.target
 	l.wire = append(l.wire[:0], c.out...)
-	at, ref, toHEAD := c.since, c.ref, c.framer.toHEAD
+	at, ref, late, toHEAD := c.since, c.ref, c.late, c.framer.toHEAD
 	l.over(c)
 	l.closeConn(c)
 	n, failure := l.fresh(t)
 	if n == nil {
+		measure.Record(l.win.Lag, time.Duration(late))
 		l.lost(failure, at, ref)
 		l.park(max(t.retryAt-l.now, firstPause))
 		return
 	}
 	n.out, l.wire = l.wire, n.out[:0]
-	n.sent, n.ref, n.since, n.retried = 0, ref, at, true
+	n.sent, n.ref, n.since, n.late, n.retried = 0, ref, at, late, true
 	n.framer.begin(toHEAD)
 	l.flying.insertAfter(prev, n) // its deadline is the old one's
 }
