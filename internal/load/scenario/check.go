@@ -27,8 +27,24 @@ const (
 // a person wants to measure: nobody answers, or with an error. 429 and 503 are no errors here: the target
 // may be refusing load, and the run will tell.
 func (s *Scenario) Check(ctx context.Context) error {
-	timeout := cmp.Or(s.spec.Timeout, checkTimeout)
+	for _, k := range s.kinds {
+		for _, sample := range k.samples() {
+			if err := s.try(ctx, sample); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// try makes a request.
+func (s *Scenario) try(ctx context.Context, sample sample) error {
+	target := s.targets[sample.target]
 	transport := &http.Transport{
+		// Where the target was found is where the load goes, so that is asked.
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, target.Addr.String())
+		},
 		DisableCompression: true,
 		ForceAttemptHTTP2:  true,
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: s.spec.Insecure},
@@ -36,22 +52,10 @@ func (s *Scenario) Check(ctx context.Context) error {
 	defer transport.CloseIdleConnections()
 	c := http.Client{
 		Transport:     transport,
-		Timeout:       timeout,
+		Timeout:       cmp.Or(s.spec.Timeout, checkTimeout),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	for _, k := range s.kinds {
-		for _, sample := range k.samples() {
-			target := s.targets[sample.target]
-			// Where the target was found is where the load goes, so that is asked.
-			transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, target.Addr.String())
-			}
-			if err := try(ctx, &c, target.URL, sample); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return sample.try(ctx, &c, target.URL)
 }
 
 // request is the sample as net/http makes requests.
@@ -70,8 +74,8 @@ func (s sample) request(origin string) (*http.Request, error) {
 	return req, nil
 }
 
-// try makes a request.
-func try(ctx context.Context, c *http.Client, origin string, s sample) error {
+// try makes the request and judges its answer.
+func (s sample) try(ctx context.Context, c *http.Client, origin string) error {
 	req, err := s.request(origin)
 	if err != nil {
 		return err
