@@ -91,20 +91,25 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	if o.CPU < 0 || !(o.Busy >= 0) || o.Connections < 0 || o.InFlight < 0 {
 		return 0, errors.New("a window with negative figures")
 	}
-	got := measure.NewWindow()
-	for _, h := range []struct {
+	histograms := [...]struct {
 		text []byte
 		to   *hdr.Histogram
-	}{{o.Latency, got.Latency}, {o.ShedLatency, got.ShedLatency}, {o.Lag, got.Lag}} {
-		if err := addHistogram(h.text, h.to); err != nil {
+	}{{o.Latency, w.Latency}, {o.ShedLatency, w.ShedLatency}, {o.Lag, w.Lag}}
+	for _, h := range histograms { // all of them or none
+		if err := checkHistogram(h.text, h.to.TotalCount()); err != nil {
 			return 0, err
 		}
 	}
-	got.Intended, got.Sent, got.Served, got.Shed, got.In, got.Out = o.Intended, o.Sent, o.Served, o.Shed, o.In, o.Out
+	got := measure.Window{
+		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out, CPU: time.Duration(o.CPU), Busy: o.Busy,
+		Latency: empty(), ShedLatency: empty(), Lag: empty(),
+	}
 	copy(got.Failed[:], o.Failed)
-	got.CPU, got.Busy = time.Duration(o.CPU), o.Busy
-	w.Add(got)
+	w.Add(&got)
 	w.Connections, w.InFlight = o.Connections, o.InFlight
+	for _, h := range histograms {
+		addHistogram(h.text, h.to)
+	}
 	return o.Seq, nil
 }
 
@@ -119,18 +124,26 @@ var buckets = sync.OnceValue(func() []int64 {
 	return values
 })
 
+// empty is a histogram that nothing is ever recorded in.
+var empty = sync.OnceValue(measure.NewHistogram)
+
 // appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the one before it,
 // and its count, both as unsigned varints.
 func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
-	if h.TotalCount() == 0 {
+	left := h.TotalCount()
+	if left == 0 {
 		return dst
 	}
 	last := 0
 	for i, n := range h.Export().Counts {
-		if n > 0 {
-			dst = binary.AppendUvarint(dst, uint64(i-last))
-			dst = binary.AppendUvarint(dst, uint64(n))
-			last = i
+		if n == 0 {
+			continue
+		}
+		dst = binary.AppendUvarint(dst, uint64(i-last))
+		dst = binary.AppendUvarint(dst, uint64(n))
+		last = i
+		if left -= n; left == 0 {
+			break
 		}
 	}
 	return dst
@@ -138,24 +151,40 @@ func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
 
 var errHistogram = errors.New("a histogram that cannot be read")
 
-// addHistogram adds what appendHistogram wrote to h, which is one of measure's.
-func addHistogram(text []byte, h *hdr.Histogram) error {
-	values, at := buckets(), uint64(0)
+// bucket reads the first bucket of what appendHistogram wrote.
+func bucket(text []byte) (ahead, n uint64, rest []byte, ok bool) {
+	ahead, a := binary.Uvarint(text)
+	if a <= 0 {
+		return 0, 0, nil, false
+	}
+	n, b := binary.Uvarint(text[a:])
+	if b <= 0 {
+		return 0, 0, nil, false
+	}
+	return ahead, n, text[a+b:], true
+}
+
+// checkHistogram finds what cannot be added to a histogram that has so many values.
+func checkHistogram(text []byte, has int64) error {
+	most, at, left := uint64(len(buckets())), uint64(0), uint64(math.MaxInt64-has)
 	for len(text) > 0 {
-		ahead, size := binary.Uvarint(text)
-		if size <= 0 || ahead >= uint64(len(values))-at {
+		ahead, n, rest, ok := bucket(text)
+		if !ok || ahead >= most-at || n > left {
 			return errHistogram
 		}
-		at += ahead
-		text = text[size:]
-		n, size := binary.Uvarint(text)
-		if size <= 0 || n > math.MaxInt64 {
-			return errHistogram
-		}
-		text = text[size:]
-		if err := h.RecordValues(values[at], int64(n)); err != nil {
-			return fmt.Errorf("%w: %w", errHistogram, err)
-		}
+		at, left, text = at+ahead, left-n, rest
 	}
 	return nil
+}
+
+// addHistogram adds what appendHistogram wrote, and checkHistogram has found good, to h, which is one of measure's.
+func addHistogram(text []byte, h *hdr.Histogram) {
+	values, at := buckets(), uint64(0)
+	for len(text) > 0 {
+		ahead, n, rest, _ := bucket(text)
+		at, text = at+ahead, rest
+		if err := h.RecordValues(values[at], int64(n)); err != nil {
+			panic("BUG: a histogram that was checked cannot be added: " + err.Error())
+		}
+	}
 }
