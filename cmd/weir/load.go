@@ -44,7 +44,8 @@ sent. The closed model keeps a number of --connections busy. --mode adaptive sea
 target bears in good health, and follows it.
 
 Load goes to loopback; another host must be named with --i-own-this-target. SIGINT ends a run, and its result has
-what was measured until then. The exit code is 1 when a --fail-when condition held.`,
+what was measured until then. The exit code is 1 when a --fail-when condition held or the run failed, and 2 when the
+command line cannot be understood.`,
 		Example: `  weir load http://127.0.0.1:8080/feed/1 --rate 5000/s --duration 30s --fail-when 'p99>20ms'
   weir load --scenario feed --target http://127.0.0.1:8080 --users 100000 --mode adaptive --html ceiling.html
   weir load --scenario poll --target http://127.0.0.1:8091 --users 5000 --every 5m
@@ -151,6 +152,10 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 		defer closeMetrics()
 	}
 	run, err := load.New(ctx, plan, o)
+	var impossible *load.PlanError
+	if errors.As(err, &impossible) {
+		return usageError{cmd.CommandPath(), err}
+	}
 	if err != nil {
 		return err
 	}

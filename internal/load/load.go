@@ -67,28 +67,34 @@ type Options struct {
 	Observe func(*measure.Window, report.Point)
 }
 
+// PlanError is about a plan that cannot be: nothing was asked of the target yet.
+type PlanError struct{ err error }
+
+func (e *PlanError) Error() string { return e.err.Error() }
+func (e *PlanError) Unwrap() error { return e.err }
+
 // New checks all of a plan: it reads its files, looks its targets up and asks each of them once. There is no load
-// before Do. Errors say what to change.
+// before Do. Errors say what to change; those that the plan itself is the reason of are PlanErrors.
 func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	if err := p.check(); err != nil {
-		return nil, err
+		return nil, &PlanError{err}
 	}
 	spec, err := p.spec()
 	if err != nil {
-		return nil, err
+		return nil, &PlanError{err}
 	}
 	r := &Run{
 		plan: p, token: o.Token, observe: o.Observe, rateAsked: make(chan rateAsked),
 		ended: make(chan struct{}), watchers: make(map[chan report.Point]struct{}),
 	}
 	if r.scenario, err = scenario.Open(ctx, spec, p.Own); err != nil {
-		return nil, err
+		return nil, &PlanError{err}
 	}
 	if r.control, err = p.controller(r.scenario.Rate()); err != nil {
-		return nil, err
+		return nil, &PlanError{err}
 	}
 	if r.fail, err = conditions("--fail-when", p.FailWhen); err != nil {
-		return nil, err
+		return nil, &PlanError{err}
 	}
 	r.engine = p.client(r.scenario.Targets())
 	if p.TargetMetrics != "" {
@@ -240,11 +246,6 @@ func (r *Run) ceiling() *control.Ceiling {
 // judge writes what only the whole run shows into its result.
 func (r *Run) judge(result *report.Result) {
 	result.Ceiling = r.ceiling()
-	if r.target != nil {
-		if n := r.target.lost.Load(); n > 0 {
-			result.Marks = append(result.Marks, fmt.Sprintf("The target's metrics could not be read %d times, the last time: %s.", n, *r.target.fault.Load()))
-		}
-	}
 	total := measure.NewWindow()
 	r.recorder.Total(total)
 	for i := range r.fail {

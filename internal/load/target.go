@@ -29,11 +29,9 @@ type watcher struct {
 	url    string
 	client http.Client
 
-	cpu   float64 // seconds at the last reading
-	at    time.Time
-	now   atomic.Pointer[measure.Target]
-	lost  atomic.Uint64 // readings that failed
-	fault atomic.Pointer[string]
+	cpu float64 // seconds at the last reading
+	at  time.Time
+	now atomic.Pointer[measure.Target]
 }
 
 // watchTarget reads url once, so that what cannot work is known before any load.
@@ -59,9 +57,6 @@ func (w *watcher) run(ctx context.Context) {
 			unknown := measure.Unknown()
 			w.now.Store(&unknown)
 			w.at = time.Time{} // the next reading begins anew
-			w.lost.Add(1)
-			text := err.Error()
-			w.fault.Store(&text)
 		}
 	}
 }
