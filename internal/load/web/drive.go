@@ -111,8 +111,12 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 	u.live.set(func(s *status) { s.State = starting })
 	runner, err := u.o.New(ctx, plan)
 	if err != nil {
+		stopped := going.Err() != nil
 		u.live.set(func(s *status) { *s = before })
 		u.release(this)
+		if stopped {
+			err = errors.New("it was stopped before it began")
+		}
 		return status{}, err
 	}
 	now := time.Now()

@@ -134,6 +134,35 @@ func TestOnlyOneOfManyStartsIsARun(t *testing.T) {
 	}
 }
 
+func TestACheckThatTakesLongCanBeStopped(t *testing.T) {
+	asked := make(chan struct{})
+	u := testUI(t, func(o *Options) {
+		o.New = func(ctx context.Context, _ load.Plan) (Runner, error) {
+			close(asked)
+			<-ctx.Done() // a target that never answers
+			return nil, ctx.Err()
+		}
+	})
+	answers := make(chan *httptest.ResponseRecorder)
+	go func() { answers <- ask(u, "POST", "/api/runs", endless) }()
+	<-asked
+	if s := u.live.get(); s.State != starting {
+		t.Errorf("while the plan is checked, the state is %s", s.State)
+	}
+	if w := ask(u, "PUT", "/api/run/rate", `{"rate": 5}`); w.Code != 409 {
+		t.Errorf("the rate of a run that has not begun is answered %d", w.Code)
+	}
+	if w := ask(u, "DELETE", "/api/run", ""); w.Code != 202 {
+		t.Errorf("stopping is answered %d", w.Code)
+	}
+	if w := <-answers; w.Code != 400 || !strings.Contains(w.Body.String(), "stopped before it began") {
+		t.Errorf("the start is answered %d %s", w.Code, w.Body)
+	}
+	if s := u.live.get(); s.State != idle {
+		t.Errorf("after that, the state is %s", s.State)
+	}
+}
+
 func TestErrorsOfPlansNameTheField(t *testing.T) {
 	u := testUI(t)
 	for _, c := range []struct{ body, field string }{

@@ -101,7 +101,7 @@ func (f *fakeRun) point(n int) report.Point {
 	p50 := noise(180 / max(0.08, 1.02-use))
 	p.P50, p.P90, p.P99, p.Max = ptr(p50), ptr(noise(p50*1.8)), ptr(noise(p50*4)), ptr(noise(p50*9))
 	p.InFlight = int(p.Served * p50 / 1e6)
-	p.Busy = min(1, 0.05+rate/20000)
+	p.Busy, p.LagP99 = min(1, 0.05+rate/20000), ptr(noise(18))
 	if f.plan.TargetMetrics != "" {
 		p.TargetCPU, p.TargetMemory = ptr(noise(use)), ptr(noise(180e6+20e6*use))
 	}

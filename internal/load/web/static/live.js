@@ -19,7 +19,8 @@ const TILES = [
   ['Ceiling', (p) => f.rate(p.ceiling), null, (p) => p.ceiling != null],
   ['Target CPU', (p) => f.cpus(p.target_cpu), null, (p) => p.target_cpu != null],
   ['Target memory', (p) => f.bytes(p.target_memory), null, (p) => p.target_memory != null],
-  ['Generator', (p) => f.percent(p.busy), (p) => p.busy > 0.9],
+  ['Generator busy', (p) => f.percent(p.busy), (p) => p.busy > 0.9],
+  ['Generator late', (p) => f.micros(p.lag_p99), (p) => p.lag_p99 > 1000 && p.lag_p99 > 0.2 * p.p99, (p) => p.lag_p99 != null],
 ];
 
 function share(p, part) {
@@ -80,7 +81,7 @@ export class Live {
     const text = STATES[run.state] ?? run.state;
     $('state').dataset.state = run.error ? 'failed' : run.state;
     $('state-text').textContent = run.error ? 'Failed' : text;
-    $('stop').hidden = !this.busy || run.state === 'starting';
+    $('stop').hidden = !this.busy;
     $('stop').disabled = run.state === 'stopping';
     $('stop').textContent = run.state === 'stopping' ? 'Stopping\u2026' : 'Stop';
     $('rate-form').hidden = run.state !== 'running';
@@ -91,7 +92,7 @@ export class Live {
     }
     $('rate-label').textContent = this.closed ? 'Connections' : 'Rate, requests a second';
     this.ended(run);
-    if (!quiet && run.state !== before.state && run.state !== 'idle') {
+    if (!quiet && run.state !== before.state && run.state !== 'idle' && !(run.state === 'over' && before.state === 'starting')) {
       announce(run.state === 'over' ? 'The run is over. ' + (run.error ?? run.reason ?? '') : text);
     } else if (!quiet && run.rate !== before.rate && run.rate) {
       announce('The load is now ' + (this.closed ? f.count(run.rate) + ' connections' : f.rate(run.rate)));

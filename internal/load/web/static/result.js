@@ -42,7 +42,7 @@ export async function showResult(id, { rerun }) {
       r.ceiling && tile(r.ceiling.converged ? 'Ceiling' : 'Ceiling, not sure yet', f.rate(r.ceiling.rate), !r.ceiling.converged),
       r.ceiling && tile('95 % confidence', f.rate(r.ceiling.low) + ' \u2013 ' + f.rate(r.ceiling.high), false, true),
       r.ceiling && tile('Found in', f.seconds(r.ceiling.seconds)),
-      r.ceiling?.limit && tile('Limited by', r.ceiling.limit),
+      r.ceiling?.limit && tile('Limited by', r.ceiling.limit, r.ceiling.limit === 'generator'),
       tile('Intended', f.rate(r.rate.intended)), tile('Achieved', f.rate(r.rate.achieved)), tile('Served', f.rate(r.rate.served)),
       tile('p50', f.micros(r.latency_us.p50)), tile('p99', f.micros(r.latency_us.p99)),
       tile('Errors', f.percent(r.errors / done), r.errors > 0), tile('Shed', f.percent(r.shed / done), r.shed > 0), tile('Requests', f.count(r.requests)))),
