@@ -45,7 +45,7 @@ const (
 	serviceBandit   = "bandit"
 )
 
-var allServices = []string{serviceFeed, serviceSequence, serviceBandit, serviceAdaptive}
+var allServices = []string{serviceFeed, serviceSequence, serviceBandit, serviceLoad, serviceAdaptive}
 
 // bench is one run's configuration. Paths are relative to the root of the repository.
 type bench struct {
@@ -154,6 +154,12 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		var err error
 		if r.Bandit, err = b.measureBandit(ctx); err != nil {
 			return fmt.Errorf("%s: %w", serviceBandit, err)
+		}
+	}
+	if slices.Contains(b.services, serviceLoad) {
+		var err error
+		if r.Load, err = b.measureLoad(ctx); err != nil {
+			return fmt.Errorf("%s: %w", serviceLoad, err)
 		}
 	}
 	if slices.Contains(b.services, serviceAdaptive) {

@@ -28,6 +28,7 @@ type report struct {
 
 	Sequence *sequenceReport `json:"sequence,omitempty"`
 	Bandit   *banditReport   `json:"bandit,omitempty"`
+	Load     *loadReport     `json:"load,omitempty"`
 	Adaptive *adaptiveReport `json:"adaptive,omitempty"`
 }
 
@@ -171,6 +172,9 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	}
 	if r.Bandit != nil {
 		r.Bandit.write(&b)
+	}
+	if r.Load != nil {
+		r.Load.write(&b)
 	}
 	if r.Adaptive != nil {
 		r.Adaptive.write(&b)
