@@ -18,13 +18,13 @@ import (
 func (s *Server) Routes() []server.Route {
 	return []server.Route{
 		{Pattern: "GET /feed/{name}", Fast: s.fastFeed, HTTP: http.HandlerFunc(s.feed)},
-		{Pattern: "GET /", HTTP: http.HandlerFunc(s.index)},
-		{Pattern: "GET /knobs", HTTP: http.HandlerFunc(s.getKnobs)},
-		{Pattern: "PUT /knobs", HTTP: http.HandlerFunc(s.putKnobs)},
-		{Pattern: "GET /clock", HTTP: http.HandlerFunc(s.getClock)},
-		{Pattern: "POST /clock", HTTP: http.HandlerFunc(s.postClock)},
-		{Pattern: "GET /stats", HTTP: http.HandlerFunc(s.getStats)},
-		{Pattern: "DELETE /stats", HTTP: http.HandlerFunc(s.deleteStats)},
+		{Pattern: "GET /", Class: server.Critical, HTTP: http.HandlerFunc(s.index)},
+		{Pattern: "GET /knobs", Class: server.Critical, HTTP: http.HandlerFunc(s.getKnobs)},
+		{Pattern: "PUT /knobs", Class: server.Critical, HTTP: http.HandlerFunc(s.putKnobs)},
+		{Pattern: "GET /clock", Class: server.Critical, HTTP: http.HandlerFunc(s.getClock)},
+		{Pattern: "POST /clock", Class: server.Critical, HTTP: http.HandlerFunc(s.postClock)},
+		{Pattern: "GET /stats", Class: server.Critical, HTTP: http.HandlerFunc(s.getStats)},
+		{Pattern: "DELETE /stats", Class: server.Critical, HTTP: http.HandlerFunc(s.deleteStats)},
 	}
 }
 
