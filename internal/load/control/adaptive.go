@@ -38,6 +38,9 @@ const (
 	fewRequests = 200.0 // a second
 )
 
+// provingTime empties what a target has saved up for bursts, if that is not very much.
+const provingTime = 12 * time.Second
+
 // again are the steps up once a load is borne that was too much before.
 var again = []float64{1.08, 1.4, climbStep}
 
@@ -75,9 +78,10 @@ const (
 	narrowing       // between a load that is borne and one that is not
 	holding         // just below the ceiling
 	checking        // beside the ceiling, on one of its sides
+	proving         // for long what is borne and more than the goodput
 )
 
-var phases = [...]string{warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", holding: "track", checking: "track"}
+var phases = [...]string{warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", holding: "track", checking: "track", proving: "bisect"}
 
 type adaptive struct {
 	o      AdaptiveOptions
@@ -197,6 +201,10 @@ func (a *adaptive) borne(o opinion) {
 			return
 		}
 		a.narrow()
+	case proving:
+		a.proven = a.rate
+		a.samples = nil
+		a.narrow()
 	case holding:
 		a.check()
 	case checking:
@@ -237,10 +245,14 @@ func (a *adaptive) tooMuch(o opinion) {
 		return
 	}
 	a.doubted = 0
-	dropped := a.state == holding
+	dropped, proved := a.state == holding, a.state == proving
+	repeated := a.saves && a.expected(o)
 	a.bad(a.rate, o, a.clock.now)
 	if dropped {
 		a.lo = side{}
+	}
+	if repeated || proved && o.goodput > 0 {
+		a.bursts(a.clock.now)
 	}
 	if a.rate <= a.o.Limits.Min {
 		a.hopeless = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), o.limit)
@@ -255,6 +267,9 @@ func (a *adaptive) tooMuch(o opinion) {
 // expected reports whether a load that was too much is no surprise: as much was served of it as of others.
 func (a *adaptive) expected(o opinion) bool {
 	g, ok := a.goodput()
+	if a.saves || a.state == proving {
+		g, ok = a.served()
+	}
 	return ok && a.rate > g && o.goodput > 0 && math.Abs(o.goodput/g-1) < a.near()
 }
 
@@ -317,6 +332,10 @@ func (a *adaptive) cool(w *measure.Window) {
 
 // narrow goes on between what is borne and what is not.
 func (a *adaptive) narrow() {
+	if rate, ok := a.doubtful(); ok {
+		a.start(proving, rate)
+		return
+	}
 	next, ok := a.pick()
 	if !ok {
 		a.settle()
@@ -378,6 +397,8 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 		return min(max(400*time.Millisecond, requests(30), a.slowness()), 2*time.Second)
 	case holding:
 		return 2 * time.Second
+	case proving:
+		return provingTime
 	}
 	sure := time.Duration(1.2 * slack.Seconds() / a.near() * float64(time.Second))
 	return min(max(sure, requests(150)), 5*time.Second)

@@ -27,6 +27,20 @@ func TestASearchIsNotFooledByCollapse(t *testing.T) {
 	}
 }
 
+// A token bucket bears more than its rate until it is empty.
+func TestASearchIsNotFooledByBursts(t *testing.T) {
+	for _, bucket := range []float64{0.1, 0.3, 1} {
+		for _, rate := range []float64{700, 7500} {
+			p := newPlant(sheds, rate, 1000)
+			p.bucket = bucket
+			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, time.Minute)
+			if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest || c.Rate/rate > highest || c.Seconds > 30 {
+				t.Errorf("%v/s and %v s of it saved up: %+v", rate, bucket, c)
+			}
+		}
+	}
+}
+
 func TestASearchKeepsWhatAPersonCallsHealthy(t *testing.T) {
 	healthy, err := ParseConditions([]string{"p99<20ms", "success>=99%"})
 	if err != nil {

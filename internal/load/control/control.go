@@ -13,7 +13,7 @@ type Decision struct {
 	// Rate is in requests a second, for the open model; Connections is for the closed one.
 	Rate        float64
 	Connections int
-	// Phase is a word for people: warmup, ramp, steady, climb, bisect, track.
+	// Phase is a word for people: warmup, ramp, steady, climb, cool, bisect, track.
 	Phase string
 	// Measured is false while what happens should not count: warming up.
 	Measured bool

@@ -11,6 +11,8 @@ type evidence struct {
 	lo, hi  side
 	samples []sample // of goodput, the latest last
 	downs   int      // loads in a row that were too much while none is known that is borne
+	proven  float64  // a load above the goodput that was borne for long: the target serves less of too much
+	saves   bool     // a load above it was borne at first only: the target saves up for bursts
 	first   Ceiling  // as it was found first
 }
 
@@ -39,9 +41,34 @@ func (e *evidence) good(rate float64, at time.Duration) {
 		e.hi = side{rate: math.Inf(1)}
 		e.samples = nil
 	}
-	if g, ok := e.served(); ok && rate > g*1.03 {
+	burst := contested
+	if e.saves {
+		burst = 1.25
+	}
+	if g, ok := e.served(); ok && rate > g*burst && rate >= e.upper() {
 		e.samples = nil
 	}
+}
+
+// contested is how far above the goodput a load may be borne without one of the two being doubted.
+const contested = 1.03
+
+// doubtful returns a load that was borne and that is more than what was served of too much: either the target serves
+// less when it is overloaded, or it has saved up, as a token bucket does, and would not bear the load for long.
+func (e *evidence) doubtful() (float64, bool) {
+	g, ok := e.served()
+	return e.lo.rate, ok && e.lo.rate > g*contested && e.lo.rate > e.proven
+}
+
+// bursts notes that a load above the goodput was not borne for long: the goodput is the ceiling.
+func (e *evidence) bursts(at time.Duration) {
+	g, _ := e.served()
+	if g < e.proven {
+		return // more than that was borne for long: too much makes it serve less
+	}
+	e.saves = true
+	e.lo = side{rate: g * (1 - e.near()), at: at}
+	e.hi = side{rate: g * (1 + above*e.near()), limit: e.hi.limit, at: at}
 }
 
 // bad notes that rate was too much.
@@ -134,8 +161,13 @@ func (e *evidence) pick() (float64, bool) {
 
 // Ceiling returns what is known of the ceiling, once a load was too much.
 func (a *adaptive) Ceiling() (Ceiling, bool) {
-	if a.found && (a.state == holding || a.state == checking || a.state == cooling && a.after == checking) {
-		return a.ceiling, true
+	if a.found {
+		_, doubtful := a.doubtful()
+		beside := a.state == holding || a.state == checking || a.state == cooling && a.after == checking
+		// What a target that saves up bears for a moment says little.
+		if beside || doubtful || a.saves && a.lo.rate > 0 {
+			return a.ceiling, true
+		}
 	}
 	return a.estimate()
 }

@@ -21,6 +21,7 @@ type plant struct {
 	stalls   time.Duration // mean time between two of the machine's; 0 for none
 	catchUp  bool          // makes good afterwards what it did not serve in a stall
 	hiccups  time.Duration // mean time between two stalls of the generator
+	bucket   float64       // seconds that sheds and refuses save up; 10 ms if 0
 	capacity float64       // of the generator, requests a second; 0 for enough
 
 	rng                 *rand.Rand
@@ -208,7 +209,7 @@ func (p *plant) serve(stalled bool, w *measure.Window) {
 	case stalled:
 		return
 	case p.kind == sheds || p.kind == refuses:
-		p.credit = min(p.credit, max(2, r*0.01)) // a bucket of 10 ms
+		p.credit = min(p.credit, max(2, r*max(0.01, p.bucket)))
 		return
 	}
 	n := min(p.queued, int(p.credit))
