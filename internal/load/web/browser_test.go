@@ -129,7 +129,7 @@ func (b *browser) text(expression string) string {
 // wait waits until an expression is true. It asks from outside: a page with a strict policy lets nobody make functions of text.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute) // for a machine that is busy
 	for {
 		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("(() => { try { return Boolean("+expression+") } catch { return false } })()"))
 		if err == nil && ok {

@@ -1,9 +1,11 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -289,6 +291,51 @@ func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	b.wait("getComputedStyle(document.body).backgroundColor !== " + quote(background))
 	b.wait(painted + "('rate')")
 	b.click("#stop")
+	b.wait("document.getElementById('state-text').textContent === 'Over'")
+	b.clean()
+}
+
+// Of a long run a page keeps a bounded number of points, by asking for the merged ones, and not again and again.
+func TestALongRunIsShownToItsEnd(t *testing.T) {
+	steps := make(chan time.Time)
+	u, url := fakeUI(t, 0, func(o *Options) {
+		o.New = func(_ context.Context, p load.Plan) (Runner, error) {
+			f := newFake(p, 0)
+			f.steps = steps
+			return f, nil
+		}
+	})
+	b := openBrowser(t, url, 1280, 900, "light")
+	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	if w := ask(u, "POST", "/api/runs", endless); w.Code != 201 {
+		t.Fatal(w.Code)
+	}
+	sent := func() uint64 {
+		u.live.mu.Lock()
+		defer u.live.mu.Unlock()
+		return u.live.seq
+	}
+	for range 5300 {
+		before := sent()
+		steps <- time.Time{}
+		for sent() == before { // a Runner's watcher that is slow misses points
+			runtime.Gosched()
+		}
+	}
+	b.wait("document.getElementById('state-text').textContent.includes(' 8:50 ')")
+	b.wait(painted + "('rate')")
+	b.mu.Lock()
+	streams := 0
+	for _, url := range b.asked {
+		if strings.HasSuffix(url, "/api/events") {
+			streams++
+		}
+	}
+	b.mu.Unlock()
+	if streams == 0 || streams > 30 { // it is dropped now and then, since the points come faster than any real ones
+		t.Errorf("the page opened %d streams", streams)
+	}
+	ask(u, "DELETE", "/api/run", "")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.clean()
 }

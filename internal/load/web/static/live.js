@@ -34,6 +34,7 @@ export class Live {
     this.run = { state: 'idle' };
     this.points = [];
     this.plots = [];
+    this.most = MOST_POINTS;
     this.timer = 0;
     this.tiles = TILES.map(([name, , , there]) => {
       const value = h('dd', {}, f.NONE);
@@ -62,6 +63,7 @@ export class Live {
   snapshot({ run, points }) {
     this.status(run, true);
     this.points = points;
+    this.most = Math.max(MOST_POINTS, 2 * points.length);
     this.drawSoon(0);
   }
 
@@ -98,13 +100,19 @@ export class Live {
       announce('The load is now ' + (this.closed ? f.count(run.rate) + ' connections' : f.rate(run.rate)));
     }
     if (run.rate && run.rate !== before.rate && !this.typed) this.showRate(run.rate);
+    if (!quiet) this.whole(run, before);
+  }
+
+  // whole asks for all points of a run that is over: some may have been missed.
+  whole(run, before) {
+    if (run.state === 'over' && before.id === run.id && before.state !== 'over') this.refresh();
   }
 
   point(p) {
     const last = this.points[this.points.length - 1];
     if (last && p.t <= last.t) return; // the snapshot had it
     this.points.push(p);
-    if (this.points.length > MOST_POINTS) { this.refresh(); return; }
+    if (this.points.length > this.most) { this.most *= 2; this.refresh(); return; }
     this.drawSoon(redraw(this.points));
   }
 
