@@ -64,11 +64,14 @@ type overloaded struct {
 
 // append appends a refusal to dst.
 func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int, headOnly, closing bool) []byte {
-	if r.second != h.second || r.reason != reason || r.head == nil {
-		const status = http.StatusServiceUnavailable
-		r.second, r.reason = h.second, reason
+	const status = http.StatusServiceUnavailable
+	if r.reason != reason {
+		r.second, r.reason = 0, reason
 		r.body = AppendProblem(r.body[:0], status, http.StatusText(status), fmt.Sprintf(shedDetail, reason))
-		r.head = append(r.head[:0], "HTTP/1.1 503 "+http.StatusText(status)+"\r\n"...)
+	}
+	if r.second != h.second {
+		r.second = h.second
+		r.head = append(r.head[:0], "HTTP/1.1 503 Service Unavailable\r\n"...)
 		r.head = append(r.head, h.date...)
 		r.head = append(r.head, "Content-Type: "+problemType+"\r\nCache-Control: no-store\r\nContent-Length: "...)
 		r.head = strconv.AppendInt(r.head, int64(len(r.body)), 10)

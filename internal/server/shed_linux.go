@@ -14,26 +14,25 @@ import (
 // every request beyond its ceiling with a 503 would soon do nothing else: with refusals at 0.9 of an answer, nothing at
 // all is served at twice the ceiling. Therefore three things.
 //
-// Odds are a turn's own: see shed.QueueOdds. A loop so admits in each turn what it can answer within the thresholds.
+// Odds are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within the thresholds.
 //
 // A connection whose request was refused is deaf for a while: it is not read, by one system call more and one
 // less of each other kind. Clients that heed Retry-After notice nothing. Of those that do not, the loop hears as many
-// again as cost it a small share of its time; and what they have said meanwhile is refused too, since its client has
-// waited for long and others should not wait for it.
+// again as cost it a small share of its time; and what was said to a deaf ear is refused too. It has waited for long, and to
+// answer it now would keep others waiting: of what is admitted, one in a hundred would have taken seconds.
 //
-// A loop that has nothing else to do hears at once all whose time is over, and judges what they say like
-// anything else: deafness never leaves a loop idle.
+// A loop that has nothing else to do hears all whose time is over at once.
 type loopShed struct {
 	*shed.Shedder // nil when nothing is ever refused
 
-	odds shed.Odds // of this turn
-	own  shed.Odds // what of it is due to this loop's queue
-	draw uint32    // of the request at hand
+	queue shed.Queue
+	odds  shed.Odds // of this turn
+	own   shed.Odds // what of it is due to this loop's queue
+	draw  uint32    // of the request at hand
 
 	began int64 // when the last turn began
 	ready int   // how many events it had
 	slept bool  // between that turn and this one
-	each  int64 // nanoseconds a ready connection costs
 
 	deaf    deadlines
 	hearing bool // what is read now was said to a deaf ear
@@ -53,8 +52,6 @@ type loopShed struct {
 }
 
 const (
-	// fewReady is how many events a turn must have to tell what one costs.
-	fewReady = 32
 	// hearOneIn is how many answers earn one deaf connection its hearing, while the loop is busy. Each costs two refusals,
 	// the one of what was said meanwhile and the one that will make it deaf again: 3 % of the loop's time.
 	hearOneIn = 64
@@ -70,25 +67,15 @@ func (l *loop) weigh(ready int) {
 	if s.Shedder == nil {
 		return
 	}
-	if !s.slept && s.ready >= fewReady {
-		// A turn that took much longer than usual was interrupted, by another process or another machine. That
-		// says little about the next one.
-		each := (l.now - s.began) / int64(s.ready)
-		if s.each > 0 {
-			each = s.each + (min(each, 4*s.each)-s.each)/8
-		}
-		s.each = max(each, 1)
-	}
+	s.queue.Passed(s.ready, time.Duration(l.now-s.began))
 	s.own = 0
 	s.seen += uint64(ready)
 	if ready >= shed.FreeQueue {
-		delay := time.Duration(int64(ready) * s.each)
-		s.own = shed.QueueOdds(ready, time.Duration(s.each), s.Queue())
-		s.waited += uint64(delay.Microseconds()) * uint64(ready)
+		s.own = s.queue.Odds(ready, s.QueueLimits())
+		s.waited += uint64(s.queue.Delay(ready).Microseconds()) * uint64(ready)
 	}
 	s.odds = s.Odds().Max(s.own)
 	s.began, s.ready = l.now, ready
-	s.credit += float64(ready) / hearOneIn
 	if l.now-s.known >= makeKnown {
 		l.makeKnown()
 	}
@@ -182,7 +169,7 @@ func (l *loop) deafen(c *conn) bool {
 // hear ends the deafness of a connection and takes what was said to it.
 func (l *loop) hear(c *conn) {
 	l.undeafen(c)
-	l.shed.hearing = !l.shed.slept && l.shed.ready > 0
+	l.shed.hearing = true
 	l.readable(c)
 	l.shed.hearing = false
 }
@@ -204,20 +191,22 @@ func (l *loop) undeafen(c *conn) {
 // there is; but so many that nobody waits for much longer than the bound.
 func (l *loop) hearDeaf() {
 	s := &l.shed
+	earned := float64(s.ready) / hearOneIn
 	if s.deafNow > 0 {
-		s.credit += float64(l.now-s.heard) / float64(l.s.cfg.Shed.Deaf) * float64(s.deafNow)
+		earned = max(earned, float64(l.now-s.heard)/float64(l.s.cfg.Shed.Deaf)*float64(s.deafNow))
 	}
 	s.heard = l.now
-	s.credit = min(s.credit, hearAtOnce)
+	s.credit = min(s.credit+earned, hearAtOnce)
 	for range hearAtOnce {
-		if !s.slept && s.credit < 1 {
+		free := s.slept || s.deaf.head != nil && l.now-s.deaf.head.at > int64(l.s.cfg.Shed.Deaf)
+		if !free && s.credit < 1 {
 			return
 		}
 		c := s.deaf.expired(l.now)
 		if c == nil {
 			return
 		}
-		if !s.slept {
+		if !free {
 			s.credit--
 		}
 		l.hear(c)

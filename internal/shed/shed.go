@@ -12,7 +12,7 @@
 //
 // A decision is one atomic load, and while there is pressure a random number: Odds and Draw. A signal that
 // cannot be read is said once, counted, and has no pressure. A queue in front of an event loop grows and goes in
-// milliseconds, for which an interval is too long: QueueOdds is the same rule for a loop that counts its own queue.
+// milliseconds, for which an interval is too long: Queue is the same rule for a loop that counts its own.
 package shed
 
 import (
@@ -188,8 +188,8 @@ func (s *Shedder) Run(ctx context.Context) {
 // Odds returns the odds of now.
 func (s *Shedder) Odds() Odds { return Odds(s.odds.Load()) }
 
-// Queue returns the limits of the queue in front of a loop, which the loop applies by QueueOdds.
-func (s *Shedder) Queue() Limits { return *s.queue.Load() }
+// QueueLimits returns the limits of the queue in front of a loop, which the loop applies by a Queue.
+func (s *Shedder) QueueLimits() Limits { return *s.queue.Load() }
 
 // Dominant returns the name of the signal with the largest pressure, empty while there is none.
 func (s *Shedder) Dominant() string { return *s.dominant.Load() }

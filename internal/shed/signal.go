@@ -35,7 +35,7 @@ const (
 	MemoryPressure    = "memory_pressure"
 	SchedulingLatency = "scheduling_latency"
 	InFlight          = "in_flight"
-	// LoopDelay is how long what waits for an event loop will take it. Loops apply it themselves: see QueueOdds.
+	// LoopDelay is how long what waits for an event loop will take it. Loops apply it themselves: see Queue.
 	LoopDelay = "loop_delay"
 )
 

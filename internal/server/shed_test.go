@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/shed"
+)
+
+// pressable returns what makes a server refuse at the pressure that a test says, by press.
+func pressable() *shed.Config {
+	cfg := shed.Defaults()
+	cfg.Interval = time.Hour
+	cfg.Limits = map[string]shed.Limits{shed.InFlight: {On: true, Soft: 0, Hard: 1000}, shed.LoopDelay: cfg.Limits[shed.LoopDelay]}
+	return &cfg
+}
+
+// press sets the pressure by pretending that requests are in flight while the signals are read.
+func press(t testing.TB, s *Server, pressure float64) {
+	t.Helper()
+	was := s.away.Load()
+	s.away.Store(int64(pressure * 1000))
+	defer s.away.Store(was)
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.shed.Run(done) // reads them once
+}
+
+// startPressable is start; the signals have been read for the first time.
+func startPressable(t *testing.T, cfg Config, services ...Service) *Server {
+	t.Helper()
+	cfg.Shed = pressable()
+	s := start(t, cfg, services...)
+	for s.shed.Status().Signals[5].Value == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return s
+}
+
+// byClass is a service with a route of each class and lane that counts what reaches its handlers.
+func byClass(reached *atomic.Int64) routes {
+	ok := func(w *Response, _ *Request) { reached.Add(1); w.Body = append(w.Body, "fast"...) }
+	lent := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Add(1); io.WriteString(w, "lent") })
+	deferred := func(w *Response, r *Request) {
+		if !w.Defer() {
+			ok(w, r)
+		}
+	}
+	return routes{
+		{Pattern: "GET /normal/fast", Fast: ok},
+		{Pattern: "GET /normal/deferred", Fast: deferred},
+		{Pattern: "GET /normal/lent", HTTP: lent},
+		{Pattern: "GET /low/fast", Fast: ok, Class: Low},
+		{Pattern: "GET /low/deferred", Fast: deferred, Class: Low},
+		{Pattern: "GET /low/lent", HTTP: lent, Class: Low},
+		{Pattern: "GET /low/found", Fast: func(w *Response, _ *Request) { w.Low(); w.Lend() }, HTTP: lent},
+		{Pattern: "GET /critical/fast", Fast: ok, Class: Critical},
+		{Pattern: "GET /critical/lent", HTTP: lent, Class: Critical},
+	}
+}
+
+func TestRequestsAreRefusedByClassOnAllLanes(t *testing.T) {
+	for name, cfg := range map[string]Config{"loops": {}, "net-http": {NetHTTP: true}} {
+		t.Run(name, func(t *testing.T) {
+			var reached atomic.Int64
+			service := byClass(&reached)
+			s := startPressable(t, cfg, service)
+			for _, step := range []struct {
+				pressure    float64
+				normal, low int
+			}{{0, 200, 200}, {0.5, 200, 503}, {1, 503, 503}, {0, 200, 200}} {
+				press(t, s, step.pressure)
+				for _, r := range service {
+					path := strings.TrimPrefix(r.Pattern, "GET ")
+					want := map[string]int{"normal": step.normal, "low": step.low, "critical": 200}[strings.Split(path, "/")[1]]
+					before := reached.Load()
+					c := dial(t, s)
+					c.send(get(path))
+					resp, body := c.response("GET")
+					if resp.StatusCode != want {
+						t.Errorf("pressure %v: %s is answered %d, want %d", step.pressure, path, resp.StatusCode, want)
+					}
+					if called := reached.Load() != before; called != (want == 200) {
+						t.Errorf("pressure %v: %s is answered %d, and its handler called: %t", step.pressure, path, resp.StatusCode, called)
+					}
+					if resp.StatusCode != 503 {
+						continue
+					}
+					after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+					if err != nil || after < 1 || after > 15 {
+						t.Errorf("%s: Retry-After is %q", path, resp.Header.Get("Retry-After"))
+					}
+					var problem struct{ Title, Detail string }
+					if err := json.Unmarshal([]byte(body), &problem); err != nil || resp.Header.Get("Content-Type") != problemType ||
+						!strings.Contains(problem.Detail, shed.InFlight) || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Date") == "" {
+						t.Errorf("%s: the refusal is %v %s", path, resp.Header, body)
+					}
+				}
+			}
+			press(t, s, 1)
+			c := dial(t, s)
+			c.send(head_("/normal/fast"))
+			if resp, _ := c.response("HEAD"); resp.StatusCode != 503 {
+				t.Errorf("HEAD is answered %d", resp.StatusCode)
+			}
+			c = dial(t, s)
+			c.send(get("/health"))
+			c.expect("GET", 200, `{"status":"ok"}`)
+			c = dial(t, s)
+			c.send("GET http://weir/health HTTP/1.1\r\nHost: weir\r\n\r\n")
+			c.expect("GET", 200, `{"status":"ok"}`)
+			c = dial(t, s)
+			c.send("GET http://weir/normal/fast HTTP/1.1\r\nHost: weir\r\n\r\n")
+			if resp, _ := c.response("GET"); resp.StatusCode != 503 {
+				t.Errorf("a target with a host is answered %d", resp.StatusCode)
+			}
+		})
+	}
+}
+
+func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
+	var reached atomic.Int64
+	s := startPressable(t, Config{}, byClass(&reached))
+	ask := func(path string, n int) {
+		for range n {
+			c := dial(t, s)
+			c.send(get(path))
+			c.response("GET")
+			c.Close()
+		}
+	}
+	ask("/normal/fast", 3)
+	ask("/low/found", 1)
+	press(t, s, 0.5)
+	ask("/normal/fast", 2)
+	ask("/low/found", 4)
+	ask("/low/lent", 1)
+	press(t, s, 1)
+	ask("/normal/fast", 5)
+	ask("/critical/fast", 2)
+	want := map[string][2]uint64{"normal": {5, 5}, "low": {1, 5}, "critical": {2, 0}}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		st := s.shed.Status()
+		got := make(map[string][2]uint64)
+		for class := range want {
+			got[class] = [2]uint64{st.Admitted[class], st.Refused[class]}
+		}
+		if fmt.Sprint(got) == fmt.Sprint(want) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("admitted and refused %v, want %v", got, want)
+		}
+	}
+	route, _ := s.routes.find("GET", []byte("/normal/fast"), new([maxParams][]byte))
+	d := route.latency.Distribution()
+	if refused, timed := s.counter(route, 503).Value(), d.Count(); refused != 5 || timed != 5 {
+		t.Errorf("%d refusals counted, %d latencies; want 5 and those of the 5 answers", refused, timed)
+	}
+}
+
+func TestThresholdsAreShownAndChangedOnTheAdminPort(t *testing.T) {
+	s := startPressable(t, Config{Admin: "127.0.0.1:0"}, &echo{})
+	press(t, s, 0.75)
+	call := func(method, body string, status int) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+"/admin/shed", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != status {
+			t.Fatalf("%s %s: %d %s, %v; want %d", method, body, resp.StatusCode, text, err, status)
+		}
+		return string(text)
+	}
+	var st shed.Status
+	if err := json.Unmarshal([]byte(call("GET", "", 200)), &st); err != nil {
+		t.Fatal(err)
+	}
+	if st.Dominant != shed.InFlight || st.Pressure != 0.75 || st.Probability["normal"] != 0.5 || st.Probability["low"] != 1 {
+		t.Errorf("got %+v", st)
+	}
+	if err := json.Unmarshal([]byte(call("PATCH", `{"in_flight":{"hard":10000}}`, 200)), &st); err != nil || st.Pressure != 0.075 {
+		t.Errorf("after a change: %+v, %v", st, err)
+	}
+	for body, status := range map[string]int{
+		"": 400, "[]": 400, `{"in_flight":{"sofd":1}}`: 400, `{} {}`: 400, `{"in_flight":{"soft":"1"}}`: 400,
+		`{"nothing":{}}`: 422, `{"in_flight":{"soft":1e9}}`: 422,
+	} {
+		if text := call("PATCH", body, status); !strings.Contains(text, "detail") {
+			t.Errorf("%s: %s", body, text)
+		}
+	}
+}

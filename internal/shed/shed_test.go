@@ -1,0 +1,348 @@
+package shed
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/internal/metrics"
+)
+
+// dial is a signal that a test turns.
+type dial struct {
+	value atomic.Uint64
+	fail  atomic.Pointer[error]
+	reads atomic.Int64
+}
+
+func (d *dial) set(v float64) { d.value.Store(math.Float64bits(v)) }
+
+func (d *dial) signal(name string, unit Unit, falling bool) Signal {
+	return Signal{Name: name, Unit: unit, Falling: falling, Read: func() (float64, error) {
+		d.reads.Add(1)
+		if err := d.fail.Load(); err != nil {
+			return 0, *err
+		}
+		return math.Float64frombits(d.value.Load()), nil
+	}}
+}
+
+// watching returns a Shedder of one rising and one falling signal, and their dials.
+func watching(t testing.TB, log *slog.Logger) (s *Shedder, load, memory *dial) {
+	t.Helper()
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	load, memory = new(dial), new(dial)
+	memory.set(1000)
+	s, err := New(Config{
+		Interval: 200 * time.Millisecond,
+		Limits:   map[string]Limits{"load": {true, 2, 4}, "memory": {true, 100, 50}},
+	}, metrics.New(1), log, load.signal("load", Number, false), memory.signal("memory", Bytes, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, load, memory
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }
+
+func TestPressureIsLinearBetweenTheThresholds(t *testing.T) {
+	for _, test := range []struct{ soft, hard, value, want float64 }{
+		{2, 4, 0, 0}, {2, 4, 2, 0}, {2, 4, 2.5, 0.25}, {2, 4, 4, 1}, {2, 4, 100, 1},
+		{100, 50, 1000, 0}, {100, 50, 100, 0}, {100, 50, 75, 0.5}, {100, 50, 50, 1}, {100, 50, 0, 1},
+		{2, 4, math.NaN(), 0},
+	} {
+		if got := (Limits{true, test.soft, test.hard}).of(test.value); !near(got, test.want) {
+			t.Errorf("soft %v, hard %v: the pressure of %v is %v, want %v", test.soft, test.hard, test.value, got, test.want)
+		}
+		if got := (Limits{false, test.soft, test.hard}).of(test.value); got != 0 {
+			t.Errorf("a signal that is off has the pressure %v", got)
+		}
+	}
+}
+
+func TestLowIsRefusedBeforeNormalAndCriticalNever(t *testing.T) {
+	for _, test := range []struct{ pressure, normal, low float64 }{
+		{0, 0, 0}, {0.1, 0, 0.2}, {0.25, 0, 0.5}, {0.5, 0, 1}, {0.75, 0.5, 1}, {1, 1, 1},
+	} {
+		o := OddsOf(test.pressure)
+		for c, want := range map[Class]float64{Normal: test.normal, Low: test.low, Critical: 0} {
+			if got := o.Probability(c); !near(got, want) {
+				t.Errorf("pressure %v: %v is refused with probability %v, want %v", test.pressure, c, got, want)
+			}
+			refused := 0
+			const n = 20_000
+			for range n {
+				if o.Refuses(c, Draw()) {
+					refused++
+				}
+			}
+			if got := float64(refused) / n; math.Abs(got-want) > 0.03 || (want == 0 || want == 1) && got != want {
+				t.Errorf("pressure %v: %v of the requests of class %v were refused, want %v", test.pressure, got, c, want)
+			}
+		}
+	}
+}
+
+func TestALowRequestIsRefusedWhereverANormalOneIs(t *testing.T) {
+	for range 1000 {
+		o, draw := OddsOf(float64(Draw())/certain), Draw()
+		if o.Refuses(Normal, draw) && !o.Refuses(Low, draw) {
+			t.Fatalf("odds %x, draw %d: refused as normal, not as low", o, draw)
+		}
+	}
+}
+
+func TestMaxIsTakenClassByClass(t *testing.T) {
+	got := odds(0.1, 0.9).Max(odds(0.3, 0.5))
+	if !near(got.Probability(Normal), 0.3) || !near(got.Probability(Low), 0.9) {
+		t.Errorf("got %v and %v, want 0.3 and 0.9", got.Probability(Normal), got.Probability(Low))
+	}
+}
+
+func TestTheLargestPressureCountsAndIsNamed(t *testing.T) {
+	s, load, memory := watching(t, nil)
+	for _, test := range []struct {
+		load, memory, pressure float64
+		dominant               string
+	}{
+		{0, 1000, 0, ""}, {3, 1000, 0.5, "load"}, {3, 60, 0.8, "memory"}, {4, 60, 1, "load"}, {0, 1000, 0, ""},
+	} {
+		load.set(test.load)
+		memory.set(test.memory)
+		s.refresh()
+		if st := s.Status(); !near(st.Pressure, test.pressure) || st.Dominant != test.dominant || s.Dominant() != test.dominant {
+			t.Errorf("load %v, memory %v: pressure %v of %q, want %v of %q", test.load, test.memory, st.Pressure, st.Dominant, test.pressure, test.dominant)
+		}
+		if got := s.Odds(); got != OddsOf(test.pressure) {
+			t.Errorf("load %v, memory %v: odds %x, want %x", test.load, test.memory, got, OddsOf(test.pressure))
+		}
+	}
+}
+
+// The queue in front of a loop is shown, and applied by the loop alone.
+func TestTheLoopsApplyTheirDelayThemselves(t *testing.T) {
+	delay := new(dial)
+	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{LoopDelay: {true, 1, 2}}}, metrics.New(1),
+		slog.New(slog.DiscardHandler), delay.signal(LoopDelay, Seconds, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delay.set(2)
+	s.refresh()
+	if s.Odds() != 0 || s.Dominant() != LoopDelay || s.Status().Probability["normal"] != 1 {
+		t.Errorf("odds %x, dominant %q, %+v; want none for all, and the signal shown", s.Odds(), s.Dominant(), s.Status())
+	}
+	if got := s.QueueLimits(); got != (Limits{true, 1, 2}) {
+		t.Errorf("loops are told %+v", got)
+	}
+}
+
+func TestSignalsAreReadEveryInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, load, _ := watching(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx)
+		synctest.Wait()
+		if n := load.reads.Load(); n != 1 {
+			t.Errorf("%d readings at the start, want 1", n)
+		}
+		load.set(4)
+		time.Sleep(199 * time.Millisecond)
+		synctest.Wait()
+		if s.Odds() != 0 {
+			t.Error("refused before the interval was over")
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if s.Odds() != OddsOf(1) {
+			t.Error("not refused after the interval")
+		}
+		load.set(0)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		if s.Odds() != 0 {
+			t.Error("refused an interval after the load has gone: there must be no state")
+		}
+		cancel()
+		synctest.Wait()
+		before := load.reads.Load()
+		time.Sleep(time.Second)
+		if n := load.reads.Load(); n != before {
+			t.Errorf("%d readings after the end", n-before)
+		}
+	})
+}
+
+func TestASignalThatCannotBeReadIsSaidOnceCountedAndShedsNothing(t *testing.T) {
+	var text strings.Builder
+	s, load, memory := watching(t, slog.New(slog.NewTextHandler(&text, nil)))
+	load.set(4)
+	s.refresh()
+	broken := errors.New("the file is gone")
+	load.fail.Store(&broken)
+	memory.set(75)
+	for range 5 {
+		s.refresh()
+	}
+	st := s.Status()
+	if st.Dominant != "memory" || !near(st.Pressure, 0.5) || st.Failures != 5 {
+		t.Errorf("%+v: want memory alone to count, and 5 failures", st)
+	}
+	if one := st.Signals[0]; one.Failures != 5 || one.Error != "the file is gone" || one.Value != nil || one.Pressure != 0 {
+		t.Errorf("the signal is %+v", one)
+	}
+	if n := strings.Count(text.String(), "the file is gone"); n != 1 {
+		t.Errorf("said %d times: %s", n, text.String())
+	}
+	load.fail.Store(nil)
+	s.refresh()
+	if st := s.Status(); st.Dominant != "load" || st.Signals[0].Error != "" {
+		t.Errorf("it can be read again and %+v", st)
+	}
+	load.set(math.NaN())
+	s.refresh()
+	if st := s.Status(); st.Dominant != "memory" || st.Failures != 6 {
+		t.Errorf("what is not a number: %+v", st)
+	}
+}
+
+func TestWhatASystemDoesNotHaveIsNoFailure(t *testing.T) {
+	var text strings.Builder
+	s, load, _ := watching(t, slog.New(slog.NewTextHandler(&text, nil)))
+	load.fail.Store(&errors.ErrUnsupported)
+	s.refresh()
+	if st := s.Status(); st.Failures != 0 || st.Signals[0].Error == "" || text.Len() > 0 {
+		t.Errorf("%+v, log %q", st, text.String())
+	}
+}
+
+func TestThresholdsChangeWhileTheyAreWatched(t *testing.T) {
+	s, load, _ := watching(t, nil)
+	load.set(3)
+	s.refresh()
+	number := func(v float64) *float64 { return &v }
+	off := false
+	if err := s.Set(map[string]Change{"load": {Soft: number(3)}}); err != nil || s.Odds() != 0 {
+		t.Errorf("%v, odds %x: a new soft threshold counts at once", err, s.Odds())
+	}
+	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil || s.Odds() != OddsOf(1) {
+		t.Errorf("%v, odds %x: so do both", err, s.Odds())
+	}
+	if err := s.Set(map[string]Change{"load": {On: &off}}); err != nil || s.Odds() != 0 {
+		t.Errorf("%v, odds %x: switched off it has no pressure", err, s.Odds())
+	}
+	reads := load.reads.Load()
+	s.refresh()
+	if n := load.reads.Load(); n != reads {
+		t.Error("it is read although it is off")
+	}
+	if st := s.Status().Signals[0]; st.On || st.Value != nil || st.Soft != 1 || st.Hard != 2 {
+		t.Errorf("the status is %+v", st)
+	}
+}
+
+func TestThresholdsThatCannotWorkChangeNothing(t *testing.T) {
+	s, load, _ := watching(t, nil)
+	load.set(3)
+	s.refresh()
+	number := func(v float64) *float64 { return &v }
+	for _, test := range []struct {
+		changes map[string]Change
+		says    string
+	}{
+		{map[string]Change{"lod": {}}, "there are load, memory"},
+		{map[string]Change{"load": {Soft: number(4)}}, "below the hard one"},
+		{map[string]Change{"load": {Soft: number(-1)}}, "from 0"},
+		{map[string]Change{"load": {Hard: number(math.Inf(1))}}, "from 0"},
+		{map[string]Change{"memory": {Soft: number(10)}}, "above the hard one"},
+		{map[string]Change{"load": {Soft: number(0), Hard: number(1)}, "memory": {Hard: number(1000)}}, "memory"},
+	} {
+		err := s.Set(test.changes)
+		if err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%+v: got %v, want an error that says %q", test.changes, err, test.says)
+		}
+		if st := s.Status(); st.Signals[0].Soft != 2 || st.Signals[1].Hard != 50 || !near(st.Pressure, 0.5) {
+			t.Errorf("%+v has changed something: %+v", test.changes, st)
+		}
+	}
+	for _, l := range []Limits{{true, 0.5, 1.5}, {true, math.NaN(), 1}, {true, 1, 1}} {
+		if err := Check(MemoryPressure, Share, l); err == nil {
+			t.Errorf("%+v of a share is accepted", l)
+		}
+	}
+}
+
+func TestWhatCannotBeWatchedIsRefused(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for name, cfg := range map[string]Config{
+		"interval": {},
+		"unknown":  {Interval: 1, Limits: map[string]Limits{"nothing": {true, 1, 2}}},
+		"limits":   {Interval: 1, Limits: map[string]Limits{"load": {true, 2, 1}}},
+	} {
+		if _, err := New(cfg, metrics.New(1), log, new(dial).signal("load", Number, false)); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestTheDefaultsCanWork(t *testing.T) {
+	signals := append(System(Host), new(dial).signal(InFlight, Number, false), new(dial).signal(LoopDelay, Seconds, false))
+	s, err := New(Defaults(), metrics.New(1), slog.New(slog.DiscardHandler), signals...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.refresh()
+	}
+	if st := s.Status(); len(st.Signals) != len(DefaultLimits()) {
+		t.Errorf("%d signals have defaults, and there are %d", len(DefaultLimits()), len(st.Signals))
+	}
+}
+
+func TestDecisionsAreCounted(t *testing.T) {
+	s, _, _ := watching(t, nil)
+	s.Count(0, Normal, 7, 2)
+	s.Count(0, Low, 1, 3)
+	s.Count(0, Critical, 4, 0)
+	st := s.Status()
+	for class, want := range map[string][2]uint64{"normal": {7, 2}, "low": {1, 3}, "critical": {4, 0}} {
+		if got := [2]uint64{st.Admitted[class], st.Refused[class]}; got != want {
+			t.Errorf("%s: admitted and refused %v, want %v", class, got, want)
+		}
+	}
+}
+
+func TestRetryAfterGrowsWithPressureAndIsSpread(t *testing.T) {
+	mean := func(p float64) (sum float64, different int) {
+		seen := make(map[int]bool)
+		for range 1000 {
+			s := RetryAfter(p)
+			if s < 1 || s > 15 {
+				t.Fatalf("Retry-After is %d", s)
+			}
+			seen[s] = true
+			sum += float64(s)
+		}
+		return sum / 1000, len(seen)
+	}
+	mild, _ := mean(0.05)
+	severe, different := mean(1)
+	if mild > 2 || severe < 8 || different < 8 {
+		t.Errorf("on average %v s while few are refused, %v s while all are, %d different values", mild, severe, different)
+	}
+	for _, p := range []float64{0, 0.5, 1} {
+		for range 100 {
+			if d := DeafFor(p, 300*time.Millisecond); d < 10*time.Millisecond || d > 300*time.Millisecond {
+				t.Fatalf("deaf for %v at %v", d, p)
+			}
+		}
+	}
+}

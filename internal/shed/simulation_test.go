@@ -1,0 +1,229 @@
+package shed
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// binarySwitch is what a Shedder is not: it refuses everything from the hard threshold on, until the soft one is reached again.
+type binarySwitch struct {
+	limits Limits
+	on     bool
+	flips  int
+}
+
+func (b *binarySwitch) read(value float64) {
+	if on := value >= b.limits.Hard || b.on && value > b.limits.Soft; on != b.on {
+		b.on = on
+		b.flips++
+	}
+}
+
+// overload offers a server offered requests a second, of which it can answer capacity, for a minute of the bubble's time. The
+// signal is its queue. Asked for each request is refuses; read is told the queue every 200 ms, when it is not nil. It returns
+// the share that was refused in each second.
+func overload(offered, capacity float64, queue *dial, refuses func() bool, read func(float64)) []float64 {
+	const step = time.Millisecond
+	var shares []float64
+	length, due, done := 0.0, 0.0, 0.0
+	asked, refused := 0, 0
+	for tick := 1; tick <= 60_000; tick++ {
+		for due += offered * step.Seconds(); due >= 1; due-- {
+			asked++
+			if refuses() {
+				refused++
+			} else {
+				length++
+			}
+		}
+		for done += capacity * step.Seconds(); done >= 1; done-- {
+			length = max(length-1, 0)
+		}
+		queue.set(length)
+		if read != nil && tick%200 == 0 {
+			read(length)
+		}
+		if tick%1000 == 0 {
+			shares = append(shares, float64(refused)/float64(asked))
+			asked, refused = 0, 0
+		}
+		time.Sleep(step)
+	}
+	return shares
+}
+
+// The share that is refused settles at what is too much. A switch refuses all of it or nothing, and never settles.
+func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
+	limits := Limits{true, 2000, 10_000}
+	for _, times := range []float64{1.2, 2, 3, 6} {
+		const capacity = 5000.0
+		want := 1 - 1/times
+		settled := func(shares []float64) (outside int) {
+			for _, share := range shares[20:] {
+				if math.Abs(share-want) > 0.1*want {
+					outside++
+				}
+			}
+			return outside
+		}
+		synctest.Test(t, func(t *testing.T) {
+			s, queue, _ := watching(t, nil)
+			s.find("load").Limits = limits
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go s.Run(ctx)
+			shares := overload(times*capacity, capacity, queue, func() bool { return s.Odds().Refuses(Normal, Draw()) }, nil)
+			if n := settled(shares); n > 0 {
+				t.Errorf("%v times the capacity: in %d of 40 s the share refused was more than 10 %% off %.3f: %.3f", times, n, want, shares)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := binarySwitch{limits: limits}
+			shares := overload(times*capacity, capacity, new(dial), func() bool { return b.on }, b.read)
+			if settled(shares) < 10 || b.flips < 10 {
+				t.Errorf("%v times the capacity: the switch flipped %d times and refused %.2f: it should flap, or this test shows nothing", times, b.flips, shares)
+			}
+		})
+	}
+}
+
+// When the overload ends, nobody is refused as soon as the queue is gone.
+func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, load, _ := watching(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		load.set(4)
+		go s.Run(ctx)
+		time.Sleep(time.Hour)
+		load.set(2)
+		time.Sleep(s.interval)
+		synctest.Wait()
+		if s.Odds() != 0 {
+			t.Errorf("an interval after an hour of overload the odds are %x", s.Odds())
+		}
+	})
+}
+
+// insist has connections that always have a request ready again, as a loop sees them: of those that are
+// refused, one in hearOneIn answers is heard again. It returns the delays of the last turns, and which share of the loop's
+// time went into answers.
+func insist(connections int, each time.Duration, turns int) (delays []time.Duration, useful float64) {
+	const refusal = 0.9 // of an answer's cost
+	const hearOneIn = 64
+	limits := DefaultLimits()[LoopDelay]
+	rng := rand.New(rand.NewPCG(1, 2))
+	var q Queue
+	live, deaf, credit := connections, 0, 0.0
+	var answered, refused float64
+	for i := range turns {
+		o := q.Odds(live, limits)
+		gone := 0
+		for range live {
+			if rng.Float64() < o.Probability(Normal) {
+				gone++
+			}
+		}
+		heard := 0
+		for credit += float64(live) / hearOneIn; credit >= 1 && heard < deaf; credit-- {
+			heard++
+		}
+		credit = min(credit, 64)
+		took := time.Duration((float64(live-gone) + refusal*float64(gone+heard)) * float64(each))
+		q.Passed(live, took)
+		if i >= turns/2 {
+			delays = append(delays, took)
+			answered += float64(live - gone)
+			refused += float64(gone + heard)
+		}
+		live += heard - gone
+		deaf += gone - heard
+	}
+	return delays, answered / (answered + refusal*refused)
+}
+
+func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
+	limits := DefaultLimits()[LoopDelay]
+	hard := time.Duration(limits.Hard * float64(time.Second))
+	for _, connections := range []int{200, 1000, 2000, 10_000, 50_000} {
+		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond} {
+			delays, useful := insist(connections, each, 10_000)
+			bound := max(hard, (FreeQueue+FreeQueue/4)*each) // a queue is as long as the free one, whatever that takes
+			for _, d := range delays {
+				if d > bound {
+					t.Errorf("%d connections, %v each: a turn takes %v", connections, each, d)
+					break
+				}
+			}
+			if useful < 0.95 {
+				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each, useful)
+			}
+		}
+	}
+}
+
+// A machine that stops for 50 ms leaves a queue behind, which is no overload.
+func TestAMomentsQueueIsNoOverload(t *testing.T) {
+	const each, rate = 10 * time.Microsecond, 60_000.0
+	limits := DefaultLimits()[LoopDelay]
+	var q Queue
+	waiting, due := 0, 0.0
+	longest := 0
+	for turn := range 20_000 {
+		o := q.Odds(waiting, limits)
+		if o != 0 {
+			t.Fatalf("turn %d: %d wait, odds %x", turn, waiting, o)
+		}
+		longest = max(longest, waiting)
+		took := time.Duration(waiting) * each
+		if turn%5000 == 4999 {
+			took += 50 * time.Millisecond
+		}
+		if waiting == 0 {
+			took = 10 * time.Microsecond // until the next one comes
+		}
+		q.Passed(waiting, took)
+		due += rate * took.Seconds()
+		waiting = int(due)
+		due -= float64(waiting)
+	}
+	if longest < 2000 {
+		t.Errorf("no more than %d ever waited: the test shows nothing", longest)
+	}
+	// The same queue that stays is.
+	for range 1000 {
+		q.Passed(2000, 2000*each)
+	}
+	if o := q.Odds(2000, limits); o.Probability(Normal) < 0.5 {
+		t.Errorf("a queue of 20 ms that stays: odds %v", o.Probability(Normal))
+	}
+	if o := q.Odds(FreeQueue-1, limits); o != 0 {
+		t.Errorf("a short queue: odds %x", o)
+	}
+	if o := q.Odds(2000, Limits{}); o != 0 {
+		t.Errorf("switched off: odds %x", o)
+	}
+}
+
+// The share that all are refused with is what would be refused if each were judged by its place.
+func TestTheShareIsThatOfThePlaces(t *testing.T) {
+	for _, test := range []struct{ n, from, to float64 }{{100, 200, 400}, {200, 200, 400}, {300, 200, 400}, {400, 200, 400}, {4000, 200, 400}, {300, 256, 256}, {256, 256, 256}} {
+		sum, steps := 0.0, 100_000
+		for i := range steps {
+			place := (float64(i) + 0.5) / float64(steps) * test.n
+			switch {
+			case place >= test.to:
+				sum++
+			case place > test.from:
+				sum += (place - test.from) / (test.to - test.from)
+			}
+		}
+		if got, want := shareBeyond(test.n, test.from, test.to), sum/float64(steps); math.Abs(got-want) > 1e-4 {
+			t.Errorf("%+v: got %v, want %v", test, got, want)
+		}
+	}
+}
