@@ -571,8 +571,10 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 	if len(raw) != want*width {
 		return s.wrong("of " + strconv.Itoa(want*width) + " bytes (binary_data_size), as its shape and datatype say")
 	}
-	q.keys = slices.Grow(q.keys, want)
 	signed := t.datatype[0] == 'I'
+	if width == 8 && !texts {
+		raw = q.wholeNumbers(raw, signed)
+	}
 	for ; len(raw) > 0; raw = raw[width:] {
 		var v uint64
 		switch {
@@ -596,6 +598,21 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 		if texts {
 			q.items = append(q.items, item{text: text})
 		}
+	}
+	return nil
+}
+
+// wholeNumbers appends the keys of numbers of 8 bytes, up to the first that is below 0, and returns what is left.
+func (q *query) wholeNumbers(raw []byte, signed bool) (left []byte) {
+	at := len(q.keys)
+	q.keys = slices.Grow(q.keys, len(raw)/8)[:at+len(raw)/8]
+	for i := range q.keys[at:] {
+		v := binary.LittleEndian.Uint64(raw[8*i:])
+		if signed && int64(v) < 0 {
+			q.keys = q.keys[:at+i]
+			return raw[8*i:]
+		}
+		q.keys[at+i] = arms.NumberKey(v)
 	}
 	return nil
 }

@@ -109,23 +109,59 @@ func (s *scanner) items(q *query, maxItems int) error {
 	if !more {
 		return s.wrong("an array with at least one id")
 	}
+	var err error
 	for more {
+		s.space()
 		if s.element = len(q.items); s.element == maxItems {
 			s.element = -1
 			return s.wrong("at most " + strconv.Itoa(maxItems) + " ids (--bandit-max-items)")
 		}
-		token, text, err := s.id(idWanted)
-		if err != nil {
+		var token, text []byte
+		var key arms.Key
+		if from := s.i; s.shortNumber(&key) {
+			token = s.b[from:s.i]
+			if text = token; token[0] == '"' {
+				text = token[1 : len(token)-1]
+			}
+		} else if token, text, err = s.id(idWanted); err == nil {
+			key = arms.KeyOf(text)
+		} else {
 			return err
 		}
 		q.items = append(q.items, item{token, text})
-		q.keys = append(q.keys, arms.KeyOf(text))
+		q.keys = append(q.keys, key)
 		if more, err = s.next(']'); err != nil {
 			return err
 		}
 	}
 	s.element = -1
 	return nil
+}
+
+// shortNumber reads an id that is a whole number of up to 19 digits, in quotes or not, in one go, and its key. Of any other it reads
+// nothing and returns false.
+func (s *scanner) shortNumber(key *arms.Key) bool {
+	b, i := s.b, s.i
+	quoted := i < len(b) && b[i] == '"'
+	if quoted {
+		i++
+	}
+	from, n := i, uint64(0)
+	for ; i < len(b) && b[i]-'0' <= 9; i++ {
+		n = 10*n + uint64(b[i]-'0')
+	}
+	if i == from || i-from > 19 || b[from] == '0' && i-from > 1 || i == len(b) {
+		return false
+	}
+	switch c := b[i]; {
+	case quoted && c == '"':
+		i++
+	case quoted || c != ',' && c != ']':
+		return false
+	}
+	s.i = i
+	*key = arms.NumberKey(n)
+	return true
 }
 
 // few reports whether a body surely asks for no more predictions than are made inline. A comma in an id

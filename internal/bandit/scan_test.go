@@ -209,6 +209,9 @@ func checkQuery(t *testing.T, body []byte) {
 // predictBodies are bodies that are right, wrong, and nearly one or the other.
 var predictBodies = []string{
 	`{"user":"u1","items":["a","b",7]}`,
+	`{"items":["0",0,"00","01","9",9,"9999999999999999999",9999999999999999999,"10000000000000000000","18446744073709551615","18446744073709551616","1","1a","1\u0030","1 "," 1",1 ,"12\"",-1,-0]}`,
+	`{"items":["18446744073709551616",18446744073709551616]}`, `{"items":["18446744073709551615",10000000000000000000]}`, `{"items":["00","-1"]}`, `{"items":["1a","0"]}`,
+	`{"items":[1.0]}`, `{"items":[1e3]}`, `{"items":[01]}`, `{"items":["1"2]}`, `{"items":[1`, `{"items":["1`, `{"items":["1"`, `{"items":[1]`, `{"items":[1}`, `{"items":[1"2"]}`, `{"items":[""]}`,
 	` { "items" : [ 1 , 2 ] , "user" : 18446744073709551616 , "top" : 2 , "seed" : 18446744073709551615 , "explain" : true , "segment" : "s" } ` + "\r\n\t",
 	`{"items":["a"],"user":null,"segment":null}`,
 	`{"items":["a"],"user":""}`, `{"items":[""]}`, `{"items":["` + strings.Repeat("x", 255) + `"]}`, `{"items":["` + strings.Repeat("x", 256) + `"]}`,
