@@ -88,6 +88,16 @@ func TestAGeneratorThatIsTheLimitIsNamed(t *testing.T) {
 	}
 }
 
+func TestConnectionsThatAreTheLimitAreNamed(t *testing.T) {
+	p := newPlant(queues, 50000, 1)
+	p.base, p.jitter, p.inFlight = 500*time.Millisecond, 50*time.Millisecond, 1000
+	trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, time.Minute)
+	// As many as can be in flight, twice a second.
+	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Limit != "achieved" || c.Rate < lowest*2000 || c.Rate > highest*2000 {
+		t.Errorf("the ceiling is %+v, but 1000 connections make 2000/s", c)
+	}
+}
+
 func TestASearchBeginsAboveTheCeiling(t *testing.T) {
 	for _, k := range []kind{queues, sheds} {
 		trace, _ := drive(Adaptive(AdaptiveOptions{Start: 20000, Duration: time.Minute}), newPlant(k, 1000, 1), time.Minute)

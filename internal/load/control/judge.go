@@ -395,8 +395,12 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 			generator++
 		}
 	}
-	if 2*generator >= len(j.blocks) || limit == "achieved" && j.drops() == 0 {
+	drops, failures := j.failed()
+	switch {
+	case 2*generator >= len(j.blocks), limit == "achieved" && drops == 0:
 		o.limit = "generator"
+	case (limit == "errors" || limit == "success") && 2*drops > failures:
+		o.limit = "achieved" // for want of connections
 	}
 	// A bucket may have been full, and a queue empty, at the beginning; and the ceiling may have come down since. The
 	// first block in which it shows is both.
@@ -435,11 +439,13 @@ func even(blocks []block) []block {
 	return sorted[cut : len(sorted)-cut]
 }
 
-func (j *judge) drops() (n uint64) {
+// failed counts the requests that were dropped, and all that were not served, those among them.
+func (j *judge) failed() (drops, failures uint64) {
 	for _, b := range j.blocks {
-		n += b.dropped
+		drops += b.dropped
+		failures += b.failures
 	}
-	return n
+	return drops, failures
 }
 
 // recovered reports whether the latest windows, as many as it takes to have some requests, are of a target that has

@@ -22,6 +22,7 @@ type plant struct {
 	catchUp  bool          // makes good afterwards what it did not serve in a stall
 	hiccups  time.Duration // mean time between two stalls of the generator
 	bucket   float64       // seconds that sheds and refuses save up; 10 ms if 0
+	inFlight int           // at most, beyond which requests are dropped; 0 for any number
 	capacity float64       // of the generator, requests a second; 0 for enough
 
 	rng                 *rand.Rand
@@ -160,6 +161,12 @@ func (p *plant) draw(mean float64) int {
 
 // arrive lets requests wait, or turns them away.
 func (p *plant) arrive(c cohort, w *measure.Window) {
+	if p.inFlight > 0 {
+		dropped := max(0, c.n-max(0, p.inFlight-p.queued-p.serving))
+		w.Failed[measure.Dropped] += uint64(dropped)
+		w.Sent -= uint64(dropped)
+		c.n -= dropped
+	}
 	switch p.kind {
 	case sheds, refuses:
 		admitted := min(c.n, int(p.credit))
