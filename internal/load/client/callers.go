@@ -35,7 +35,7 @@ type callers struct {
 	listener Listener
 	schedule *schedule
 	wire     []byte
-	win      *measure.Window
+	win      *sheet
 	swapped  time.Time
 	cpu      time.Duration
 	flying   int
@@ -61,7 +61,7 @@ func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Sour
 			most:     share(o.MaxConnections, i, len(sources)),
 			source:   source,
 			schedule: newSchedule(o.Arrivals, o.Seed, i, len(sources)),
-			win:      measure.NewWindow(),
+			win:      new(sheet),
 			swapped:  time.Now(),
 			cpu:      processCPU(),
 			changed:  make(chan struct{}, 1),
@@ -212,7 +212,7 @@ func (c *callers) setConnections(n int) {
 	}
 }
 
-func (c *callers) swap(next *measure.Window) *measure.Window {
+func (c *callers) swap(next *sheet) *sheet {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	full := c.win
@@ -284,7 +284,7 @@ func (c *callers) keepSchedule() {
 func (c *callers) sendOne(now int64) {
 	at := c.schedule.at
 	c.schedule.advance()
-	measure.Record(c.win.Lag, time.Duration(now-at))
+	c.win.Lag.record(time.Duration(now - at))
 	c.win.Intended++
 	q := c.nextRequest(at)
 	if c.flying >= c.most {
@@ -389,7 +389,7 @@ func (c *callers) settle(q *call, o *outcome) {
 	now := c.now()
 	switch {
 	case o.err == nil:
-		count(c.win, o.status, time.Duration(now-q.at))
+		c.win.count(o.status, time.Duration(now-q.at))
 		if c.listener != nil {
 			c.listener.Heard(q.ref, Answer{o.status, o.etag, o.lastModified})
 		}
@@ -414,7 +414,7 @@ func (c *callers) callOnce(q call) {
 func (c *callers) lost(why measure.Failure, q *call, now int64) {
 	c.win.Failed[why]++
 	if why == measure.TimedOut {
-		measure.Record(c.win.Latency, time.Duration(now-q.at))
+		c.win.Latency.record(time.Duration(now - q.at))
 	}
 	if c.listener != nil {
 		c.listener.Heard(q.ref, Answer{})

@@ -24,7 +24,7 @@ type Engine struct {
 	collecting sync.Mutex
 	collected  time.Duration // when, since epoch
 	cpu        time.Duration // of the process, by then
-	spares     []*measure.Window
+	spares     []*sheet
 }
 
 // worker makes a thread's share of the requests.
@@ -32,10 +32,10 @@ type worker interface {
 	// setRate and setConnections return at once.
 	setRate(c change)
 	setConnections(n int)
-	// swap returns what was measured since the last swap, which the worker is done with, and measures into next from
-	// now on. The window has counts, histograms, connections and requests in flight, and the thread's
+	// swap returns what was counted since the last swap, which the worker is done with, and counts in next from
+	// now on. The sheet has counts, latencies, connections and requests in flight, and the thread's
 	// share of the time in Busy.
-	swap(next *measure.Window) *measure.Window
+	swap(next *sheet) *sheet
 	// stop ends the sending. The worker ends once the last answer has come, or it is killed.
 	stop()
 	kill()
@@ -68,7 +68,7 @@ func Start(ctx context.Context, o Options, source func(thread, threads int) Sour
 		return nil, err
 	}
 	for range e.workers {
-		e.spares = append(e.spares, measure.NewWindow())
+		e.spares = append(e.spares, new(sheet))
 	}
 	e.collected, e.cpu = time.Since(e.epoch), processCPU()
 	return e, nil
@@ -117,21 +117,20 @@ const maxConnections = 1_000_000
 func (e *Engine) Collect(w *measure.Window) error {
 	e.collecting.Lock()
 	defer e.collecting.Unlock()
+	if w.Start == w.End {
+		w.Start = e.collected
+	}
 	w.Connections, w.InFlight = 0, 0
-	var all measure.Window // without histograms: those go to w directly
 	for i, worker := range e.workers {
 		got := worker.swap(e.spares[i])
-		got.Start, got.End = e.collected, time.Since(e.epoch)
-		all.Connections += got.Connections
-		all.InFlight += got.InFlight
-		w.Add(got)
-		got.Reset()
+		got.moveTo(w)
+		w.Connections += got.Connections
+		w.InFlight += got.InFlight
 		e.spares[i] = got
 	}
 	now, cpu := time.Since(e.epoch), processCPU()
 	w.End = now
 	w.CPU += cpu - e.cpu
-	w.Connections, w.InFlight = all.Connections, all.InFlight
 	e.collected, e.cpu = now, cpu
 	return nil
 }
@@ -152,21 +151,6 @@ func (e *Engine) Close(ctx context.Context) error {
 		<-w.done()
 	}
 	return nil
-}
-
-// count counts an answer in w.
-func count(w *measure.Window, status int, took time.Duration) {
-	switch {
-	case status == 503:
-		w.Shed++
-		measure.Record(w.ShedLatency, took)
-		return
-	case status >= 400:
-		w.Failed[measure.Status]++
-	default:
-		w.Served++
-	}
-	measure.Record(w.Latency, took)
 }
 
 const (

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"weir/internal/load/measure"
 )
 
 // hasLoops says whether there are event loops on this system.
@@ -51,7 +49,7 @@ type loop struct {
 	read   []byte
 	heads  headCache
 
-	win      *measure.Window
+	win      *sheet
 	swapped  int64 // when
 	cpu      time.Duration
 	spun     int64 // nanoseconds since then that were spent waiting
@@ -81,8 +79,8 @@ type message struct {
 	kind   messageKind
 	change change
 	n      int
-	next   *measure.Window
-	full   chan<- *measure.Window
+	next   *sheet
+	full   chan<- *sheet
 }
 
 type messageKind uint8
@@ -176,7 +174,7 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 		resume:   never,
 		spare:    spare{fd: -1},
 		read:     make([]byte, readSize),
-		win:      measure.NewWindow(),
+		win:      new(sheet),
 		warming:  share(o.Warm, thread, threads),
 		warm:     make(chan error, 1),
 		gone:     make(chan struct{}),
@@ -194,8 +192,8 @@ func (l *loop) stop()                 { l.post(message{kind: msgStop}) }
 func (l *loop) kill()                 { l.post(message{kind: msgKill}) }
 func (l *loop) done() <-chan struct{} { return l.gone }
 
-func (l *loop) swap(next *measure.Window) *measure.Window {
-	full := make(chan *measure.Window, 1)
+func (l *loop) swap(next *sheet) *sheet {
+	full := make(chan *sheet, 1)
 	if l.post(message{kind: msgSwap, next: next, full: full}) {
 		return <-full
 	}
@@ -438,7 +436,7 @@ func (l *loop) readInbox() {
 }
 
 // swapNow is swap on the loop's own thread.
-func (l *loop) swapNow(next *measure.Window) *measure.Window {
+func (l *loop) swapNow(next *sheet) *sheet {
 	full := l.win
 	full.Connections, full.InFlight = l.open, l.flying.size
 	l.clock()

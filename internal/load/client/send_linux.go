@@ -127,7 +127,7 @@ func (l *loop) place(at int64, index int, ref uint64) {
 			if failure != measure.Dropped {
 				l.win.Sent++
 			}
-			measure.Record(l.win.Lag, time.Duration(l.now-at))
+			l.win.Lag.record(time.Duration(l.now - at))
 			l.lost(failure, at, ref)
 			if failure == measure.Dropped {
 				l.park(firstPause)
@@ -191,9 +191,9 @@ func (l *loop) answered(c *conn, hup bool) {
 	l.clock()
 	took := time.Duration(l.now - c.since)
 	f := &c.framer
-	count(l.win, f.status, took)
+	l.win.count(f.status, took)
 	// Sent late, and heard late: the answer may have come as soon as it was not there yet.
-	measure.Record(l.win.Lag, min(time.Duration(c.late+l.now-l.looked), took))
+	l.win.Lag.record(min(time.Duration(c.late+l.now-l.looked), took))
 	if l.listener != nil {
 		l.listener.Heard(c.ref, Answer{Status: f.status, ETag: f.etag, LastModified: f.lastModified})
 	}
@@ -227,7 +227,7 @@ func (l *loop) over(c *conn) {
 // fail counts c's request as lost, and closes c.
 func (l *loop) fail(c *conn, why measure.Failure) {
 	at, ref, t := c.since, c.ref, c.target
-	measure.Record(l.win.Lag, time.Duration(c.late))
+	l.win.Lag.record(time.Duration(c.late))
 	waited := c.answers > 0
 	l.over(c)
 	l.closeConn(c)
@@ -249,7 +249,7 @@ func (l *loop) fail(c *conn, why measure.Failure) {
 func (l *loop) lost(why measure.Failure, at int64, ref uint64) {
 	l.win.Failed[why]++
 	if why == measure.TimedOut {
-		measure.Record(l.win.Latency, time.Duration(l.now-at))
+		l.win.Latency.record(time.Duration(l.now - at))
 	}
 	if l.listener != nil {
 		l.listener.Heard(ref, Answer{})
@@ -307,7 +307,7 @@ func (l *loop) retry(c *conn) {
 	l.closeConn(c)
 	n, failure := l.fresh(t)
 	if n == nil {
-		measure.Record(l.win.Lag, time.Duration(late))
+		l.win.Lag.record(time.Duration(late))
 		l.lost(failure, at, ref)
 		l.park(max(t.retryAt-l.now, firstPause))
 		return

@@ -1,0 +1,101 @@
+package client
+
+import (
+	"math/bits"
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"weir/internal/load/measure"
+)
+
+// sheet is what one thread counts between two Collects: a measure.Window that is cheap to add and to empty, since only what was
+// touched of its histograms is looked at. Whole histograms took half a millisecond of every window, on a processor that the thread
+// that sends may need.
+type sheet struct {
+	Intended, Sent, Served, Shed uint64
+	Failed                       [measure.Failures]uint64
+	In, Out                      uint64
+	Latency, ShedLatency, Lag    tally
+	Busy                         float64
+	Connections, InFlight        int
+}
+
+// moveTo adds s to w, but for what is a moment's, and empties it.
+func (s *sheet) moveTo(w *measure.Window) {
+	w.Intended += s.Intended
+	w.Sent += s.Sent
+	w.Served += s.Served
+	w.Shed += s.Shed
+	for i, n := range s.Failed {
+		w.Failed[i] += n
+	}
+	w.In += s.In
+	w.Out += s.Out
+	w.Busy = max(w.Busy, s.Busy)
+	s.Intended, s.Sent, s.Served, s.Shed, s.In, s.Out = 0, 0, 0, 0, 0, 0
+	s.Failed = [measure.Failures]uint64{}
+	s.Latency.moveTo(w.Latency)
+	s.ShedLatency.moveTo(w.ShedLatency)
+	s.Lag.moveTo(w.Lag)
+}
+
+// count counts an answer.
+func (s *sheet) count(status int, took time.Duration) {
+	switch {
+	case status == 503:
+		s.Shed++
+		s.ShedLatency.record(took)
+		return
+	case status >= 400:
+		s.Failed[measure.Status]++
+	default:
+		s.Served++
+	}
+	s.Latency.record(took)
+}
+
+// The buckets of measure's histograms: of 64 ns up to 2048 of them, and from there 1024 for each doubling.
+const (
+	unitBits   = 6
+	bucketBits = 10
+	firstBits  = unitBits + bucketBits + 1
+	buckets    = (40 - firstBits + 2) << bucketBits // 40 bits of nanoseconds are 18 minutes
+)
+
+// tally counts durations in the buckets of measure's histograms.
+type tally struct {
+	counts  [buckets]uint32
+	touched [buckets / 64]uint64
+}
+
+func (t *tally) record(d time.Duration) {
+	v := uint64(min(max(d, measure.Shortest), measure.Longest))
+	shift := bits.Len64(v|1<<(firstBits-1)) - firstBits
+	i := shift<<bucketBits + int(v>>(shift+unitBits))
+	t.counts[i]++
+	t.touched[i/64] |= 1 << (i % 64)
+}
+
+// moveTo adds t to h, and empties it.
+func (t *tally) moveTo(h *hdr.Histogram) {
+	for word, set := range t.touched {
+		for ; set != 0; set &= set - 1 {
+			i := word*64 + bits.TrailingZeros64(set)
+			if err := h.RecordValues(lowest(i), int64(t.counts[i])); err != nil {
+				panic("BUG: a latency within the limits has no bucket: " + err.Error())
+			}
+			t.counts[i] = 0
+		}
+		t.touched[word] = 0
+	}
+}
+
+// lowest is the first value of a bucket.
+func lowest(i int) int64 {
+	if i < 2<<bucketBits {
+		return int64(i) << unitBits
+	}
+	shift := i>>bucketBits - 1
+	return int64(i-shift<<bucketBits) << (shift + unitBits)
+}
