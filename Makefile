@@ -140,6 +140,11 @@ soak: bench-build ## kill weir 2000 times, then load it for SOAKTIME (30m); fail
 	@# 20,000 answers a second run 2 million users out of items in half an hour.
 	build/bin/run --soak $(SOAKTIME) --users 2000000
 
+.PHONY: limited
+limited: bench-build ## overload weir for a minute in a cgroup of 768 MiB, as root; fails if it is killed, swaps or does not answer
+	@mkdir -p build/bench
+	build/bin/run --limited 60s --users 200000
+
 .PHONY: clean
 clean: ## remove everything that was built
 	rm -rf bin build

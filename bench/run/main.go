@@ -45,7 +45,7 @@ const (
 	serviceBandit   = "bandit"
 )
 
-var allServices = []string{serviceFeed, serviceSequence, serviceBandit, serviceLoad, serviceAdaptive}
+var allServices = []string{serviceFeed, serviceSequence, serviceBandit, serviceLoad, serviceAdaptive, serviceShed}
 
 // bench is one run's configuration. Paths are relative to the root of the repository.
 type bench struct {
@@ -90,8 +90,13 @@ func main() {
 	flag.IntVar(&b.banditItems, "bandit-items", 1_000_000, "items that predictions are made for")
 	flag.BoolVar(&b.banditWrk, "bandit-wrk", false, "ask for predictions by wrk instead of closedloop")
 	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
+	limited := flag.Duration("limited", 0, "instead of measuring, overload weir for so long in a cgroup of 768 MiB, as root")
+	holds := flag.Bool("hold", false, "instead of all that, take this core for a part of the time, as the overload wants it")
 	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
 	flag.Parse()
+	if *holds {
+		log.Fatal(holdCore())
+	}
 	b.services = strings.Split(*services, ",")
 	if *only != "" {
 		b.only = strings.Split(*only, ",")
@@ -104,6 +109,8 @@ func main() {
 	case err != nil:
 	case *soak > 0:
 		err = b.soak(ctx, *soak)
+	case *limited > 0:
+		err = b.limited(ctx, *limited)
 	default:
 		err = b.run(ctx, *jsonPath)
 	}
@@ -160,6 +167,12 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		var err error
 		if r.Load, err = b.measureLoad(ctx); err != nil {
 			return fmt.Errorf("%s: %w", serviceLoad, err)
+		}
+	}
+	if slices.Contains(b.services, serviceShed) {
+		var err error
+		if r.Shed, err = b.measureShed(ctx); err != nil {
+			return fmt.Errorf("%s: %w", serviceShed, err)
 		}
 	}
 	if slices.Contains(b.services, serviceAdaptive) {

@@ -29,6 +29,7 @@ type report struct {
 	Sequence *sequenceReport `json:"sequence,omitempty"`
 	Bandit   *banditReport   `json:"bandit,omitempty"`
 	Load     *loadReport     `json:"load,omitempty"`
+	Shed     *shedReport     `json:"shed,omitempty"`
 	Adaptive *adaptiveReport `json:"adaptive,omitempty"`
 }
 
@@ -172,6 +173,9 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	}
 	if r.Bandit != nil {
 		r.Bandit.write(&b)
+	}
+	if r.Shed != nil {
+		r.Shed.write(&b)
 	}
 	if r.Load != nil {
 		r.Load.write(&b)

@@ -72,7 +72,9 @@ func (l *loop) weigh(ready int) {
 	s.seen += uint64(ready)
 	if ready >= shed.FreeQueue {
 		s.own = s.queue.Odds(ready, s.QueueLimits())
-		s.waited += uint64(s.queue.Delay(ready).Microseconds()) * uint64(ready)
+		if s.own != 0 { // else it is no overload yet, or has just been there for a moment
+			s.waited += uint64(s.queue.Delay(ready).Microseconds()) * uint64(ready)
+		}
 	}
 	s.odds = s.Odds().Max(s.own)
 	s.began, s.ready = l.now, ready
