@@ -14,13 +14,12 @@ type conn struct {
 	answers    int // that have come on this connection
 
 	// The request.
-	out     []byte
-	sent    int // bytes of out
-	ref     uint64
-	since   int64 // when it was to be sent, or was in the closed model
-	late    int64 // how much later it was
-	waited  bool  // the connection was idle before it
-	retried bool
+	out    []byte
+	sent   int // bytes of out
+	ref    uint64
+	since  int64 // when it was to be sent, or was in the closed model
+	late   int64 // how much later it was
+	waited bool  // the connection was idle before it
 
 	framer framer
 

@@ -124,7 +124,7 @@ func TestAnswersCount(t *testing.T) {
 		"interim answers": {answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + okAnswer},
 		"chunks":          {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"},
 		"long":            {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + strings.Repeat("x", 3_000_000)},
-		"as long as read": {answer: fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 16<<10-44, strings.Repeat("x", 16<<10-44))},
+		"as long as read": {answer: longAnswer(16 << 10)},
 		"long chunks":     {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + longChunks},
 		"POST":            {answer: okAnswer, request: "POST / HTTP/1.1\r\nHost: target\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("y", 100_000)},
 		"garbage":         {answer: "I am not a web server\r\n\r\n", count: failed(measure.Malformed)},
@@ -156,6 +156,16 @@ func TestAnswersCount(t *testing.T) {
 	}
 }
 
+// longAnswer is an answer of so many bytes.
+func longAnswer(size int) string {
+	head := "HTTP/1.1 200 OK\r\nContent-Length: "
+	for digits := 1; ; digits++ {
+		if body := fmt.Sprint(size - len(head) - digits - 4); len(body) == digits {
+			return head + body + "\r\n\r\n" + strings.Repeat("x", size-len(head)-digits-4)
+		}
+	}
+}
+
 func failed(why measure.Failure) func(w *measure.Window) uint64 {
 	return func(w *measure.Window) uint64 { return w.Failed[why] }
 }
@@ -180,9 +190,11 @@ func TestBytesAfterAnAnswerSpoilItsConnection(t *testing.T) {
 	if !hasLoops {
 		t.Skip("net/http has its own way with them")
 	}
-	for name, tail := range map[string]string{"": "x", " at the end of the buffer": strings.Repeat("x", 64<<10)} {
-		t.Run("together"+name, func(t *testing.T) {
-			p := listen(t, answering(okAnswer+tail))
+	for name, answer := range map[string]string{
+		"together": okAnswer, "after a read": longAnswer(16 << 10), "after a long one": longAnswer(1 << 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := listen(t, answering(answer+"x"))
 			if w := closedLoop(t, Options{}, p, get, requests(20)); w.Failed[measure.Malformed] != w.Done() {
 				t.Errorf("of %d, served %d, failed %v", w.Done(), w.Served, w.Failed)
 			}
@@ -316,7 +328,8 @@ func TestARequestThatMetAClosingConnectionIsSentAgain(t *testing.T) {
 		if w.Failed[measure.Cut] != w.Done() {
 			t.Errorf("of %d, served %d, failed %v", w.Done(), w.Served, w.Failed)
 		}
-		if seen.Load() > 2*w.Done() {
+		// Two connections had been idle, since the start; the others were made for their request.
+		if seen.Load() > w.Done()+2 {
 			t.Errorf("the server saw %d requests for %d", seen.Load(), w.Done())
 		}
 	})

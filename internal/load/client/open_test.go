@@ -181,3 +181,25 @@ func TestCloseGivesUpWithItsContext(t *testing.T) {
 		}
 	})
 }
+
+// Where all connections there may be are to other targets, the one that was idle longest makes room.
+func TestTargetsShareTheConnections(t *testing.T) {
+	a, b := listen(t, answering(okAnswer)), listen(t, answering(okAnswer))
+	engines(t, func(t *testing.T, o Options) {
+		o.Targets, o.Closed, o.Connections, o.Threads = []Target{a.target, b.target}, true, 1, 1
+		source := &numbered{targets: 2, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{}, status: map[int]int{}}
+		e := start(t, o, func(int, int) Source { return source })
+		if err := e.SetConnections(1); err != nil {
+			t.Fatal(err)
+		}
+		w := measure.NewWindow()
+		await(t, e, w, requests(50))
+		if !o.netHTTP && w.Connections > 1 {
+			t.Errorf("%d connections", w.Connections)
+		}
+		finish(t, e, w)
+		if w.Served != w.Done() {
+			t.Errorf("served %d of %d, failed %v", w.Served, w.Done(), w.Failed)
+		}
+	})
+}

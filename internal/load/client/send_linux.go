@@ -139,7 +139,7 @@ func (l *loop) place(at int64, index int, ref uint64) {
 	}
 	l.win.Sent++
 	c.out, l.wire = wire, c.out[:0]
-	c.sent, c.ref, c.since, c.late, c.retried = 0, ref, at, l.now-at, false
+	c.sent, c.ref, c.since, c.late = 0, ref, at, l.now-at
 	c.framer.begin(bytes.HasPrefix(wire, methodHEAD))
 	l.flying.pushBack(c)
 	if c.state == idle {
@@ -288,7 +288,7 @@ func (l *loop) ended(c *conn, reset bool) {
 		l.closeConn(c)
 	case !reset && c.framer.end():
 		l.answered(c, true)
-	case c.framer.fresh() && c.waited && !c.retried && idempotent(c.out):
+	case c.framer.fresh() && c.waited && idempotent(c.out):
 		l.retry(c)
 	default:
 		l.clock()
@@ -297,7 +297,7 @@ func (l *loop) ended(c *conn, reset bool) {
 }
 
 // retry sends c's request again on a new connection: the server has closed c while the request was on its way, and has
-// not answered a byte.
+// not answered a byte. The new connection was never idle, so there is no third time.
 func (l *loop) retry(c *conn) {
 	l.clock()
 	prev, t := c.prev, c.target
@@ -313,7 +313,7 @@ func (l *loop) retry(c *conn) {
 		return
 	}
 	n.out, l.wire = l.wire, n.out[:0]
-	n.sent, n.ref, n.since, n.late, n.retried = 0, ref, at, late, true
+	n.sent, n.ref, n.since, n.late = 0, ref, at, late
 	n.framer.begin(toHEAD)
 	l.flying.insertAfter(prev, n) // its deadline is the old one's
 }

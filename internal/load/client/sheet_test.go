@@ -51,4 +51,8 @@ func TestASheetIsEmptyOnceMoved(t *testing.T) {
 			t.Fatalf("got %+v", w)
 		}
 	}
+	s.count(200, time.Millisecond)
+	if s.moveTo(w); w.Served != 2 || w.Latency.TotalCount() != 3 {
+		t.Errorf("one more made it %d served and %d latencies, want 2 and 3", w.Served, w.Latency.TotalCount())
+	}
 }
