@@ -1,6 +1,10 @@
 package measure
 
-import "math"
+import (
+	"math"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+)
 
 // Unknown is a target that says nothing of itself.
 func Unknown() Target { return Target{CPU: math.NaN(), Memory: math.NaN()} }
@@ -31,8 +35,10 @@ func (w *Window) Add(o *Window) {
 
 // Reset makes w an empty window, keeping its histograms' memory.
 func (w *Window) Reset() {
-	w.Latency.Reset()
-	w.ShedLatency.Reset()
-	w.Lag.Reset()
+	for _, h := range []*hdr.Histogram{w.Latency, w.ShedLatency, w.Lag} {
+		if h.TotalCount() > 0 { // else there is nothing to clear, and much of it
+			h.Reset()
+		}
+	}
 	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Target: Unknown()}
 }

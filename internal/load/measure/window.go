@@ -62,7 +62,7 @@ type Window struct {
 	// shed. In the open model it counts from the intended time of sending, in the closed one from
 	// the sending.
 	Latency, ShedLatency *hdr.Histogram
-	// Lag is how much later than intended the generator itself got to a request, whatever the
+	// Lag is how much later than intended the generator itself got to a request and to its answer, whatever the
 	// target did: its own share of Latency.
 	Lag *hdr.Histogram
 	// CPU is the processor time of the generator's process, Busy the largest share of the window that one
