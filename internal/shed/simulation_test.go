@@ -196,10 +196,10 @@ func TestAMomentsQueueIsNoOverload(t *testing.T) {
 	}
 	// The same queue that stays is.
 	for range 1000 {
-		q.Passed(2000, 2000*each)
+		q.Passed(6000, 6000*each)
 	}
-	if o := q.Odds(2000, limits); o.Probability(Normal) < 0.5 {
-		t.Errorf("a queue of 20 ms that stays: odds %v", o.Probability(Normal))
+	if o := q.Odds(6000, limits); o.Probability(Normal) < 0.5 {
+		t.Errorf("a queue of 60 ms that stays: odds %v", o.Probability(Normal))
 	}
 	if o := q.Odds(FreeQueue-1, limits); o != 0 {
 		t.Errorf("a short queue: odds %x", o)
