@@ -50,7 +50,8 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	cfg.Metrics = metrics.New(cfg.Stripes())
 	cfg.Metrics.Gauge("weir_build_info", "1, with what was built as labels.", func() float64 { return 1 },
 		"version", version, "commit", commit, "go", runtime.Version())
-	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore}
+	// Services are opened before the server is there that they ask.
+	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore, Refuse: func() bool { return a.Server.Refuse() }}
 	for _, open := range openers {
 		service, err := open(ctx, env)
 		if errors.Is(err, server.ErrOff) {

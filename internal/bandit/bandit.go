@@ -159,7 +159,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	}
 	if cfg.Store != "" {
 		o := cfg.StoreOptions
-		o.Prior, o.Metrics, o.Log = cfg.Prior, env.Metrics, env.Log
+		o.Prior, o.Metrics, o.Log, o.Refuse = cfg.Prior, env.Metrics, env.Log, env.Refuse
 		if b.store, err = featurestore.Open(ctx, cfg.Store, o); err != nil {
 			return nil, err
 		}

@@ -63,6 +63,8 @@ func (w *reply) fail(err error) (detail string) {
 	switch {
 	case errors.As(err, &bad):
 		status, detail = bad.status, bad.detail
+	case errors.Is(err, featurestore.ErrRefused):
+		detail = "the server is overloaded, and would have to ask the feature store; come again after as many seconds as Retry-After says"
 	case errors.As(err, &store):
 		detail = "the feature store failed: " + featurestore.Reason(store) + " (the log says more)"
 	default: // the errors above, and those of accept

@@ -54,6 +54,19 @@ func (s *Server) turnDown(w http.ResponseWriter, stripe int, route *route, c she
 	return true
 }
 
+// Refuse judges a piece of work of class Low: see Env.Refuse. It may be called at any time.
+func (s *Server) Refuse() bool {
+	if s == nil || s.shed == nil {
+		return false
+	}
+	if s.shed.Odds().Refuses(shed.Low, shed.Draw()) {
+		s.shed.Count(0, shed.Low, 0, 1)
+		return true
+	}
+	s.shed.Count(0, shed.Low, 1, 0)
+	return false
+}
+
 // overloaded renders the answers to refused requests of a loop. All of it but Retry-After is kept rendered, and made
 // again when the second or the reason changes.
 type overloaded struct {

@@ -92,7 +92,8 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 		return false, ErrClosed
 	}
 	wants, aging := c.look(ids, dst)
-	if len(aging) > 0 && !c.health.failing() {
+	refused := len(wants)+len(aging) > 0 && c.s.o.Refuse != nil && c.s.o.Refuse()
+	if len(aging) > 0 && !refused && !c.health.failing() {
 		c.send(aging, len(aging))
 	}
 	c.hits.Add(0, uint64(len(ids)-len(wants)))
@@ -104,6 +105,12 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	older := 0
 	if c.health.failing() {
 		wants, older = c.settle(ids, wants)
+	}
+	if len(wants) > 0 && refused {
+		if slices.ContainsFunc(wants, func(w want[V]) bool { return !w.stale }) {
+			return false, ErrRefused
+		}
+		older, wants = older+len(wants), nil
 	}
 	if len(wants) > 0 {
 		n, err := c.ask(ctx, ids, dst, wants)

@@ -582,3 +582,36 @@ func TestAClientIsMadeOnce(t *testing.T) {
 		}
 	})
 }
+
+// An overloaded server does not ask: it gives what it has, older answers too, and nothing else.
+func TestAnOverloadedServerAsksForNothing(t *testing.T) {
+	overloaded := false
+	bubble(t, func(o *Options) { o.Refuse = func() bool { return overloaded } }, func(t *testing.T, s *Store, f *fakeStore) {
+		ids, arms := numbered("i", 3), make([]Arm, 3)
+		_, err := s.Arms(t.Context(), ids, arms)
+		must(t, err)
+		f.total()
+		overloaded = true
+
+		time.Sleep(s.o.TTL * 9 / 10) // when it would be fetched anew
+		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
+			t.Errorf("of what is fresh: degraded %v, error %v", degraded, err)
+		}
+		time.Sleep(s.o.TTL)
+		clear(arms)
+		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || !degraded || !arms[0].Known {
+			t.Errorf("of what is old: degraded %v, error %v, %+v", degraded, err, arms[0])
+		}
+		if _, err := s.Arms(t.Context(), []string{"new"}, arms[:1]); !errors.Is(err, ErrRefused) || Reason(err) == "it cannot be reached" {
+			t.Errorf("of what is not there: error %v", err)
+		}
+		synctest.Wait()
+		if n := f.total(); n != 0 {
+			t.Errorf("%d entities were asked for", n)
+		}
+		overloaded = false
+		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
+			t.Errorf("afterwards: degraded %v, error %v", degraded, err)
+		}
+	})
+}

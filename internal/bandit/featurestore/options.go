@@ -34,6 +34,7 @@ type Options struct {
 	CA     string        // PEM file of certificate authorities to trust besides the system's
 
 	Prior   [2]float64        // what clicks and impressions are added to; 1, 1 if zero
+	Refuse  func() bool       // whether the store is not to be asked now, since the server is overloaded; nil never refuses
 	Metrics *metrics.Registry // may be nil
 	Log     *slog.Logger      // may be nil
 }

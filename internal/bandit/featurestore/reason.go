@@ -12,6 +12,8 @@ func Reason(err error) string {
 	switch {
 	case errors.Is(err, ErrClosed):
 		return "it is closed"
+	case errors.Is(err, ErrRefused):
+		return "the server is overloaded and does not ask it"
 	case kind == faultTimeout:
 		return "it did not answer in time"
 	case kind == faultBusy:

@@ -41,6 +41,9 @@ import (
 // ErrClosed is what calls after Close fail with.
 var ErrClosed = errors.New("the feature store is closed")
 
+// ErrRefused is what calls fail with that the store would have to be asked for while Options.Refuse says not to.
+var ErrRefused = errors.New("the server is overloaded and does not ask the feature store")
+
 // Arm is the posterior of an item.
 type Arm struct {
 	Alpha, Beta float64
