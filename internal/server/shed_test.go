@@ -19,7 +19,7 @@ import (
 func pressable() *shed.Config {
 	cfg := shed.Defaults()
 	cfg.Interval = time.Hour
-	cfg.Limits = map[string]shed.Limits{shed.InFlight: {On: true, Soft: 0, Hard: 1000}, shed.LoopDelay: cfg.Limits[shed.LoopDelay]}
+	cfg.Limits = map[string]shed.Limits{shed.InFlight: {On: true, Soft: 0, Hard: 1000}, shed.LoopDelay: {On: true, Soft: 0.001, Hard: 0.005}}
 	return &cfg
 }
 
