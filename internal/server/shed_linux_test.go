@@ -252,10 +252,13 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 	e, release := blocked(t)
 	s := start(t, Config{Workers: 1, WorkerQueue: 1, Shed: pressable()}, e)
 	var all []*client
-	for _, path := range []string{"/deferred/a", "/deferred/b", "/lent/c", "/lent/d"} {
+	for i, path := range []string{"/deferred/a", "/deferred/b", "/lent/c", "/lent/d"} {
 		c := dial(t, s)
 		c.send(get(path))
 		all = append(all, c)
+		if i == 0 {
+			<-e.started // so that there is room in the queue for the second
+		}
 	}
 	for s.inFlight() != 4 {
 		time.Sleep(time.Millisecond)
