@@ -260,26 +260,31 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 			<-e.started // so that there is room in the queue for the second
 		}
 	}
-	for s.inFlight() != 4 {
-		time.Sleep(time.Millisecond)
+	// What loops have ready they tell when they rest.
+	inFlight := func(want int64, when string) {
+		t.Helper()
+		deadline := time.Now().Add(10 * time.Second)
+		for s.inFlight() != want {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d are in flight, expected %d", when, s.inFlight(), want)
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
+	inFlight(4, "all are away")
 	full := dial(t, s)
 	full.send(get("/deferred/one-too-many"))
 	if resp, _ := full.response("GET"); resp.StatusCode != 503 {
 		t.Errorf("beyond the queue: %d", resp.StatusCode)
 	}
-	if n := s.inFlight(); n != 4 {
-		t.Errorf("%d are in flight after one was refused", n)
-	}
+	inFlight(4, "one was refused")
 	release()
 	for _, c := range all {
 		if resp, _ := c.response("GET"); resp.StatusCode != 200 {
 			t.Errorf("got %d", resp.StatusCode)
 		}
 	}
-	for s.inFlight() != 0 {
-		time.Sleep(time.Millisecond)
-	}
+	inFlight(0, "all are answered")
 }
 
 // Under changing pressure, with clients that never wait, every request has its answer, in order, on its connection.
