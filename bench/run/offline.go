@@ -102,7 +102,7 @@ func awaitResident(ctx context.Context, path string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s was not in memory %v after a cold start", path, warmingPatience)
+	return fmt.Errorf("%s was not in memory after %v", path, warmingPatience)
 }
 
 // imported is one run of weir import, on all cores.
