@@ -3,14 +3,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -180,24 +177,13 @@ func (b *bench) searchOnce(ctx context.Context, c adaptiveCase, round int) (s *a
 
 // adaptive runs weir load and reads its result.
 func (b *bench) adaptive(ctx context.Context, url string, length time.Duration) (*searched, error) {
-	path := filepath.Join(b.dir, "adaptive.json")
-	cmd := exec.CommandContext(ctx, "bin/weir", "load", url, "--mode", "adaptive", "--duration", length.String(), "--quiet", "--json", path)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	err := startPinned(cmd, clientCore)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; it said:\n%s", strings.Join(cmd.Args, " "), err, said.String())
-	}
-	text, err := os.ReadFile(path)
+	text, err := b.runLoad(ctx, url, "--mode", "adaptive", "--duration", length.String())
 	if err != nil {
 		return nil, err
 	}
 	var found searched
 	if err := json.Unmarshal(text, &found); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("a result of weir load: %w", err)
 	}
 	return &found, nil
 }

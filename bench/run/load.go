@@ -178,11 +178,10 @@ type loadResult struct {
 	} `json:"generator"`
 }
 
-// weirLoad runs weir load on the client core and reads its result. As with wrk, a failed request ends it all.
-func (b *bench) weirLoad(ctx context.Context, p *process, args ...string) (*loadResult, error) {
+// runLoad runs weir load on the client core and returns the text of its result.
+func (b *bench) runLoad(ctx context.Context, args ...string) ([]byte, error) {
 	path := filepath.Join(b.dir, "load.json")
-	argv := append([]string{"load", "http://" + p.addr + "/", "--duration", b.duration.String(), "--warmup", "1s", "--quiet", "--json", path}, args...)
-	cmd := exec.CommandContext(ctx, "bin/weir", argv...)
+	cmd := exec.CommandContext(ctx, "bin/weir", append([]string{"load", "--quiet", "--json", path}, args...)...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err := startPinned(cmd, clientCore)
@@ -192,13 +191,18 @@ func (b *bench) weirLoad(ctx context.Context, p *process, args ...string) (*load
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; it said:\n%s", strings.Join(cmd.Args, " "), err, said.String())
 	}
-	text, err := os.ReadFile(path)
+	return os.ReadFile(path)
+}
+
+// weirLoad runs weir load on the client core and reads its result. As with wrk, a failed request ends it all.
+func (b *bench) weirLoad(ctx context.Context, p *process, args ...string) (*loadResult, error) {
+	text, err := b.runLoad(ctx, append([]string{"http://" + p.addr + "/", "--duration", b.duration.String(), "--warmup", "1s"}, args...)...)
 	if err != nil {
 		return nil, err
 	}
 	found, err := parseLoad(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
+		return nil, fmt.Errorf("%s: %w", "weir load " + strings.Join(args, " "), err)
 	}
 	return found, nil
 }

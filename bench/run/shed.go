@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"math"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -242,31 +240,19 @@ type overloadResult struct {
 
 // overload runs weir load with the scenario feed on the client core. What is refused or dropped is what this is about, and no error.
 func (b *bench) overload(ctx context.Context, p *shedServer, d time.Duration, args ...string) (*overloadResult, error) {
-	path := filepath.Join(b.dir, "overload.json")
-	argv := append([]string{
-		"load", "--scenario", "feed", "--target", "http://" + p.addr, "--users", strconv.Itoa(b.users), "--items", "10",
-		"--duration", d.String(), "--warmup", "2s", "--threads", "1", "--no-check", "--quiet", "--json", path,
-	}, args...)
-	cmd := exec.CommandContext(ctx, "bin/weir", argv...)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	err := startPinned(cmd, clientCore)
-	if err == nil {
-		err = cmd.Wait()
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(path)
+	text, err := b.runLoad(ctx, append([]string{
+		"--scenario", "feed", "--target", "http://" + p.addr, "--users", strconv.Itoa(b.users), "--items", "10",
+		"--duration", d.String(), "--warmup", "2s", "--threads", "1", "--no-check",
+	}, args...)...)
+	if err != nil {
+		return nil, err
 	}
 	var r overloadResult
-	if err == nil {
-		err = json.Unmarshal(text, &r)
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("a result of weir load: %w", err)
 	}
-	if err == nil && (r.Requests == 0 || r.Rate.Served == 0) {
-		err = fmt.Errorf("nothing was served")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; it said:\n%s", strings.Join(cmd.Args, " "), err, said.String())
+	if r.Requests == 0 || r.Rate.Served == 0 {
+		return nil, fmt.Errorf("weir load %s: nothing was served", strings.Join(args, " "))
 	}
 	return &r, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/load/access"
 	"weir/internal/load/agent"
 )
 
@@ -29,7 +30,7 @@ three seconds.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			l, err := agent.Listen(listen, o.Token)
+			l, err := access.Listen(listen, o.Token)
 			if err != nil {
 				return err
 			}

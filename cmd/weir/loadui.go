@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/load"
+	"weir/internal/load/access"
 	"weir/internal/load/web"
 )
 
@@ -94,7 +95,7 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 		if err != nil {
 			return err
 		}
-		l, err := web.Listen(listen, token)
+		l, err := access.Listen(listen, token)
 		if err != nil {
 			return errors.Join(fmt.Errorf("--listen: %w", err), ui.Close())
 		}

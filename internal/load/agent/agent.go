@@ -23,15 +23,14 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
+	"weir/internal/load/access"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
@@ -125,19 +124,6 @@ func (s *Server) Close() error {
 	return s.abandon(r, "the agent was stopped")
 }
 
-// Listen listens for leaders. Beyond loopback it wants a token.
-func Listen(address, token string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%w; choose another address with --listen", err)
-	}
-	if token == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		l.Close() //nolint:errcheck // nothing was accepted
-		return nil, fmt.Errorf("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
-	}
-	return l, nil
-}
-
 // Serve answers leaders on l until ctx is done, and ends the run that there may be.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
@@ -171,26 +157,13 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		switch {
 		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
 			problem(w, http.StatusForbidden, "an agent is for weir load, not for browsers")
-		case s.o.Token == "" && !loopbackHost(r.Host):
+		case s.o.Token == "" && !access.LoopbackHost(r.Host):
 			problem(w, http.StatusMisdirectedRequest, "an agent without a token is for loopback names, like 127.0.0.1 and localhost; start weir load agent with --token")
-		case s.o.Token != "" && (!given || !same(token, s.o.Token)):
+		case s.o.Token != "" && (!given || !access.Same(token, s.o.Token)):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir load agent"`)
 			problem(w, http.StatusUnauthorized, "the agent wants the token that it was started with: give weir load the same --token")
 		default:
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-// loopbackHost says whether a Host field names this machine in a way that no other site can.
-func loopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.IsLoopback()
 }

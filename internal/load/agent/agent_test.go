@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/load/access"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
@@ -409,7 +410,7 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 		{"0.0.0.0:0", "a secret", ""},
 		{"127.0.0.1:99999", "", "--listen"},
 	} {
-		l, err := Listen(c.address, c.token)
+		l, err := access.Listen(c.address, c.token)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s with %q: %v", c.address, c.token, err)
 		}
@@ -422,7 +423,7 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 func TestServeEndsTheRun(t *testing.T) {
 	e := &fake{}
 	s := faked(Options{}, e)
-	l, err := Listen("127.0.0.1:0", "")
+	l, err := access.Listen("127.0.0.1:0", "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,14 +3,12 @@ package web
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
+
+	"weir/internal/load/access"
 )
 
 // policy lets the pages load what comes from here, and nothing else. No script and no style is inline.
@@ -19,19 +17,6 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // cookieName is of the cookie that stands for the token. It has no __Host- prefix, which wants TLS.
 const cookieName = "weir-load"
-
-// Listen listens where the UI is to be found. Beyond loopback it wants a token.
-func Listen(address, token string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%w; choose another address with --listen", err)
-	}
-	if token == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		l.Close() //nolint:errcheck // nothing was accepted
-		return nil, fmt.Errorf("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
-	}
-	return l, nil
-}
 
 // guard refuses what other sites' pages ask for and who does not have the token.
 func (u *UI) guard(next http.Handler) http.Handler {
@@ -51,7 +36,7 @@ func (u *UI) guard(next http.Handler) http.Handler {
 			h.Set("Cache-Control", "no-store")
 		}
 		switch {
-		case u.o.Token == "" && !loopbackHost(r.Host):
+		case u.o.Token == "" && !access.LoopbackHost(r.Host):
 			problem(w, http.StatusMisdirectedRequest, "this address is for loopback names, like 127.0.0.1 and localhost; for others start weir load ui with --token", "")
 		case api && foreign(r):
 			refuseOrigin(w, r)
@@ -86,19 +71,6 @@ func foreign(r *http.Request) bool {
 	return !ok || !strings.EqualFold(host, r.Host)
 }
 
-// loopbackHost says whether a Host field names this machine in a way that no other site can.
-func loopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.IsLoopback()
-}
-
 func isJSON(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.EqualFold(strings.TrimSpace(kind), "application/json")
@@ -110,10 +82,10 @@ func (u *UI) known(r *http.Request) bool {
 		return true
 	}
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
-		return same(token, u.o.Token)
+		return access.Same(token, u.o.Token)
 	}
 	c, err := r.Cookie(cookieName)
-	return err == nil && same(c.Value, u.cookie())
+	return err == nil && access.Same(c.Value, u.cookie())
 }
 
 // cookie stands for the token while this process lives. The token cannot be had from it.
@@ -121,12 +93,6 @@ func (u *UI) cookie() string {
 	mac := hmac.New(sha256.New, u.key)
 	mac.Write([]byte(u.o.Token))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// same compares in a time that does not depend on where two secrets differ.
-func same(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
 // postSession takes the token and gives the cookie.
@@ -138,7 +104,7 @@ func (u *UI) postSession(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, `send {"token": "..."}`, "token")
 		return
 	}
-	if u.o.Token != "" && !same(body.Token, u.o.Token) {
+	if u.o.Token != "" && !access.Same(body.Token, u.o.Token) {
 		problem(w, http.StatusUnauthorized, "this is not the token that weir load ui was started with", "token")
 		return
 	}

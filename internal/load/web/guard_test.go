@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/load"
+	"weir/internal/load/access"
 )
 
 // ask makes one request of a handler.
@@ -171,7 +172,7 @@ func TestNothingGoesWithoutTheToken(t *testing.T) {
 
 func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", ":0"} {
-		if l, err := Listen(address, ""); err == nil {
+		if l, err := access.Listen(address, ""); err == nil {
 			l.Close() //nolint:errcheck
 			t.Errorf("%s is listened on without a token", address)
 		} else if !strings.Contains(err.Error(), "--token") {
@@ -179,7 +180,7 @@ func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
 		}
 	}
 	for _, c := range [][2]string{{"127.0.0.1:0", ""}, {"localhost:0", ""}, {"0.0.0.0:0", "sixteen-or-more-characters"}} {
-		l, err := Listen(c[0], c[1])
+		l, err := access.Listen(c[0], c[1])
 		if err != nil {
 			t.Errorf("%q: %v", c, err)
 			continue
