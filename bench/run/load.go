@@ -202,7 +202,7 @@ func (b *bench) weirLoad(ctx context.Context, p *process, args ...string) (*load
 	}
 	found, err := parseLoad(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", "weir load " + strings.Join(args, " "), err)
+		return nil, fmt.Errorf("weir load %s: %w", strings.Join(args, " "), err)
 	}
 	return found, nil
 }

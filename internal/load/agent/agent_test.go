@@ -400,26 +400,6 @@ func TestWhoMayUseAnAgent(t *testing.T) {
 	}
 }
 
-func TestListeningBeyondLoopbackNeedsAToken(t *testing.T) {
-	for _, c := range []struct {
-		address, token, says string
-	}{
-		{"127.0.0.1:0", "", ""},
-		{"0.0.0.0:0", "", "set --token"},
-		{":0", "", "set --token"},
-		{"0.0.0.0:0", "a secret", ""},
-		{"127.0.0.1:99999", "", "--listen"},
-	} {
-		l, err := access.Listen(c.address, c.token)
-		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s with %q: %v", c.address, c.token, err)
-		}
-		if err == nil {
-			l.Close()
-		}
-	}
-}
-
 func TestServeEndsTheRun(t *testing.T) {
 	e := &fake{}
 	s := faked(Options{}, e)
