@@ -368,17 +368,12 @@ func TestTheClock(t *testing.T) {
 		}
 		get(t, url+"/clock").want(t, 200, `"step":4,`)
 	})
-	now := epoch.Add(150 * time.Second)
-	s, err := Open(Options{Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := onKernel(t, s, false)
+	url := onKernel(t, clocked(t, epoch.Add(150*time.Second)), false)
 	get(t, url+"/clock").want(t, 200, `"clock":"real","step":2,"step_seconds":60,"time":"2026-01-01T00:02:00Z"`)
 	ask(t, "POST", url+"/clock", "").want(t, 409, "--clock stepped")
 	ask(t, "POST", url+"/clock", `{"step":3}`).want(t, 409, "--clock stepped")
-	if now = epoch.Add(-time.Hour); s.Step() != 0 {
-		t.Errorf("before the epoch it is step %d", s.Step())
+	if at := clocked(t, epoch.Add(-time.Hour)).Step(); at != 0 {
+		t.Errorf("before the epoch it is step %d", at)
 	}
 }
 

@@ -36,6 +36,16 @@ func stepped(t testing.TB, knobs ...string) *Server {
 	return s
 }
 
+// clocked returns a mock that takes the time from a clock which stands still, and cannot be moved by requests.
+func clocked(t testing.TB, at time.Time) *Server {
+	t.Helper()
+	s, err := Open(Options{Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // ways are how requests reach a mock: by the kernel's event loops, by its adapter on net/http, and without a kernel.
 func ways(t *testing.T, test func(t *testing.T, start func(*Server) (url string))) {
 	for _, name := range []string{"kernel", "kernel on net/http", "handler"} {
