@@ -5,12 +5,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log"
 	"math"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -184,10 +187,12 @@ func (b *bench) shedTurn(ctx context.Context, p *shedServer, r *shedSample, shed
 		}
 		after <- err
 	}()
-	// The last moment at which the probability was above 0, looked at until the load afterwards is over.
+	// Looked at until the load afterwards is over.
+	var looks []shedLook
 	for {
 		select {
 		case err := <-after:
+			r.Recovery = recovery(looks).Seconds()
 			return err
 		case <-time.After(50 * time.Millisecond):
 		}
@@ -195,10 +200,24 @@ func (b *bench) shedTurn(ctx context.Context, p *shedServer, r *shedSample, shed
 		if err != nil {
 			return err
 		}
-		if probability > 0 {
-			r.Recovery = time.Since(over).Seconds()
+		looks = append(looks, shedLook{time.Since(over), probability})
+	}
+}
+
+// shedLook is the probability of refusal some time after the overload.
+type shedLook struct {
+	after       time.Duration
+	probability float64
+}
+
+// recovery returns when something was refused last, 0 if nothing was.
+func recovery(looks []shedLook) time.Duration {
+	for _, l := range slices.Backward(looks) {
+		if l.probability > 0 {
+			return l.after
 		}
 	}
+	return 0
 }
 
 // probability returns that with which the server refuses requests of the class low, which are the first.
@@ -212,11 +231,18 @@ func (p *shedServer) probability(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	defer resp.Body.Close()
+	return parseProbability(resp.Body)
+}
+
+func parseProbability(answer io.Reader) (float64, error) {
 	var status struct {
 		Probability struct{ Low *float64 }
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&status); err != nil || status.Probability.Low == nil {
+	if err := json.NewDecoder(answer).Decode(&status); err != nil {
 		return 0, fmt.Errorf("/admin/shed does not say the probability of refusal: %w", err)
+	}
+	if status.Probability.Low == nil {
+		return 0, errors.New("/admin/shed does not say the probability of refusal of the class low")
 	}
 	return *status.Probability.Low, nil
 }
@@ -247,12 +273,20 @@ func (b *bench) overload(ctx context.Context, p *shedServer, d time.Duration, ar
 	if err != nil {
 		return nil, err
 	}
+	r, err := parseOverload(text)
+	if err != nil {
+		return nil, fmt.Errorf("weir load %s: %w", strings.Join(args, " "), err)
+	}
+	return r, nil
+}
+
+func parseOverload(text []byte) (*overloadResult, error) {
 	var r overloadResult
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("a result of weir load: %w", err)
+		return nil, fmt.Errorf("what it wrote is not a result: %w", err)
 	}
 	if r.Requests == 0 || r.Rate.Served == 0 {
-		return nil, fmt.Errorf("weir load %s: nothing was served", strings.Join(args, " "))
+		return nil, errors.New("nothing was served")
 	}
 	return &r, nil
 }
