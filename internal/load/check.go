@@ -124,18 +124,35 @@ func (p *Plan) client(targets []client.Target) client.Options {
 	return o
 }
 
-// conditions reads a flag's conditions.
-func conditions(flag string, text []string) ([]control.Condition, error) {
-	c, err := control.ParseConditions(text)
+// conditions reads a flag's conditions, which have to be about something that the run will know.
+func (p *Plan) conditions(flag string, text []string) ([]control.Condition, error) {
+	all, err := control.ParseConditions(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
-	return c, nil
+	for i := range all {
+		if c := &all[i]; c.OfTarget() && p.TargetMetrics == "" {
+			return nil, fmt.Errorf("%s: %s needs --target-metrics, the URL where the target says it: http://127.0.0.1:8081/metrics of weir", flag, c)
+		}
+	}
+	return all, nil
+}
+
+// verdicts reads the conditions that fail a run.
+func (p *Plan) verdicts() ([]control.Condition, error) {
+	const flag = "--fail-when"
+	all, err := p.conditions(flag, p.FailWhen)
+	for i := range all {
+		if c := &all[i]; c.For > 0 {
+			return nil, fmt.Errorf("%s: %s: it looks at the whole run, so leave out \"for\"; what ends a run early is --stop-when", flag, c)
+		}
+	}
+	return all, err
 }
 
 // controller returns what steers the run. natural is the rate that its users make by themselves, 0 for none.
 func (p *Plan) controller(natural float64) (control.Controller, error) {
-	stop, err := conditions("--stop-when", p.StopWhen)
+	stop, err := p.conditions("--stop-when", p.StopWhen)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +167,7 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 	}
 	warmup, ramp, limits := time.Duration(p.Warmup), time.Duration(p.Ramp), control.Limits{Window: Interval}
 	if p.Mode == "adaptive" {
-		healthy, err := conditions("--healthy-when", p.Healthy)
+		healthy, err := p.conditions("--healthy-when", p.Healthy)
 		if err != nil {
 			return nil, err
 		}

@@ -93,7 +93,7 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	if r.control, err = p.controller(r.scenario.Rate()); err != nil {
 		return nil, &PlanError{err}
 	}
-	if r.fail, err = conditions("--fail-when", p.FailWhen); err != nil {
+	if r.fail, err = p.verdicts(); err != nil {
 		return nil, &PlanError{err}
 	}
 	r.engine = p.client(r.scenario.Targets())

@@ -59,7 +59,7 @@ func (c *Condition) Signal() string {
 	if c.quantile == 100 {
 		return "max"
 	}
-	if c.quantile < 10 {
+	if c.quantile < 90 {
 		return "p" + number(c.quantile)
 	}
 	return "p" + strings.Replace(number(c.quantile), ".", "", 1)
@@ -156,6 +156,9 @@ func (c *Condition) read(w *measure.Window) float64 {
 	}
 	panic("BUG: a condition about nothing that is measured")
 }
+
+// OfTarget reports whether the condition is about what only the target's own metrics say.
+func (c *Condition) OfTarget() bool { return c.figure == figureCPU || c.figure == figureMemory }
 
 // ofLatency reports whether the condition is about how long answers took.
 func (c *Condition) ofLatency() bool { return c.figure == figureQuantile || c.figure == figureMean }

@@ -25,6 +25,8 @@ func TestConditionsAreReadAndWritten(t *testing.T) {
 		"p99.9>=1.5s":                "p999 >= 1.5s",
 		"p999<100us":                 "p999 < 100us",
 		"p9999<1ms":                  "p9999 < 1ms",
+		"p905<1ms":                   "p905 < 1ms",
+		"p75.5<1ms":                  "p75.5 < 1ms",
 		"p5<1ms":                     "p5 < 1ms",
 		"p100<1ms":                   "max < 1ms",
 		"max<=2µs":                   "max <= 2µs",
@@ -63,7 +65,8 @@ func TestWrongConditionsSayWhereAndWhatIsKnown(t *testing.T) {
 		"p95>50%":                                `at character 5: p95 is compared with a duration`,
 		"p95>ms":                                 `at character 5: p95 is compared with a duration`,
 		"p0>5ms":                                 `"p0" is not a quantile`,
-		"p101>5ms":                               ``, // p10.1
+		"p101>5ms":                               `"p101" is not a quantile`,
+		"p755>5ms":                               `"p755" is not a quantile; they are above p0, up to p100, like p50, p99 and p99.9, which is p999 too`,
 		"p1000.5>5ms":                            `"p1000.5" is not a quantile`,
 		"latency>5ms":                            `at character 1: "latency" is not known; expected one of p50`,
 		"errors>1":                               `at character 8: errors is compared with per cent, like 5%`,

@@ -160,13 +160,13 @@ func (c *Condition) name(name string) string {
 		}
 		return fmt.Sprintf("%q is not known; expected one of %s", name, knownFigures)
 	}
-	// p999 is 99.9, p9999 is 99.99: two digits before the point, unless it is 100.
-	if len(digits) > 2 && !strings.Contains(digits, ".") && digits != "100" {
+	// p999 is 99.9, p9999 is 99.99. From p90 on alone: nobody who writes p101 means 10.1.
+	if len(digits) > 2 && digits[0] == '9' && !strings.Contains(digits, ".") {
 		digits = digits[:2] + "." + digits[2:]
 	}
 	q, err := strconv.ParseFloat(digits, 64)
 	if err != nil || q <= 0 || q > 100 {
-		return fmt.Sprintf("%q is not a quantile; they are above p0, up to p100, like p50, p99 and p99.9", name)
+		return fmt.Sprintf("%q is not a quantile; they are above p0, up to p100, like p50, p99 and p99.9, which is p999 too", name)
 	}
 	c.quantile = q
 	return ""
