@@ -29,6 +29,9 @@ the new one is complete.`,
 			if out == "" {
 				return usageError{cmd.CommandPath(), errors.New("say with -o FILE where the feeds are to go")}
 			}
+			if out == "-" {
+				return usageError{cmd.CommandPath(), errors.New("-o -: the feeds go to a file, not to standard output: name one")}
+			}
 			// An interrupted run takes its unfinished file with it.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

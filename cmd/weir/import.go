@@ -53,6 +53,8 @@ complete; on failure it stays as it is.`,
 				return usage("say what to import: files, directories, or - for standard input")
 			case out == "":
 				return usage("say with -o FILE where the feeds are to go")
+			case out == "-":
+				return usage("-o -: the feeds go to a file, not to standard output: name one")
 			case o.MaxBad < 0:
 				return usage("--max-bad %d: expected 0 or more rows", o.MaxBad)
 			case o.Fallback < 0 || o.Fallback > 65535:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -104,5 +105,31 @@ func TestFailedCommitLeavesTheOldFile(t *testing.T) {
 	}
 	if got := names(t, dir); len(got) != 1 || got[0] != "file" {
 		t.Errorf("the directory holds %q, want only the old entry", got)
+	}
+}
+
+func TestDevicesAreNotReplaced(t *testing.T) {
+	a, err := CreateAtomic(os.DevNull)
+	if err == nil {
+		a.Abort() //nolint:errcheck // it has failed already
+		t.Fatalf("%s would be replaced", os.DevNull)
+	}
+	if want := os.DevNull + ": it is a device"; !strings.Contains(err.Error(), want) {
+		t.Errorf("error %q does not say %q", err, want)
+	}
+}
+
+func TestALinkIsReplacedWhereverItLeads(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Skip(err)
+	}
+	if err := WriteFileAtomic(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, link, "new")
+	if got := names(t, dir); len(got) != 1 {
+		t.Errorf("the directory holds %q, want one file", got)
 	}
 }

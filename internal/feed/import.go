@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
+	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
 	"weir/internal/ingest"
 )
@@ -86,6 +88,10 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 	if o.RankColumn != "" && o.ScoreColumn != "" {
 		return ImportStats{}, errors.New("--rank-column and --score-column: one of them arranges the items, name only one")
 	}
+	// What cannot be written is said now, and not after an hour of reading.
+	if err := checkOutput(path, sources); err != nil {
+		return ImportStats{}, err
+	}
 	in, err := ingest.Open(ctx, sources, o.Ingest)
 	if err != nil {
 		return ImportStats{}, err
@@ -103,6 +109,25 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 		m.o.Ingest.TempDir = filepath.Dir(path)
 	}
 	return m.run(ctx, path)
+}
+
+// checkOutput makes sure that a file can be put at path, and that it replaces none of the sources.
+func checkOutput(path string, sources []string) error {
+	if there, err := os.Lstat(path); err == nil {
+		if there.IsDir() {
+			return fmt.Errorf("%s is a directory: name a file", path)
+		}
+		for _, source := range sources {
+			if info, err := os.Stat(source); err == nil && os.SameFile(there, info) {
+				return fmt.Errorf("%s is a source, which the feeds would replace: write them to another file", path)
+			}
+		}
+	}
+	probe, err := disk.CreateAtomic(path)
+	if err != nil {
+		return err
+	}
+	return probe.Abort()
 }
 
 // importer is one import under way.

@@ -323,3 +323,29 @@ func TestItemSet(t *testing.T) {
 		}
 	}
 }
+
+func TestImportLooksAtItsOutputBeforeItReads(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const rows = "user,item\n1,10\n"
+	if err := errors.Join(os.WriteFile("rows.csv", []byte(rows), 0o600), os.Mkdir("directory", 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for out, want := range map[string]string{
+		"directory":        "directory is a directory",
+		"nowhere/out.weir": "create nowhere first",
+		"rows.csv":         "rows.csv is a source",
+		"./rows.csv":       "rows.csv is a source",
+	} {
+		o := ImportOptions{Memory: 1 << 20, Progress: func(string, int64, int64, int64) { t.Errorf("%s: rows were read", out) }}
+		_, err := Import(t.Context(), []string{"rows.csv"}, out, o)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("to %s: %v, want %q", out, err, want)
+		}
+	}
+	if b, err := os.ReadFile("rows.csv"); string(b) != rows {
+		t.Errorf("the source holds %.20q, %v", b, err)
+	}
+	if left, _ := filepath.Glob(".*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
