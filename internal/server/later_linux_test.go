@@ -160,3 +160,41 @@ func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
 	all[0].send(get("/later-lent/a"))
 	all[0].expect("GET", 200, "GET lent a  ")
 }
+
+// Several of what was put off are run in a turn, for as long as the loop may, and no more of them.
+func TestALoopRunsAsMuchOfWhatWasPutOffAsItHasTimeFor(t *testing.T) {
+	d := newHandDriven(t, Config{Processors: 1})
+	const inTime = 3 // the third begins within the time, and ends after it
+	d.s.Handle(Route{Pattern: "GET /third", Fast: func(w *Response, _ *Request) {
+		if w.Later() {
+			return
+		}
+		for began := time.Now(); time.Since(began) < laterAtOnce*11/30; {
+		}
+	}})
+	clients := make([]*client, 3*inTime)
+	for i := range clients {
+		clients[i], _ = d.connect()
+	}
+	most := 0
+	for range 100 { // what takes part of the time by itself, or interrupts, is not always there
+		for _, c := range clients {
+			c.send(get("/third"))
+		}
+		for left := len(clients); left > 0; {
+			d.turn()
+			ran := left - len(d.later)
+			left = len(d.later)
+			if ran < 1 || ran > inTime {
+				t.Fatalf("%d were run in a turn, want 1 to %d", ran, inTime)
+			}
+			most = max(most, ran)
+		}
+		for _, c := range clients {
+			c.expect("GET", 200, "")
+		}
+	}
+	if most < 2 {
+		t.Error("never more than one was run in a turn")
+	}
+}
