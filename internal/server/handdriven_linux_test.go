@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"strings"
@@ -74,7 +73,6 @@ func (d *handDriven) connect() (*client, *conn) {
 		d.t.Fatal(err)
 	}
 	d.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
 	nc, err := d.s.listen.Accept()
 	if err != nil {
 		d.t.Fatal(err)
@@ -96,11 +94,38 @@ func (d *handDriven) connect() (*client, *conn) {
 	d.accepted(fd)
 	for _, conn := range d.conns {
 		if conn != nil && conn.fd == fd {
-			return &client{d.t, c.(*net.TCPConn), bufio.NewReader(c)}, conn
+			client := newClient(d.t, c)
+			client.arrived = d.arrivals(conn)
+			return client, conn
 		}
 	}
 	d.t.Fatal("the loop does not have the connection")
 	return nil, nil
+}
+
+// arrivals returns what waits until n bytes more are in the loop's socket. The system does not promise that what was sent by one
+// end of a connection is at the other one at once, and a turn comes but once.
+func (d *handDriven) arrivals(c *conn) func(n int) {
+	fd, generation, total := c.fd, c.generation, uint64(0)
+	return func(n int) {
+		d.t.Helper()
+		total += uint64(n)
+		for range int(patient / time.Millisecond) {
+			if c.fd != fd || c.generation != generation {
+				return // the loop has closed it
+			}
+			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err != nil {
+				d.t.Fatal(err)
+			}
+			const closed = 7 // TCP_CLOSE: by a reset, or by both sides
+			if info.Bytes_received >= total || info.State == closed {
+				return
+			}
+			unix.Poll(nil, 1) // a clock of the test's may stand still
+		}
+		d.t.Fatalf("%d bytes have not arrived", total)
+	}
 }
 
 // quiet checks that the server has said nothing that was not read, and has not closed.
@@ -253,22 +278,22 @@ func TestAClientThatDoesNotReadIsNotReadEither(t *testing.T) {
 	smallBuffers(t, c, conn)
 	const n = 20_000
 	requests := strings.Repeat(get("/fast/abcdefgh"), n)
-	sent := make(chan struct{})
+	sent := make(chan error, 1)
 	go func() {
-		defer close(sent)
-		c.send(requests)
+		_, err := io.WriteString(c.TCPConn, requests)
+		sent <- err
 	}()
 	route, _ := d.s.routes.find("GET", []byte("/fast/a"), new([maxParams][]byte))
 	answered := func() uint64 { return d.s.counter(route, 200).Value() }
-	for conn.phase != phaseDraining {
+	// The sockets take some more while the system moves what they have from one to the other.
+	for quiet, before := 0, uint64(0); quiet < 1000; quiet++ {
 		d.turn()
+		if now := answered(); now != before || conn.phase != phaseDraining && now < n {
+			quiet, before = 0, now
+		}
 	}
-	before := answered()
-	for range 1000 {
-		d.turn()
-	}
-	if conn.phase != phaseDraining || answered() != before {
-		t.Fatalf("%d requests more were parsed", answered()-before)
+	if parsed := answered(); parsed > n/4 { // twice of what the sockets hold
+		t.Fatalf("%d of %d requests were parsed", parsed, n)
 	}
 	if held := cap(conn.in) + cap(conn.out); held > 2*(readSize+16<<10) {
 		t.Errorf("%d bytes are held for a client that does not read", held)
@@ -277,8 +302,10 @@ func TestAClientThatDoesNotReadIsNotReadEither(t *testing.T) {
 		for range n {
 			c.expect("GET", 200, "GET abcdefgh ")
 		}
-		<-sent
 	})
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
 	c.quiet()
 }
 

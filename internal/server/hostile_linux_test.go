@@ -128,7 +128,7 @@ func TestStreamsToClientsThatDoNotReadEnd(t *testing.T) {
 				c.send(raw)
 				select {
 				case <-ended:
-				case <-time.After(20 * time.Second):
+				case <-time.After(patient):
 					t.Fatal("the handler still writes")
 				}
 				await(t, "the connection to be closed", func() bool { return s.connections.Load() == 0 })
@@ -140,7 +140,7 @@ func TestStreamsToClientsThatDoNotReadEnd(t *testing.T) {
 // Bodies that only net/http can frame have the same time to come as those the loops buffer.
 func TestABodyThatDribblesIntoAFastRouteIsRefused(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		cfg.RequestTimeout = 200 * time.Millisecond
+		cfg.RequestTimeout = time.Second
 		s := start(t, cfg, &echo{})
 		c, other := dial(t, s), dial(t, s)
 		c.send("POST /fast/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n")
@@ -165,7 +165,7 @@ func TestABodyThatDribblesIntoAFastRouteIsRefused(t *testing.T) {
 // A handler that reads a long body itself does not wait for ever either.
 func TestABodyThatStallsEnds(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		cfg.RequestTimeout = 200 * time.Millisecond
+		cfg.RequestTimeout = time.Second
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		c.send("POST /lent/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\nbody")
@@ -179,13 +179,14 @@ func TestABodyThatStallsEnds(t *testing.T) {
 // An answer may stream for longer than its request's body may stall.
 func TestTheDeadlineOfABodyEndsWithIt(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		cfg.RequestTimeout = 100 * time.Millisecond
+		t.Parallel() // it waits, mostly
+		cfg.RequestTimeout = 500 * time.Millisecond
 		s := start(t, cfg, routes{{Pattern: "POST /long", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			select {
 			case <-r.Context().Done():
 				t.Error("the request was given up")
-			case <-time.After(3 * cfg.RequestTimeout):
+			case <-time.After(2 * cfg.RequestTimeout):
 			}
 			io.WriteString(w, "done")
 		})}})
@@ -265,7 +266,7 @@ func visit(s *Server, rnd *rand.Rand, id string) error {
 		return err
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(20 * time.Second))
+	nc.SetDeadline(time.Now().Add(patient))
 	c := nc.(*net.TCPConn)
 	n := 1 + rnd.IntN(8)
 	var raw strings.Builder

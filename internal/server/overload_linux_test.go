@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +40,7 @@ func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
 	for _, c := range waiting {
 		c.send(get("/deferred/waiting"))
 	}
+	await(t, "the queue to be full", func() bool { return len(s.fast.jobs) == 2 })
 	refused := dial(t, s)
 	refused.send(get("/fast/a") + get("/deferred/b") + get("/deferred/c") + get("/fast/d"))
 	refused.expect("GET", 200, "GET a ")
@@ -221,8 +221,7 @@ func TestRunningOutOfDescriptorsIsSurvived(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(20 * time.Second))
-		return &client{t, c.(*net.TCPConn), bufio.NewReader(c)}
+		return newClient(t, c)
 	}
 	first := open()
 	first.passed()

@@ -159,10 +159,13 @@ func checkEmpty(t testing.TB, s *Server) {
 	}
 }
 
+// patient is how long tests wait for what comes at once, unless the machine has much else to do.
+const patient = 2 * time.Minute
+
 // await waits for a condition that no channel tells of.
 func await(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patient); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -173,7 +176,13 @@ func await(t testing.TB, what string, condition func() bool) {
 type client struct {
 	t testing.TB
 	*net.TCPConn
-	r *bufio.Reader
+	r       *bufio.Reader
+	arrived func(n int) // waits until n bytes more have arrived; nil where nobody needs to know
+}
+
+func newClient(t testing.TB, c net.Conn) *client {
+	c.SetDeadline(time.Now().Add(patient))
+	return &client{t: t, TCPConn: c.(*net.TCPConn), r: bufio.NewReader(c)}
 }
 
 func dial(t testing.TB, s *Server) *client {
@@ -183,8 +192,7 @@ func dial(t testing.TB, s *Server) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(20 * time.Second))
-	return &client{t, c.(*net.TCPConn), bufio.NewReader(c)}
+	return newClient(t, c)
 }
 
 func (c *client) send(s string) {
@@ -192,6 +200,20 @@ func (c *client) send(s string) {
 	if _, err := io.WriteString(c, s); err != nil {
 		c.t.Fatal(err)
 	}
+	if c.arrived != nil {
+		c.arrived(len(s))
+	}
+}
+
+// CloseWrite and Close say the client's last.
+func (c *client) CloseWrite() error { return c.last(c.TCPConn.CloseWrite()) }
+func (c *client) Close() error      { return c.last(c.TCPConn.Close()) }
+
+func (c *client) last(err error) error {
+	if c.arrived != nil && err == nil {
+		c.arrived(1) // an end has a number, as a byte has
+	}
+	return err
 }
 
 // response reads one answer to a request of that method.

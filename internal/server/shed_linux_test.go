@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -263,13 +264,7 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 	// What loops have ready they tell when they rest.
 	inFlight := func(want int64, when string) {
 		t.Helper()
-		deadline := time.Now().Add(10 * time.Second)
-		for s.inFlight() != want {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %d are in flight, expected %d", when, s.inFlight(), want)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		await(t, fmt.Sprintf("%d to be in flight when %s", want, when), func() bool { return s.inFlight() == want })
 	}
 	inFlight(4, "all are away")
 	full := dial(t, s)

@@ -49,7 +49,7 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 		dial(t, s).passed()
 		for proto, h2 := range map[string]bool{"HTTP/2.0": true, "HTTP/1.1": false} {
 			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: h2}
-			hc := &http.Client{Transport: transport, Timeout: 20 * time.Second}
+			hc := &http.Client{Transport: transport, Timeout: patient}
 			do := func(method, path, body string, status int, want string) {
 				req, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.TLSAddr().String()+path, strings.NewReader(body))
 				if err != nil {
