@@ -306,3 +306,51 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	stop(t, p)
 	t.Logf("%d events, %d kills, %d requests sent again, %d of which had counted", events, rounds, again, counted)
 }
+
+// TestKillBringsNothingBackThatWasForgotten kills the server between events and what is forgotten of them: what the next one knows is what this
+// one knew.
+func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
+	dir := t.TempDir()
+	serve := func() *process { return start(t, "--data", dir, "--sequence=false", "--bandit-learn", "segment") }
+	p := serve()
+	send := func(address, path, body, want string) {
+		t.Helper()
+		if status, answer := ask(t, "POST", "http://"+address+path, body); status != http.StatusOK || answer != want {
+			t.Fatalf("POST %s %s: %d %s, want %s", path, body, status, answer, want)
+		}
+	}
+	const one, forget = `{"accepted":1,"duplicates":0}`, "/admin/bandit/forget"
+	// knows checks of which arms predictions are, and after a kill again.
+	knows := func(sources ...string) {
+		t.Helper()
+		for range 2 {
+			for i, query := range []string{`{"items":["a"]`, `{"segment":"s","items":["a"]`, `{"items":["b"]`} {
+				status, answer := ask(t, "POST", "http://"+p.public+"/predict", query+`,"explain":true}`)
+				if status != http.StatusOK || !strings.Contains(answer, sources[i]) {
+					t.Errorf("%s}: %d %s, want %s", query, status, answer, sources[i])
+				}
+			}
+			p.kill()
+			client.CloseIdleConnections()
+			p = serve()
+		}
+	}
+	const prior, item, segment = `"alpha":1,"beta":1,"mean":0.5,"source":"prior"`, `"alpha":2,"beta":1,"mean":0.6666666666666666,"source":"item"`, `"source":"segment"`
+	send(p.public, "/events", `{"item":"a","segment":"s","reward":1}`, one)
+	send(p.public, "/events", `{"item":"b","reward":1,"id":"x"}`, one)
+	knows(item, segment, item)
+	send(p.admin, forget, `{"item":"a","segment":"s"}`, `{"forgotten":1}`)
+	knows(item, item, item)
+	send(p.admin, forget, `{"item":"a"}`, `{"forgotten":1}`)
+	knows(prior, prior, item)
+	send(p.public, "/events", `{"item":"a","reward":1}`, one)
+	knows(item, item, item)
+	send(p.admin, forget, `{"all":true}`, `{"forgotten":2}`)
+	knows(prior, prior, prior)
+	send(p.public, "/events", `{"item":"b","reward":1,"id":"x"}`, `{"accepted":0,"duplicates":1}`)
+	send(p.public, "/events", `{"item":"a","reward":1}`, one)
+	knows(item, item, prior)
+	stop(t, p) // with a checkpoint
+	p = serve()
+	knows(item, item, prior)
+}

@@ -111,6 +111,33 @@ func TestInferencesAreAsOpenAPIDescribes(t *testing.T) {
 	}
 }
 
+func TestForgettingIsAsOpenAPIDescribes(t *testing.T) {
+	doc := readAPI(t)
+	_, public, admin := startAPI(t)
+	doc.test(t, apiRequest{"POST", "/events", public + "/events", `{"user":"bob","item":"dune","reward":1}`, 200})
+	for _, r := range []struct {
+		body   string
+		status int
+	}{
+		{`{"item":"dune"}`, 200},
+		{`{"item":7,"segment":"readers","user":null}`, 200},
+		{`{"item":"dune","user":"bob","segment":null,"all":false}`, 200},
+		{`{"all":true}`, 200},
+		{`{"all":true,"item":7}`, 422},
+		{`{"all":false}`, 422},
+		{`{"item":null}`, 422},
+		{`{"item":"` + strings.Repeat("x", 256) + `"}`, 422},
+		{`{"user":"bob"}`, 422},
+		{`{"more":1}`, 422},
+		{`{}`, 422},
+		{`[]`, 422},
+		{`{`, 400},
+		{`{"item":"` + strings.Repeat("x", 16<<10) + `"}`, 413},
+	} {
+		doc.test(t, apiRequest{"POST", "/admin/bandit/forget", admin + "/admin/bandit/forget", r.body, r.status})
+	}
+}
+
 const inferenceHeaderLength = "Inference-Header-Content-Length"
 
 func TestBinaryTensorsAreAsOpenAPIDescribes(t *testing.T) {

@@ -226,6 +226,8 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 			body = `{"index":7}`
 		} else if method == http.MethodPatch {
 			body = `{}`
+		} else if path == "/admin/bandit/forget" {
+			body = `{"all":true}`
 		}
 		if got := callAPI(t, method, admin+path, body, 0); got.StatusCode != http.StatusOK {
 			t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"weir/internal/bandit/arms"
@@ -66,6 +67,9 @@ func (b *Bandit) checkpoint() error {
 	}
 	e.Unlock()
 
+	for level := range learned { // what was forgotten, or has faded to nothing
+		learned[level] = slices.DeleteFunc(learned[level], func(a arms.Arm) bool { return !(a.Alpha+a.Beta > 0) })
+	}
 	return e.journal.Checkpoint(at, func(w io.Writer) error {
 		out := bufio.NewWriterSize(w, 1<<20)
 		le := binary.LittleEndian

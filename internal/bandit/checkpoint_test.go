@@ -2,6 +2,7 @@ package bandit
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -40,6 +41,27 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Error("a byte too many is read")
 		}
 	}
+	for flags := range 8 {
+		want := record{forget: true, came: r.Int64()}
+		for level := range levels {
+			if flags&(1<<level) != 0 {
+				want.arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+			}
+		}
+		b := want.append(nil)
+		var got record
+		if err := got.read(b); err != nil || got != want {
+			t.Errorf("%+v is read as %+v: %v", want, got, err)
+		}
+		for n := range b {
+			if err := new(record).read(b[:n]); err == nil {
+				t.Errorf("%d bytes of %d are read", n, len(b))
+			}
+		}
+		if err := new(record).read(append(b, 0)); err == nil {
+			t.Error("a byte too many is read")
+		}
+	}
 	for _, reward := range []float64{-1, 1.5, math.NaN(), math.Inf(1)} {
 		if err := new(record).read((&record{reward: reward}).append(nil)); err == nil {
 			t.Errorf("a reward of %v is read", reward)
@@ -47,7 +69,33 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
+// Data directories outlive the weir that wrote them, so these bytes stay as they are.
+func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
+	k := arms.Key{Lo: 0x0807060504030201, Hi: 0x1817161514131211}
+	const key = "01020304050607081112131415161718"
+	for _, c := range []struct {
+		r   record
+		hex string
+	}{
+		{record{at: 1, came: 2, reward: 0.5, arms: [levels]arms.Key{k}}, "0101" + "0100000000000000" + "0200000000000000" + "000000000000e03f" + key},
+		{record{at: 1, came: 2, reward: 1, arms: [levels]arms.Key{k, k, k}, id: k}, "010f" + "0100000000000000" + "0200000000000000" + "000000000000f03f" + key + key + key + key},
+		{record{forget: true, came: 3}, "0200" + "0300000000000000"},
+		{record{forget: true, came: 3, arms: [levels]arms.Key{{}, k}}, "0202" + "0300000000000000" + key},
+	} {
+		var got record
+		b, err := hex.DecodeString(c.hex)
+		if err == nil {
+			err = got.read(b)
+		}
+		if err != nil || got != c.r || !bytes.Equal(c.r.append(nil), b) {
+			t.Errorf("%s is read as %+v, want %+v, which is written as %x: %v", c.hex, got, c.r, c.r.append(nil), err)
+		}
+	}
+}
+
 func FuzzRecord(f *testing.F) {
+	f.Add((&record{forget: true, came: 2, arms: [levels]arms.Key{{}, {Lo: 3, Hi: 4}}}).append(nil))
+	f.Add((&record{forget: true}).append(nil))
 	f.Add((&record{at: 1, came: 2, reward: 0.5, arms: [levels]arms.Key{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}}, id: arms.Key{Lo: 5, Hi: 6}}).append(nil))
 	f.Add([]byte{1, 0xff})
 	f.Add([]byte{2})

@@ -31,11 +31,19 @@ type events struct {
 // record is an event in the journal: which arms it counts for was decided when it came, so that it
 // is the same when it is replayed, whatever arms there are then.
 //
-//	byte 0   format
+//	byte 0   format: 1
 //	byte 1   flags: for the arm of the item, of the segment, of the user; has an id
 //	8 bytes  when it happened, 8 bytes when it came, Unix microseconds; 8 bytes its reward
 //	then     the keys of those arms and of the id, 16 bytes each
+//
+// Or it says that what events before it have taught is forgotten, of all arms where there are no keys:
+//
+//	byte 0   format: 2
+//	byte 1   flags: of the arm of the item, of the segment, of the user
+//	8 bytes  when it came
+//	then     the keys of those arms
 type record struct {
+	forget   bool // the second kind
 	at, came int64
 	reward   float64
 	arms     [levels]arms.Key // by level; the zero Key where it counts for none
@@ -43,18 +51,25 @@ type record struct {
 }
 
 const (
-	recordFormat = 1
-	recordHead   = 26
+	recordEvent  = 1
+	recordForget = 2
+	eventHead    = 26
+	forgetHead   = 10
 	flagID       = 1 << levels
 )
 
 func (r *record) append(dst []byte) []byte {
 	at := len(dst)
 	le := binary.LittleEndian
-	dst = append(dst, recordFormat, 0)
-	dst = le.AppendUint64(dst, uint64(r.at))
-	dst = le.AppendUint64(dst, uint64(r.came))
-	dst = le.AppendUint64(dst, math.Float64bits(r.reward))
+	if r.forget {
+		dst = append(dst, recordForget, 0)
+		dst = le.AppendUint64(dst, uint64(r.came))
+	} else {
+		dst = append(dst, recordEvent, 0)
+		dst = le.AppendUint64(dst, uint64(r.at))
+		dst = le.AppendUint64(dst, uint64(r.came))
+		dst = le.AppendUint64(dst, math.Float64bits(r.reward))
+	}
 	for level, k := range r.arms {
 		if k != (arms.Key{}) {
 			dst[at+1] |= 1 << level
@@ -77,13 +92,20 @@ func readKey(b []byte) arms.Key {
 }
 
 func (r *record) read(b []byte) error {
-	if len(b) < recordHead || b[0] != recordFormat {
-		return errors.New("an event of the journal is of a format that this weir does not know")
-	}
 	le := binary.LittleEndian
-	flags := b[1]
-	r.at, r.came, r.reward = int64(le.Uint64(b[2:])), int64(le.Uint64(b[10:])), math.Float64frombits(le.Uint64(b[18:]))
-	b = b[recordHead:]
+	var flags byte
+	switch {
+	case len(b) >= eventHead && b[0] == recordEvent:
+		flags = b[1]
+		r.at, r.came, r.reward = int64(le.Uint64(b[2:])), int64(le.Uint64(b[10:])), math.Float64frombits(le.Uint64(b[18:]))
+		b = b[eventHead:]
+	case len(b) >= forgetHead && b[0] == recordForget && b[1]&flagID == 0:
+		flags, r.forget = b[1], true
+		r.came = int64(le.Uint64(b[2:]))
+		b = b[forgetHead:]
+	default:
+		return errors.New("a record of the journal of events is of a format that this weir does not know")
+	}
 	key := func(flag byte) (k arms.Key) {
 		if flags&flag != 0 && len(b) >= 16 {
 			k = readKey(b)
@@ -97,7 +119,7 @@ func (r *record) read(b []byte) error {
 	}
 	r.id = key(flagID)
 	if flags != 0 || len(b) != 0 || !(r.reward >= 0 && r.reward <= 1) {
-		return errors.New("an event of the journal is malformed")
+		return errors.New("a record of the journal of events is malformed")
 	}
 	return nil
 }
@@ -165,17 +187,12 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 		e.batch.Add(e.buffer)
 	}
 	for level, n := range fresh {
-		if n > 0 && b.learned[level].Len()+n > b.cfg.MaxLearned && b.learned[level].Len()+e.newArms(b, level) > b.cfg.MaxLearned {
+		if n > 0 && !b.hasRoom(level, n) {
 			return 0, errTooMany
 		}
 	}
-	if err := e.journal.Append(&e.batch); err != nil {
-		b.stats.unsaved.Add(stripe, 1)
-		if now-e.complained >= int64(time.Second/time.Microsecond) {
-			e.complained = now
-			b.log.Error("events could not be saved", "error", err)
-		}
-		return 0, errNotSaved
+	if err := b.save(now, stripe); err != nil {
+		return 0, err
 	}
 	kept = true
 	for i := range e.records {
@@ -187,13 +204,41 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 	for i := range e.records {
 		b.stats.lag.Observe(stripe, time.Duration(max(0, now-e.records[i].at))*time.Microsecond, 1)
 	}
+	return duplicates, nil
+}
+
+// save writes the batch to the journal.
+func (b *Bandit) save(now int64, stripe int) error {
+	e := &b.events
+	if err := e.journal.Append(&e.batch); err != nil {
+		b.stats.unsaved.Add(stripe, 1)
+		if now-e.complained >= int64(time.Second/time.Microsecond) {
+			e.complained = now
+			b.log.Error("events could not be saved", "error", err)
+		}
+		return errNotSaved
+	}
 	if e.journal.Position()-e.journal.Checkpointed() > journal.Position(b.cfg.Checkpoint) {
 		select {
 		case e.full <- struct{}{}:
 		default:
 		}
 	}
-	return duplicates, nil
+	return nil
+}
+
+// hasRoom reports whether the arms that the batch makes find room, at most n of a level. Where that is not so at first it takes back that of
+// arms that were forgotten.
+func (b *Bandit) hasRoom(level, n int) bool {
+	l := b.learned[level]
+	if l.Len()+n <= b.cfg.MaxLearned || l.Len()+b.events.newArms(b, level) <= b.cfg.MaxLearned {
+		return true
+	}
+	if b.forgotten[level].Load() == 0 {
+		return false
+	}
+	b.compact(level)
+	return l.Len()+b.events.newArms(b, level) <= b.cfg.MaxLearned
 }
 
 // newArms returns how many arms of a level the batch makes, where several events are of the same one.
@@ -222,7 +267,7 @@ func (b *Bandit) resolve(ev *event, segment []byte, now int64) record {
 	m := b.model.Load()
 	count := func(level arms.Level, scope arms.Scope) {
 		k := scope.Key(item)
-		have := b.cfg.Learn >= level || b.learned[level].Has(k)
+		have := b.cfg.Learn >= level || b.learned[level].Teaches(k)
 		if !have && m.file != nil {
 			_, _, have = m.file.Find(k)
 		}
@@ -257,7 +302,15 @@ func (b *Bandit) apply(r *record) error {
 		if k == (arms.Key{}) {
 			continue
 		}
-		if err := b.learned[level].Add(k, r.reward, r.at); err != nil {
+		l := b.learned[level]
+		if b.forgotten[level].Load() > 0 && l.Has(k) && !l.Teaches(k) {
+			b.forgotten[level].Add(-1)
+		}
+		err := l.Add(k, r.reward, r.at)
+		if err != nil && b.compact(level) > 0 { // a replay comes here, where hasRoom had been before
+			err = l.Add(k, r.reward, r.at)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -279,6 +332,10 @@ func (b *Bandit) openEvents(dir string, env server.Env) error {
 			return err
 		}
 		replayed++
+		if r.forget {
+			b.unlearn(&r)
+			return nil
+		}
 		e.ids.turn(r.came)
 		if r.id != (arms.Key{}) {
 			e.ids.add(r.id)
@@ -301,10 +358,15 @@ func (b *Bandit) openEvents(dir string, env server.Env) error {
 // learnedArms returns how many arms events have taught of.
 func (b *Bandit) learnedArms() int {
 	n := 0
-	for _, l := range b.learned {
-		n += l.Len()
+	for level := range b.learned {
+		n += b.learnedOf(level)
 	}
 	return n
+}
+
+// learnedOf is learnedArms for a level.
+func (b *Bandit) learnedOf(level int) int {
+	return b.learned[level].Len() - int(b.forgotten[level].Load())
 }
 
 // closeEvents writes what was learned as a whole, so that nothing has to be replayed, and closes the journal.

@@ -41,6 +41,7 @@ func (b *Bandit) Routes() []server.Route {
 		{Pattern: "POST /predict/batch", Fast: b.fastBatch, HTTP: lent(b.batch), Class: server.Low},
 		{Pattern: "POST /events", Fast: b.fastEvents, HTTP: lent(b.postEvents)},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, HTTP: http.HandlerFunc(b.postReload)},
+		{Pattern: "POST /admin/bandit/forget", Admin: true, HTTP: http.HandlerFunc(b.postForget)},
 	}...)
 }
 

@@ -154,7 +154,7 @@ func (l *lookup) items(sc *scratch, keys []arms.Key, stored []storeArm) {
 			view.Prefetch(k)
 		}
 		for i, k := range keys {
-			if a, b, ok := view.Find(k); ok {
+			if a, b, ok := view.Find(k); ok && a+b > 0 { // 0 is forgotten, or faded to nothing
 				sc.alpha[i], sc.beta[i], sc.source[i] = sc.alpha[i]+a, sc.beta[i]+b, fromItem
 			}
 		}
@@ -209,7 +209,7 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 		for n, i := range sc.fine {
 			alpha, beta := found.Alpha[n], found.Beta[n]
 			if l.inView[level] {
-				if a, b, ok := view.Find(sc.fineKeys[n]); ok {
+				if a, b, ok := view.Find(sc.fineKeys[n]); ok && a+b > 0 {
 					if alpha == 0 {
 						alpha, beta = l.prior.Alpha, l.prior.Beta
 					}

@@ -37,6 +37,7 @@ type stats struct {
 	stages                         [stages]*metrics.Histogram
 	accepted, duplicates, rejected *metrics.Counter
 	unsaved, checkpointErrors      *metrics.Counter
+	forgotten                      *metrics.Counter
 	lag                            *metrics.Histogram
 	reloaded, refused              *metrics.Counter
 }
@@ -55,11 +56,12 @@ func (b *Bandit) register(r *metrics.Registry) {
 	s.rejected = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "rejected")
 	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Requests whose events could not be saved.")
 	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total", "Checkpoints that could not be written.")
+	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total", "Arms of which it was asked to forget what events have taught.")
 	s.lag = r.Histogram("weir_bandit_event_lag_seconds", "Time from when an event happened until it counted.")
 	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "ok")
 	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "refused")
 	for level, name := range [levels]string{"item", "segment", "pair"} {
-		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(b.learned[level].Len()) }, "level", name)
+		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(b.learnedOf(level)) }, "level", name)
 	}
 	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.", func() float64 { return float64(b.events.remembered.Load()) })
 	imported := func(of func(arms.Stats) uint64) func() float64 {

@@ -1,0 +1,46 @@
+package arms
+
+// Forget has events teach nothing of an arm any more, and reports whether they did. Like Add it is for one goroutine at a time.
+//
+// The arm's cell stays, with sums of 0, since who looks for an arm is led to it by the cells before it: Find still finds
+// it, and what it returns is 0 and 0. Compact gives such cells back.
+func (l *Learned) Forget(k Key) bool {
+	if !l.Teaches(k) {
+		return false
+	}
+	cell := l.cells.Load().find(k)
+	cell[2].Store(0)
+	cell[3].Store(0)
+	return true
+}
+
+// Teaches reports whether events have taught anything of an arm that was not forgotten.
+func (l *Learned) Teaches(k Key) bool {
+	c := l.cells.Load()
+	if c.size == 0 {
+		return false
+	}
+	cell := c.find(k)
+	return cell != nil && cell[2].Load()|cell[3].Load() != 0
+}
+
+// ForgetAll leaves an empty table.
+func (l *Learned) ForgetAll() { l.cells.Store(&cells{}) }
+
+// Compact gives back the cells of arms that events teach nothing of, and returns how many they were. It takes as long as
+// growing, and is for one goroutine at a time, as Add.
+func (l *Learned) Compact() int {
+	old := l.cells.Load()
+	if old.size == 0 {
+		return 0
+	}
+	c := newCells(old.size, old.landmark)
+	old.each(func(k Key, alpha, beta float64) bool {
+		if alpha+beta > 0 {
+			c.add(k, alpha, beta)
+		}
+		return true
+	})
+	l.cells.Store(c)
+	return int(old.count.Load() - c.count.Load())
+}

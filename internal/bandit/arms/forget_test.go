@@ -1,0 +1,103 @@
+package arms
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestWhatWasForgottenTeachesNothing(t *testing.T) {
+	l := NewLearned(2000, time.Hour)
+	at := time.Now().UnixMicro()
+	if l.Forget(NumberKey(1)) || l.Teaches(NumberKey(1)) || l.Compact() != 0 {
+		t.Error("an empty table teaches of an arm")
+	}
+	add := func(k uint64) {
+		t.Helper()
+		if err := l.Add(NumberKey(k), 0.25, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k := range uint64(2000) {
+		add(k)
+	}
+	for k := range uint64(500) {
+		if !l.Forget(NumberKey(k)) || l.Forget(NumberKey(k)) || l.Teaches(NumberKey(k)) {
+			t.Fatalf("arm %d is not forgotten once", k)
+		}
+		if a, b, _ := l.View(at).Find(NumberKey(k)); a != 0 || b != 0 {
+			t.Fatalf("arm %d is still at %v, %v", k, a, b)
+		}
+	}
+	add(0) // and is taught anew, from nothing
+	if a, b, _ := l.View(at).Find(NumberKey(0)); a != 0.25 || b != 0.75 || !l.Teaches(NumberKey(0)) {
+		t.Errorf("the arm is at %v, %v after it was taught anew", a, b)
+	}
+	if err := l.Add(NumberKey(5000), 1, at); !errors.Is(err, ErrFull) {
+		t.Errorf("there is room before it is given back: %v", err)
+	}
+	if n := l.Compact(); n != 499 || l.Len() != 1501 {
+		t.Errorf("%d cells are given back and %d arms are left, want 499 and 1501", n, l.Len())
+	}
+	for k := range uint64(2000) {
+		if taught := k == 0 || k >= 500; l.Teaches(NumberKey(k)) != taught || l.Has(NumberKey(k)) != taught {
+			t.Fatalf("arm %d is there: %t, want %t", k, !taught, taught)
+		}
+	}
+	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || a != 0.25 || b != 0.75 {
+		t.Errorf("another arm is at %v, %v, %t", a, b, ok)
+	}
+	add(5000)
+	l.ForgetAll()
+	if l.Len() != 0 || !l.View(at).Empty() || l.Teaches(NumberKey(700)) {
+		t.Errorf("%d arms are left of all", l.Len())
+	}
+	add(700)
+	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || a != 0.25 || b != 0.75 {
+		t.Errorf("after all was forgotten an event makes %v, %v, %t", a, b, ok)
+	}
+}
+
+func TestReadersFindTheOthersWhileSomeAreForgotten(t *testing.T) {
+	l := NewLearned(1<<20, 0)
+	const n = 4096
+	for k := range uint64(n) {
+		if err := l.Add(NumberKey(k), 1, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			for !done.Load() {
+				view := l.View(0)
+				for k := uint64(1); k < n; k += 2 {
+					if a, b, ok := view.Find(NumberKey(k)); !ok || a != 1 || b != 0 {
+						t.Errorf("arm %d is at %v, %v, %t", k, a, b, ok)
+						return
+					}
+				}
+			}
+		})
+	}
+	for range 20 {
+		for k := uint64(0); k < n; k += 2 {
+			if !l.Forget(NumberKey(k)) {
+				t.Fatalf("arm %d is not there", k)
+			}
+		}
+		if given := l.Compact(); given != n/2 {
+			t.Fatalf("%d cells are given back, want %d", given, n/2)
+		}
+		for k := uint64(0); k < n; k += 2 {
+			if err := l.Add(NumberKey(k), 1, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	done.Store(true)
+	readers.Wait()
+}

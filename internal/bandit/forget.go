@@ -1,0 +1,169 @@
+package bandit
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/server"
+)
+
+// forgetting says of which arms it shall be forgotten what events have taught.
+type forgetting struct {
+	all                 bool
+	item, segment, user []byte // text, nil when absent
+}
+
+var forgetMembers = []string{"all", "item", "segment", "user"}
+
+// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, or {"all":true}.
+func parseForgetting(s *scanner) (f forgetting, err error) {
+	var seen uint
+	err = s.object(func(key []byte) (err error) {
+		if err := s.member(key, forgetMembers, &seen); err != nil {
+			return err
+		}
+		switch s.field {
+		case "all":
+			f.all, err = s.bool()
+		case "item":
+			_, f.item, err = s.id(idWanted)
+		case "segment":
+			_, f.segment, err = s.optionalID()
+		case "user":
+			_, f.user, err = s.optionalID()
+		}
+		return err
+	})
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return f, err
+	}
+	switch {
+	case f.all && (f.item != nil || f.segment != nil || f.user != nil):
+		s.field = "all"
+		return f, s.wrong("alone: it is every arm")
+	case !f.all && f.item == nil:
+		s.field = "item"
+		return f, s.wrong(`there: ` + idWanted + `; or {"all":true} to forget everything`)
+	case f.segment != nil && f.user != nil:
+		s.field = "segment"
+		return f, s.wrong("left out where there is a user: an arm is of one of them")
+	}
+	return f, nil
+}
+
+// record returns the forgetting for the journal.
+func (f *forgetting) record() record {
+	r := record{forget: true, came: time.Now().UnixMicro()}
+	if f.all {
+		return r
+	}
+	switch item := arms.KeyOf(f.item); {
+	case f.segment != nil:
+		r.arms[arms.Segmented] = arms.SegmentScope(arms.KeyOf(f.segment)).Key(item)
+	case f.user != nil:
+		r.arms[arms.Pair] = arms.UserScope(arms.KeyOf(f.user)).Key(item)
+	default:
+		r.arms[arms.Item] = item
+	}
+	return r
+}
+
+// postForget answers POST /admin/bandit/forget.
+func (b *Bandit) postForget(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
+	if err != nil {
+		server.WriteProblem(w, http.StatusRequestEntityTooLarge, "the body could not be read: it may have at most 16384 bytes")
+		return
+	}
+	var s scanner
+	s.reset(body)
+	f, err := parseForgetting(&s)
+	if err != nil {
+		var bad *badRequest
+		errors.As(err, &bad)
+		server.WriteProblem(w, bad.status, bad.detail)
+		return
+	}
+	n, err := b.forget(f.record())
+	if err != nil {
+		server.WriteProblem(w, http.StatusServiceUnavailable, "this cannot be saved at the moment, so nothing is forgotten")
+		return
+	}
+	switch {
+	case n == 0: // nothing has changed
+	case f.all:
+		b.log.Info("bandit has forgotten what events have taught", "arms", n)
+	default:
+		b.log.Info("bandit has forgotten what events have taught", "item", string(f.item), "segment", string(f.segment), "user", string(f.user), "arms", n)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Write(append(strconv.AppendInt([]byte(`{"forgotten":`), int64(n), 10), '}')) //nolint:errcheck // the client may be gone
+}
+
+// forget forgets what a record says, in the journal first, and returns of how many arms.
+func (b *Bandit) forget(r record) (arms int, err error) {
+	e := &b.events
+	e.Lock()
+	defer e.Unlock()
+	if !b.teaches(&r) {
+		return 0, nil
+	}
+	e.batch.Reset()
+	e.buffer = r.append(e.buffer[:0])
+	e.batch.Add(e.buffer)
+	if err := b.save(r.came, 0); err != nil {
+		return 0, err
+	}
+	arms = b.unlearn(&r)
+	b.stats.forgotten.Add(0, uint64(arms))
+	return arms, nil
+}
+
+// everything reports whether all arms are to be forgotten.
+func (r *record) everything() bool { return r.arms == [levels]arms.Key{} }
+
+// teaches reports whether there is anything that a record can have forgotten.
+func (b *Bandit) teaches(r *record) bool {
+	if r.everything() {
+		return b.learnedArms() > 0
+	}
+	for level, k := range r.arms {
+		if k != (arms.Key{}) && b.learned[level].Teaches(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlearn forgets what a record says. Ids of events stay: one that is sent again does not count after all.
+func (b *Bandit) unlearn(r *record) (n int) {
+	if r.everything() {
+		n = b.learnedArms()
+		for level, l := range b.learned {
+			b.forgotten[level].Store(0)
+			l.ForgetAll()
+		}
+		return n
+	}
+	for level, k := range r.arms {
+		if k != (arms.Key{}) && b.learned[level].Forget(k) {
+			b.forgotten[level].Add(1)
+			n++
+		}
+	}
+	return n
+}
+
+// compact takes back the room of arms of a level that were forgotten, and returns for how many others there is room now.
+func (b *Bandit) compact(level int) int {
+	b.forgotten[level].Store(0)
+	return b.learned[level].Compact()
+}
