@@ -3,7 +3,6 @@ package ingest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -29,6 +28,7 @@ const sampleRows = 100
 // there is.
 func openCSV(head []byte, whole bool, open func() (*stream, error), header *bool) (table, error) {
 	t := &csvTable{delimiter: sniffDelimiter(head), open: open}
+	sampled := len(head)
 	var rows [][][]byte
 	lines := int64(0) // up to and including the first row
 	for len(head) > 0 && len(rows) <= sampleRows {
@@ -52,7 +52,7 @@ func openCSV(head []byte, whole bool, open func() (*stream, error), header *bool
 		head = head[n:]
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("the first row is longer than 1 MiB: is a quote not closed?")
+		return nil, fmt.Errorf("the first row is longer than %d MiB: is a quote not closed?", sampled>>20)
 	}
 	if len(rows[0]) < 2 {
 		return nil, fmt.Errorf("this looks like text of one column, %s: expected cells separated by a comma, tab, semicolon or '|'", shorten(rows[0][0]))
@@ -135,7 +135,11 @@ func looksLikeHeader(rows [][][]byte) bool {
 }
 
 // headerNames give a header away even when all values are names themselves.
-var headerNames = []string{"user", "userid", "uid", "item", "itemid", "items", "key", "rank", "score", "rating"}
+var headerNames = []string{
+	"user", "userid", "uid", "customer", "customerid", "visitor", "visitorid", "member", "memberid", "account", "accountid", "profileid",
+	"item", "itemid", "items", "itemids", "productid", "movieid", "contentid", "articleid", "videoid", "trackid", "postid",
+	"recommendations", "key", "rank", "score", "rating",
+}
 
 // rowEnd returns the length of the row data begins with, its line end included, or -1 when data
 // ends before it does. A quote counts only at the start of a cell.

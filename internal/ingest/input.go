@@ -256,6 +256,11 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			return newStream(in.ctx, f)
 		}
 	}
+	if f == formatJSONL || f == formatCSV {
+		if head, whole, err = s.peekRows(head, whole); err != nil {
+			return nil, 0, err
+		}
+	}
 	switch f {
 	case formatArrowStream:
 		t, err = openArrowStream(head, again)
@@ -333,6 +338,20 @@ func newStream(ctx context.Context, r io.ReadCloser) (*stream, error) {
 		s.Discard(len(bom))
 	}
 	return s, nil
+}
+
+// peekRows returns more than head, the bytes that have been looked at, where these are less than two
+// lines: a header alone, or the beginning of a row that is a long list, does not tell the columns. whole
+// says that it is all there is.
+func (s *stream) peekRows(head []byte, whole bool) (_ []byte, _ bool, err error) {
+	for size := 2 * peekSize; !whole && size <= maxRow && bytes.Count(head, []byte{'\n'}) < 2; size *= 2 {
+		s.Reader = bufio.NewReaderSize(s.Reader, size)
+		head, err = s.Peek(size)
+		if whole = err == io.EOF; err != nil && !whole {
+			return nil, false, err
+		}
+	}
+	return head, whole, nil
 }
 
 func (s *stream) close() error {

@@ -3,14 +3,15 @@ package ingest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // jsonlTable is text of one JSON object a line.
 type jsonlTable struct {
 	offers []column
+	empty  []string // lists that had nothing in them, while the columns are learned
 	open   func() (*stream, error)
 }
 
@@ -22,7 +23,7 @@ func (t *jsonlTable) close() error      { return nil }
 // there is.
 func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, error) {
 	t := &jsonlTable{open: open}
-	lines, broken := 0, error(nil)
+	lines, broken, sampled := 0, error(nil), len(head)
 	for len(head) > 0 && lines < sampleRows {
 		line, rest, found := bytes.Cut(head, []byte{'\n'})
 		if !found && !whole {
@@ -38,9 +39,15 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 			broken = fmt.Errorf("line %d is no JSON object: %s", lines, shorten(line))
 		}
 	}
+	// Nothing is known of lists that were always empty: they are taken for lists of numbers, the strictest there is.
+	for _, name := range t.empty {
+		if !slices.ContainsFunc(t.offers, func(c column) bool { return c.name == name && c.shape == list }) {
+			t.offers = append(t.offers, column{name: name, shape: list, ids: Number, typ: "numbers"})
+		}
+	}
 	if len(t.offers) == 0 {
 		if broken == nil {
-			broken = errors.New("the first line is longer than 1 MiB")
+			broken = fmt.Errorf("the first line is longer than %d MiB", sampled>>20)
 		}
 		return nil, broken
 	}
@@ -57,12 +64,18 @@ func (t *jsonlTable) learn(s *scanner, name string, top bool) bool {
 		}
 		return s.object(func(member []byte) bool { return t.learn(s, name+"."+string(member), false) })
 	case '[':
-		return s.array(func() bool {
+		some := false
+		ok := s.array(func() bool {
+			some = true
 			if s.next() == '{' {
 				return s.object(func(member []byte) bool { return t.sample(s, name, string(member), list) })
 			}
 			return t.sample(s, name, "", list)
 		})
+		if ok && !some && !slices.Contains(t.empty, name) {
+			t.empty = append(t.empty, name)
+		}
+		return ok
 	}
 	return t.sample(s, name, "", single)
 }

@@ -270,3 +270,92 @@ func TestSourcesAreKept(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstRowsMayBeAsLongAsAnyOther(t *testing.T) {
+	var ids []string
+	for i := range MaxList {
+		ids = append(ids, "00000000-0000-4000-8000-"+strconv.Itoa(100000000000+i))
+	}
+	want := map[string][]string{"1": ids, "2": {"a", "b"}}
+	for name, text := range map[string]string{
+		"JSON lines":             `{"items":["` + strings.Join(ids, `","`) + `"],"user":1}` + "\n" + `{"items":["a","b"],"user":2}`,
+		"one long line of JSON":  `{"user":2,"items":["a","b"]}` + "\n" + `{"user":1,"items":["` + strings.Join(ids, `","`) + `"]}` + "\n",
+		"CSV with a header":      "user,items\n1," + strings.Join(ids, "|") + "\n2,a|b\n",
+		"CSV without a header":   "1," + strings.Join(ids, "|") + "\n2,a|b\n",
+		"CSV, a long second row": "user,items\n2,a|b\n1," + strings.Join(ids, "|") + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree(t, "f="+text)
+			fields := testFields()
+			if name == "CSV without a header" {
+				fields[1].ListColumn = "2"
+			}
+			for _, source := range []string{"f", "-"} {
+				r, err := load(t, Options{Stdin: strings.NewReader(text)}, 0, fields, source)
+				if err != nil {
+					t.Fatalf("%s: %v", source, err)
+				}
+				for user, list := range want {
+					if !slices.Equal(r.lists[user], list) {
+						t.Errorf("%s: user %s has %d items, want %d", source, user, len(r.lists[user]), len(list))
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestListsMayBeEmptyForALongTime(t *testing.T) {
+	for name, tt := range map[string]struct{ later, note string }{
+		"always":          {``, "user from column user (numbers); item from lists of column items (numbers)"},
+		"then of numbers": {`{"user":1,"items":[5,6]}`, "user from column user (numbers); item from lists of column items (numbers)"},
+		"then of objects": {`{"user":1,"items":[{"score":0.5,"itemId":5},{"itemId":6}]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := 2
+			if tt.note != "" {
+				rows = 2 * sampleRows
+			}
+			tree(t, "f="+strings.Repeat(`{"user":2,"items":[]}`+"\n", rows)+tt.later)
+			r, err := load(t, Options{}, 0, testFields(), "f")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string][]string{"2": {}}
+			if tt.later != "" {
+				want["1"] = []string{"5", "6"}
+			}
+			sameLists(t, r.lists, want)
+			if tt.note != "" && !slices.Equal(r.notes, []string{tt.note}) {
+				t.Errorf("it says %q, want %q", r.notes, tt.note)
+			}
+		})
+	}
+}
+
+func TestHeadersAreRecognised(t *testing.T) {
+	for _, tt := range []struct {
+		text   string
+		header bool
+	}{
+		{"user,item\nada,tea\n", true},
+		{"customer,product\nada,tea\n", true},
+		{"Customer ID,Product\nada,tea\n", true},
+		{"name,movie_id\nada,tea\n", true},
+		{"a,b\n1,2\n", true},
+		{"ada,tea\nbob,coffee\n", false},
+		{"1,2\n3,4\n", false},
+	} {
+		tree(t, "f="+tt.text)
+		in, err := Open(t.Context(), []string{"f"}, Options{})
+		if err != nil {
+			t.Fatalf("%q: %v", tt.text, err)
+		}
+		if got := in.tables[0].columns()[0].name != "1"; got != tt.header {
+			t.Errorf("%q: a header %v, want %v", tt.text, got, tt.header)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
