@@ -63,7 +63,7 @@ func (p *Plan) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&p.HTTP2, "http2", p.HTTP2, "HTTP/2 for https targets, by net/http")
 	f.BoolVar(&p.Insecure, "insecure", p.Insecure, "believe any certificate")
 	f.Uint64Var(&p.Seed, "seed", p.Seed, "number that everything random depends on")
-	f.BoolVar(&p.NoCheck, "no-check", p.NoCheck, "begin without having asked the target once, for one that is down, or whose answers are to be errors")
+	f.BoolVar(&p.NoCheck, "no-check", p.NoCheck, "begin without having asked the target once, for one whose answers are to be errors")
 	f.StringVar(&p.TargetMetrics, "target-metrics", p.TargetMetrics, "`URL` of the target's Prometheus metrics, for its CPU and memory: http://127.0.0.1:8081/metrics of weir")
 	f.StringSliceVar(&p.Agents, "agents", p.Agents, "runners on other machines that make the load together, `host:port`,...: weir load agent")
 	f.StringSliceVar(&p.Own, "i-own-this-target", p.Own, "`host` beyond loopback that the load may go to; may be repeated")

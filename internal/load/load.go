@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -88,6 +89,9 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 		ended: make(chan struct{}), watchers: make(map[chan report.Point]struct{}),
 	}
 	if r.scenario, err = scenario.Open(ctx, spec, p.Own); err != nil {
+		if _, lookup := errors.AsType[*net.DNSError](err); lookup {
+			return nil, err // the plan may be right, and the network not
+		}
 		return nil, &PlanError{err}
 	}
 	if r.control, err = p.controller(r.scenario.Rate()); err != nil {
@@ -102,9 +106,14 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 			return nil, err
 		}
 	}
+	if len(p.Agents) > 0 {
+		if err := agent.Ask(ctx, p.Agents, o.Token); err != nil {
+			return nil, err
+		}
+	}
 	if !p.NoCheck {
 		if err := r.scenario.Check(ctx); err != nil {
-			return nil, fmt.Errorf("%w (--no-check begins without asking)", err)
+			return nil, withoutCheck(err, len(p.Agents) > 0)
 		}
 	}
 	r.start = r.generate
@@ -114,6 +123,18 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 		Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
 	})
 	return r, nil
+}
+
+// withoutCheck adds how to do without the check that found err, where that helps: engines have to connect too, but agents do
+// that where they are.
+func withoutCheck(err error, agents bool) error {
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		if !agents {
+			return err
+		}
+		return fmt.Errorf("%w (asked from here; --no-check leaves that to the agents)", err)
+	}
+	return fmt.Errorf("%w (--no-check begins without asking)", err)
 }
 
 // String says in a line what the run asks for.
@@ -174,10 +195,11 @@ func (r *Run) loop(ctx context.Context, load generator, d control.Decision) (con
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	w := measure.NewWindow()
-	for {
+	for stopped := false; !stopped; {
 		select {
 		case <-ctx.Done():
-			return d, nil
+			<-tick.C // what is sent until then counts, and so its time has to
+			stopped = true
 		case asked := <-r.rateAsked:
 			asked.reply <- r.control.SetRate(asked.rate)
 			continue
@@ -199,6 +221,7 @@ func (r *Run) loop(ctx context.Context, load generator, d control.Decision) (con
 		}
 		d = next
 	}
+	return d, nil
 }
 
 // steer tells the generator what has changed.

@@ -182,10 +182,12 @@ func TestAgentsMakeTheLoadTogether(t *testing.T) {
 		defer a.Close() //nolint:errcheck // its run is over
 		p.Agents = append(p.Agents, s.Listener.Addr().String())
 	}
-	if r, err := New(t.Context(), p, Options{Token: "guess"}); err != nil {
-		t.Fatal(err)
-	} else if _, err := r.Do(t.Context()); err == nil || !strings.Contains(err.Error(), p.Agents[0]) {
+	unasked := asked.Load()
+	if _, err := New(t.Context(), p, Options{Token: "guess"}); err == nil || !strings.Contains(err.Error(), p.Agents[0]) {
 		t.Errorf("with a wrong token the error is %v, expected it to name the agent", err)
+	}
+	if asked.Load() != unasked {
+		t.Error("the target was asked for a run that cannot be")
 	}
 	r, err := New(t.Context(), p, Options{Token: "secret"})
 	if err != nil {
@@ -229,6 +231,51 @@ func TestALostGeneratorLeavesTheResultSoFar(t *testing.T) {
 	}
 	if result == nil || result.Served != 20 {
 		t.Fatalf("the result is %+v, expected 20 served", result)
+	}
+}
+
+// steadily sends at 1000/s, whenever it is looked at.
+type steadily struct {
+	broken
+	begun, seen time.Time
+	sent        uint64
+	looked      chan struct{}
+}
+
+func (s *steadily) Collect(w *measure.Window) error {
+	now := time.Now()
+	w.Start, w.End = s.seen.Sub(s.begun), now.Sub(s.begun)
+	n := uint64(w.End/time.Millisecond) - s.sent
+	w.Intended, w.Sent, w.Served = n, n, n
+	s.sent, s.seen = s.sent+n, now
+	select {
+	case s.looked <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// What was sent in the window that a person's stop cut short is of its time, and so are the rates.
+func TestAStoppedRunHasTheRateThatItHad(t *testing.T) {
+	url, _ := target(t, nil)
+	r, err := New(t.Context(), plan(url), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	g := &steadily{begun: now, seen: now, looked: make(chan struct{}, 1)}
+	r.start = func(context.Context) (generator, error) { return g, nil }
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		<-g.looked
+		time.AfterFunc(Interval*8/10, stop)
+	}()
+	result, err := r.Do(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Rate.Intended < 900 || result.Rate.Intended > 1100 || result.Rate.Served < 900 {
+		t.Errorf("of 1000/s the result has %.0f/s intended and %.0f/s served in %.2f s", result.Rate.Intended, result.Rate.Served, result.Seconds)
 	}
 }
 
@@ -305,6 +352,23 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 		}
 		if asked.Load() > before+1 {
 			t.Errorf("%s: the target was asked %d times", c.name, asked.Load()-before)
+		}
+	}
+}
+
+// What cannot be because of the network is no mistake in the command line, and --no-check is offered where it helps.
+func TestWhatIsNotThereIsNoMistakeInThePlan(t *testing.T) {
+	url, _ := target(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	var wrong *PlanError
+	for _, c := range []struct {
+		url     string
+		noCheck bool
+	}{{"http://nobody.invalid/", false}, {"http://127.0.0.1:1/", false}, {url, true}} {
+		p := plan(c.url)
+		p.Own = []string{"nobody.invalid"}
+		_, err := New(t.Context(), p, Options{})
+		if err == nil || errors.As(err, &wrong) || strings.Contains(err.Error(), "--no-check") != c.noCheck {
+			t.Errorf("%s: the error is %T: %v", c.url, err, err)
 		}
 	}
 }

@@ -70,25 +70,9 @@ func dial(ctx context.Context, hosts []string, token string, spec scenario.Spec,
 	if len(hosts) == 0 {
 		return nil, errors.New("no agents: name them as --agents host:port,host:port")
 	}
-	// Agents are on the network that is measured: no proxy, and their connections stay open.
-	transport := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
-		MaxIdleConnsPerHost: 2,
-		DisableCompression:  true,
-		IdleConnTimeout:     time.Minute,
-	}
-	f := &Fleet{epoch: time.Now(), rest: measure.NewWindow()}
-	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	there := make(map[string]bool)
-	for _, host := range hosts {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			return nil, fmt.Errorf("--agents takes host:port, got %q", host)
-		}
-		if there[host] {
-			return nil, fmt.Errorf("--agents names %s twice, and an agent makes one run at a time", host)
-		}
-		there[host] = true
-		f.members = append(f.members, &member{host: host, token: token, patience: patience, http: &http.Client{Transport: transport}, window: measure.NewWindow()})
+	f, transport, err := gathered(ctx, hosts, token, patience)
+	if err != nil {
+		return nil, err
 	}
 	if err := f.start(ctx, spec, o); err != nil {
 		f.cancel()
@@ -98,6 +82,65 @@ func dial(ctx context.Context, hosts []string, token string, spec scenario.Spec,
 	f.collected = time.Since(f.epoch)
 	context.AfterFunc(f.ctx, transport.CloseIdleConnections)
 	return f, nil
+}
+
+// gathered returns a fleet none of whose members was asked for anything.
+func gathered(ctx context.Context, hosts []string, token string, patience time.Duration) (*Fleet, *http.Transport, error) {
+	// Agents are on the network that is measured: no proxy, and their connections stay open.
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
+		MaxIdleConnsPerHost: 2,
+		DisableCompression:  true,
+		IdleConnTimeout:     time.Minute,
+	}
+	f := &Fleet{epoch: time.Now(), rest: measure.NewWindow()}
+	there := make(map[string]bool)
+	for _, host := range hosts {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			return nil, nil, fmt.Errorf("--agents takes host:port, got %q", host)
+		}
+		if there[host] {
+			return nil, nil, fmt.Errorf("--agents names %s twice, and an agent makes one run at a time", host)
+		}
+		there[host] = true
+		f.members = append(f.members, &member{host: host, token: token, patience: patience, http: &http.Client{Transport: transport}, window: measure.NewWindow()})
+	}
+	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return f, transport, nil
+}
+
+// Ask asks each of the agents, given as host:port, whether it is there, is of this version, takes the token and is free. The
+// error names one that is not.
+func Ask(ctx context.Context, hosts []string, token string) error {
+	f, transport, err := gathered(ctx, hosts, token, patience)
+	if err != nil {
+		return err
+	}
+	defer transport.CloseIdleConnections()
+	defer f.cancel()
+	err = f.each(func(_ int, m *member) error {
+		text, err := m.again(ctx, http.MethodGet, "/", nil)
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			err = fmt.Errorf("%w: is weir load agent running there?", err)
+		}
+		if err != nil {
+			return m.names(err)
+		}
+		var is status
+		switch err := json.Unmarshal(text, &is); {
+		case err != nil || is.Service != service:
+			return m.names(fmt.Errorf("what answers is no agent: %s", detailOf(text)))
+		case is.Version != version:
+			return m.names(fmt.Errorf("it speaks version %d, and this is %d: use the same version of weir everywhere", is.Version, version))
+		case is.Busy:
+			return m.names(errors.New("it makes load for another run, and makes one at a time: wait, end that run, or use another agent"))
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("--agents: %w", err)
+	}
+	return nil
 }
 
 // start orders each agent's part. When one refuses, the others' runs end.

@@ -385,7 +385,20 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 	if _, err := dialCalmly(t.Context(), good[:1], "", here, client.Options{Threads: 1}); err == nil || !strings.Contains(err.Error(), "one run at a time") {
 		t.Errorf("a second leader: %v", err)
 	}
+	for _, c := range []struct{ host, says string }{
+		{good[0], "agent " + good[0] + ": it makes load for another run"},
+		{nobody, "agent " + nobody + ": dial tcp " + nobody + ": connect: connection refused: is weir load agent running there?"},
+		{guarded[0], "agent " + guarded[0] + ": the agent wants the token"},
+		{other, "agent " + other + ": what answers is no agent"},
+	} {
+		if err := Ask(t.Context(), []string{c.host}, ""); err == nil || !strings.HasPrefix(err.Error(), "--agents: "+c.says) {
+			t.Errorf("asked beforehand: %v, want %q", err, c.says)
+		}
+	}
 	finish(t, f, measure.NewWindow())
+	if err := Ask(t.Context(), good, ""); err != nil {
+		t.Errorf("agents that are free say %v", err)
+	}
 }
 
 func TestAFleetThatIsToldToEndAtOnceDoes(t *testing.T) {

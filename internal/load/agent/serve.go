@@ -28,7 +28,7 @@ const (
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.status)
+	mux.HandleFunc("GET /{$}", s.getStatus)
 	mux.HandleFunc("POST /runs", s.postRun)
 	mux.HandleFunc("PUT /runs/{id}/load", s.putLoad)
 	mux.HandleFunc("POST /runs/{id}/windows", s.postWindow)
@@ -67,16 +67,22 @@ func read(w http.ResponseWriter, r *http.Request, most int64, to any) bool {
 	return true
 }
 
-// status answers GET /, for people.
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	out := struct {
-		Service string `json:"service"`
-		Version int    `json:"version"`
-		Busy    bool   `json:"busy"`
-		Leader  string `json:"leader,omitempty"`
-		Load    string `json:"load,omitempty"`
-		Seconds int64  `json:"seconds,omitempty"`
-	}{Service: "weir load agent", Version: version}
+// service is what an agent says that it is.
+const service = "weir load agent"
+
+// status is the answer to GET /.
+type status struct {
+	Service string `json:"service"`
+	Version int    `json:"version"`
+	Busy    bool   `json:"busy"`
+	Leader  string `json:"leader,omitempty"`
+	Load    string `json:"load,omitempty"`
+	Seconds int64  `json:"seconds,omitempty"`
+}
+
+// getStatus answers GET /, for people, and for leaders before they begin.
+func (s *Server) getStatus(w http.ResponseWriter, _ *http.Request) {
+	out := status{Service: service, Version: version}
 	s.mu.Lock()
 	if out.Busy = s.run != nil || s.starting; s.run != nil {
 		out.Leader, out.Load, out.Seconds = s.run.leader, s.run.what, int64(time.Since(s.run.since).Seconds())

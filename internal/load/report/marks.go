@@ -36,7 +36,7 @@ func (r *Recorder) judge(res *Result) {
 		mark("The generator's own CPU was the limit: its busiest thread worked %s of the time. Give it more threads, processors of its own, or more machines (--agents).",
 			Share(g.Busy))
 	}
-	if g.LagP99 > lagMicros && g.LagP99 > lagShare*res.Latency.P99 {
+	if g.LagP99 > lagMicros && g.LagP99 > lagShare*res.Latency.P99 && res.Latency.P99 > 0 {
 		g.Saturated = true
 		mark("The generator was late by %s at p99, a good part of the %s that were measured. The target is faster than it looks.",
 			Micros(g.LagP99), Micros(res.Latency.P99))

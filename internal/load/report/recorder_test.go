@@ -279,6 +279,23 @@ func TestNoMarkWhereAllIsWell(t *testing.T) {
 	}
 }
 
+// A generator that was late where nothing was measured has made nothing slower.
+func TestLagIsNoPartOfALatencyThatThereIsNot(t *testing.T) {
+	r := NewRecorder(RecorderOptions{})
+	for i := range 10 {
+		w := window(i, 100, 3*time.Millisecond)
+		w.Served, w.Failed[measure.Refused] = 0, 100
+		w.Latency.Reset()
+		for range 3 {
+			measure.Record(w.Lag, 20*time.Millisecond)
+		}
+		r.Add(w, steady, nil)
+	}
+	if res := result(t, r); len(res.Marks) != 0 || res.Generator.Saturated {
+		t.Errorf("marks are %q, saturated is %v", res.Marks, res.Generator.Saturated)
+	}
+}
+
 func TestRunThatEndsInItsWarmupSaysSo(t *testing.T) {
 	r := NewRecorder(RecorderOptions{})
 	r.Add(window(0, 10, time.Millisecond), warmup, nil)

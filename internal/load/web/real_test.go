@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/load"
+	"weir/internal/load/agent"
 	"weir/internal/load/report"
 )
 
@@ -100,6 +101,64 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.clean()
 }
 
+// The load of two agents from a browser: its plots, a change of its rate, and its result.
+func TestSeveralRunnersFromABrowser(t *testing.T) {
+	target, asked := aTarget(t)
+	var agents []string
+	for range 2 {
+		a := agent.New(agent.Options{})
+		s := httptest.NewServer(a)
+		t.Cleanup(s.Close)
+		t.Cleanup(func() { a.Close() }) //nolint:errcheck // its run is over
+		agents = append(agents, s.Listener.Addr().String())
+	}
+	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
+	b := openBrowser(t, url, 1280, 900, "light")
+	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.fill("plan-url", target+"/next")
+	b.fill("plan-rate", "200/s")
+	b.fill("plan-duration", "10m")
+	b.fill("plan-name", "two runners")
+	b.fill("plan-agents", strings.Join(agents, ", "))
+	b.click("#start")
+	b.wait("document.getElementById('state').dataset.state === 'running'")
+	b.wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('generator')")
+	b.wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 200) < 40")
+	b.fill("rate-now", "500")
+	b.eval("document.getElementById('rate-form').requestSubmit()")
+	b.wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 500) < 100")
+	b.shot("agents-running")
+	b.click("#stop")
+	b.wait("document.getElementById('state-text').textContent === 'Over'")
+	b.wait("document.getElementById('to-result') !== null")
+	b.click("#to-result")
+	b.wait("document.getElementById('result-title').textContent === 'two runners'")
+	b.wait(painted + "('result-rate')")
+	b.shot("agents-result")
+	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close() //nolint:errcheck
+	r, err := report.ReadJSON(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := asked.Load(); r.Generator.Runners != 2 || r.Errors > 0 || int64(r.Served) > n || int64(r.Served) < n-10 {
+		t.Errorf("the result has %d runners, %d served, %d errors; the target was asked %d times", r.Generator.Runners, r.Served, r.Errors, n)
+	}
+	b.clean()
+
+	// One that is not there is told beside its field, before any load.
+	b.click("#result button.primary")
+	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-agents').value.includes(" + quote(agents[1]) + ")")
+	b.fill("plan-agents", agents[0]+", 127.0.0.1:1")
+	b.click("#start")
+	b.wait("document.getElementById('plan-agents').getAttribute('aria-invalid') === 'true'")
+	b.wait("document.body.innerText.includes('is weir load agent running there?')")
+	b.shot("agents-wrong")
+}
+
 // What load says of a plan is shown beside the field that it is about.
 func TestErrorsOfRealPlansNameTheField(t *testing.T) {
 	target, asked := aTarget(t)
@@ -116,6 +175,8 @@ func TestErrorsOfRealPlansNameTheField(t *testing.T) {
 		{`"url":"TARGET/next","rate":"1/s","duration":"-1s"`, "duration"},
 		{`"url":"TARGET/next","rate":"1/s","connections":3`, "rate"},
 		{`"url":"TARGET/next","rate":"1/s","agents":["nowhere"]`, "agents"},
+		{`"url":"TARGET/next","rate":"1/s","agents":["127.0.0.1:1"]`, "agents"},
+		{`"url":"TARGET/next","rate":"1/s","stop_when":["cpu>90%"]`, "stop_when"},
 		{`"url":"TARGET/next","rate":"1/s","target_metrics":"TARGET/next"`, "target_metrics"},
 		{`"url":"TARGET/next","rate":"1/s","headers":["nonsense"]`, "headers"},
 		{`"scenario":"nothing","target":"TARGET","rate":"1/s"`, "scenario"},
