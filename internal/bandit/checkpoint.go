@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/journal"
 )
 
 // A checkpoint of the journal is what all events before it have taught, little-endian:
@@ -31,6 +32,9 @@ func (b *Bandit) checkpoints() {
 			return
 		case <-b.events.full:
 		}
+		if !b.long() {
+			continue // events went on asking for it while it was written
+		}
 		start := time.Now()
 		if err := b.checkpoint(); err != nil {
 			b.stats.checkpointErrors.Add(0, 1)
@@ -44,6 +48,12 @@ func (b *Bandit) checkpoints() {
 		}
 		b.log.Info("bandit checkpoint", "arms", b.learnedArms(), "took", time.Since(start).Round(time.Millisecond))
 	}
+}
+
+// long reports whether the journal has become long enough for a checkpoint.
+func (b *Bandit) long() bool {
+	j := b.events.journal
+	return j.Position()-j.Checkpointed() > journal.Position(b.cfg.Checkpoint)
 }
 
 // checkpoint writes what was learned. Events wait while it is copied, about 10 ms for a million arms and 50 ms for a million

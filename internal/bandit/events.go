@@ -218,7 +218,7 @@ func (b *Bandit) save(now int64, stripe int) error {
 		}
 		return errNotSaved
 	}
-	if e.journal.Position()-e.journal.Checkpointed() > journal.Position(b.cfg.Checkpoint) {
+	if b.long() {
 		select {
 		case e.full <- struct{}{}:
 		default:

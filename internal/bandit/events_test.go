@@ -557,3 +557,17 @@ func TestALongJournalIsWrittenAsACheckpoint(t *testing.T) {
 	eventually(t, "a checkpoint", func() bool { return f.events.journal.Checkpointed() > 0 })
 	sameMemory(t, open(t, copied(t, dir)).memory(), f.memory())
 }
+
+// While a checkpoint is written every event asks for one. That must not have all be written once more as soon as it is done.
+func TestAJournalThatIsShortAgainIsNoCheckpoint(t *testing.T) {
+	f := open(t, t.TempDir())
+	if _, err := f.accept([]event{{item: []byte("a"), reward: 1}}, nil, true, 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // the third goes in once the first has been dealt with
+		f.events.full <- struct{}{}
+	}
+	if at := f.events.journal.Checkpointed(); at > 0 || strings.Contains(f.log.String(), "bandit checkpoint") {
+		t.Errorf("a checkpoint was written of a journal of %d bytes", f.events.journal.Position())
+	}
+}
