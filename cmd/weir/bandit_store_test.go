@@ -27,7 +27,8 @@ type passage struct {
 }
 
 func openPassage(t *testing.T, to string) *passage {
-	b := &passage{t: t, addr: "127.0.0.1:0", to: to}
+	// Nobody else is given ports of this address while it is refused.
+	b := &passage{t: t, addr: "127.0.0.2:0", to: to}
 	b.give()
 	t.Cleanup(func() { b.take(); b.all.Wait() })
 	return b

@@ -34,6 +34,17 @@ func listen(t *testing.T, serve func(c *net.TCPConn, n int)) *peer {
 	return serveOn(t, ln, serve)
 }
 
+// listenApart is listen for a peer that ends before its test does: nobody else is given ports of its address, so that what asks
+// there is refused, and it may come back.
+func listenApart(t *testing.T, serve func(c *net.TCPConn, n int)) *peer {
+	t.Helper()
+	ln, err := net.Listen("tcp4", "127.0.0.2:0")
+	if err != nil {
+		t.Skipf("this system has one loopback address only: %v", err)
+	}
+	return serveOn(t, ln, serve)
+}
+
 func serveOn(t *testing.T, ln net.Listener, serve func(c *net.TCPConn, n int)) *peer {
 	t.Helper()
 	p := &peer{ln: ln, target: Target{URL: "http://" + ln.Addr().String(), Host: "target", Addr: netip.MustParseAddrPort(ln.Addr().String())}}
@@ -372,7 +383,7 @@ func TestAnAnswerBeforeTheEndOfItsRequestCounts(t *testing.T) {
 
 func TestADeadTargetIsAskedEverMoreRarely(t *testing.T) {
 	engines(t, func(t *testing.T, o Options) {
-		p := listen(t, answering(okAnswer))
+		p := listenApart(t, answering(okAnswer))
 		o.Targets, o.Closed, o.Connections, o.Threads = []Target{p.target}, true, 10, 1
 		e := start(t, o, get)
 		w := measure.NewWindow()

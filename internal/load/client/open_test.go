@@ -129,7 +129,7 @@ func TestAListenerHearsOfEveryRequestOnce(t *testing.T) {
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
 			}
 		})
-		dead := listen(t, func(c *net.TCPConn, _ int) { request(bufio.NewReader(c)) })
+		dead := listenApart(t, func(c *net.TCPConn, _ int) { request(bufio.NewReader(c)) })
 		o.Targets = []Target{good.target, bad.target, dead.target}
 		o.Threads, o.MaxConnections, o.Warm = 1, 4, 3
 		source := &numbered{targets: 3, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{}, status: map[int]int{}}
