@@ -47,6 +47,8 @@ on failure it stays as it is.`,
 				return usage("say what to import: files, directories, or - for standard input")
 			case out == "":
 				return usage("say with -o FILE where the arms are to go")
+			case out == "-":
+				return usage("-o -: the arms go to a file, not to standard output: name one")
 			case o.MaxBad < 0:
 				return usage("--max-bad %d: expected 0 or more rows", o.MaxBad)
 			}
