@@ -119,8 +119,11 @@ func (s *scanner) time() (int64, error) {
 		return 0, err
 	}
 	const most = 253402300800 // the year 10000
-	if !(seconds >= 0 && seconds < most) {
+	switch {
+	case seconds >= most:
 		return 0, s.wrong(timeWanted + "; it is seconds, not milliseconds")
+	case !(seconds >= 0):
+		return 0, s.wrong(timeWanted)
 	}
 	return max(1, int64(math.Round(seconds*1e6))), nil
 }

@@ -308,6 +308,15 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
+func TestATimeBefore1970IsNotTakenForMilliseconds(t *testing.T) {
+	s := serve(t, open(t, t.TempDir()), server.Config{})
+	a := s.do("POST", s.url+"/events", `{"item":1,"reward":1,"ts":-1}`)
+	s.problem(a, 422, "events[0].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z")
+	if strings.Contains(a.body, "milliseconds") {
+		t.Errorf("%s", a.body)
+	}
+}
+
 func TestEventsFadeByTheirTime(t *testing.T) {
 	s := serve(t, open(t, t.TempDir(), func(c *Config) { c.HalfLife = 100 * time.Hour }), server.Config{})
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339Nano) }

@@ -32,7 +32,7 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	flags.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
 	flags.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
 	flags.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
-	flags.IntVar(&cfg.MaxLearned, "bandit-max-learned", cfg.MaxLearned, "arms of one kind that events may teach of, 32 to 100 bytes each")
+	flags.IntVar(&cfg.MaxLearned, "bandit-max-learned", cfg.MaxLearned, "arms of one kind that events may teach of, 51 to 102 bytes each")
 	flags.IntVar(&cfg.MaxEventIDs, "bandit-max-event-ids", cfg.MaxEventIDs, "ids of events that are remembered, for a day or two, about 80 bytes each")
 	flags.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
 	flags.Var(&checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
@@ -64,6 +64,9 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 			cfg.PriorOnStoreError = storeError == "prior"
 		default:
 			return nil, fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
+		}
+		if err := cfg.StoreOptions.CheckFlags(); err != nil {
+			return nil, err
 		}
 		return Open(ctx, cfg, env)
 	}

@@ -75,6 +75,31 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.CA, "bandit-store-ca", d.CA, "PEM file of certificate authorities to trust besides the system's")
 }
 
+// CheckFlags refuses a zero where one stands for the default: of flags, which have theirs, somebody has given it, and has meant
+// no limit by it, or none at all.
+func (o *Options) CheckFlags() error {
+	for _, f := range []struct {
+		flag, want string
+		zero       bool
+	}{
+		{"chunk", "a whole number above 0", o.Chunk == 0},
+		{"concurrency", "a whole number above 0", o.Concurrency == 0},
+		{"timeout", "a time above 0", o.Timeout == 0},
+		{"retry", "a time above 0", o.Retry == 0},
+		{"cache-entries", "a whole number above 0; --bandit-store-cache-ttl 0 --bandit-store-cache-stale 0 does without a cache", o.CacheEntries == 0},
+		{"item-view", "a name", o.ItemView == ""},
+		{"item-entity", "a name", o.ItemEntity == ""},
+		{"user-entity", "a name", o.UserEntity == ""},
+		{"segment", "a name", o.Segment == ""},
+		{"id-type", "auto, string, int64 or int32", o.IDType == ""},
+	} {
+		if f.zero {
+			return fmt.Errorf("--bandit-store-%s must be %s", f.flag, f.want)
+		}
+	}
+	return nil
+}
+
 // withDefaults checks o and fills in what may be left out.
 func (o Options) withDefaults() (Options, error) {
 	d := DefaultOptions()
