@@ -94,7 +94,7 @@ func (t *arrowTable) describe(schema *arrow.Schema) error {
 	for i, f := range schema.Fields() {
 		t.walk(f.Name, f, []int{i})
 	}
-	if len(t.leaves) == 0 {
+	if !hasValues(t.offers) {
 		return fmt.Errorf("no column of this Arrow data holds numbers or strings, alone or in lists")
 	}
 	return nil
@@ -133,12 +133,12 @@ func (t *arrowTable) add(offer column, field arrow.Field, l arrowLeaf) {
 	if name, _ := field.Metadata.GetValue(ipc.ExtensionTypeKeyName); name == "arrow.uuid" && p.form == formFixed {
 		p.form = formUUID
 	}
-	if p.form != formNone {
-		l.physics = p
+	l.physics = p
+	if offer.typ = field.Type.String(); p.form != formNone {
 		offer.ids, offer.float, offer.typ = p.describe()
-		t.offers = append(t.offers, offer)
-		t.leaves = append(t.leaves, l)
 	}
+	t.offers = append(t.offers, offer)
+	t.leaves = append(t.leaves, l)
 }
 
 // arrowPhysics says how the values of a type are stored once arrowValues has widened the short ones.

@@ -73,7 +73,8 @@ type column struct {
 	name   string
 	member string // of the structs in a list
 	shape  shape
-	// ids is the kind it has as an ID, Auto when it cannot be one; float says it can be a Float.
+	// ids is the kind it has as an ID, Auto when it cannot be one; float says it can be a Float. What can be neither is
+	// offered all the same, to be named in messages.
 	ids    Kind
 	float  bool
 	typ    string // for messages
@@ -98,6 +99,11 @@ func (c column) String() string {
 		return s
 	}
 	return s + " (" + c.typ + ")"
+}
+
+// hasValues reports whether any of the columns can be a field.
+func hasValues(columns []column) bool {
+	return slices.ContainsFunc(columns, func(c column) bool { return c.ids != Auto || c.float })
 }
 
 // A choice is the column of a source that a field was found in.
@@ -251,6 +257,14 @@ func (f *Field) wantFloat() string {
 	return f.Ranged
 }
 
+// flag returns the flag that has chosen the field's column.
+func (f *Field) flag() string {
+	if f.ListColumn != "" {
+		return f.ListFlag
+	}
+	return f.Flag
+}
+
 func (f *Field) wanted() string {
 	if f.Type == Float {
 		return "numbers"
@@ -277,11 +291,16 @@ func choose(fields []Field, columns []column) ([]choice, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w; the columns are %s", err, offered(columns))
 		}
-		chosen[i] = c
-		lists = lists || c.list
 		if c.column >= 0 {
+			if slices.Contains(taken, c.column) { // guesses pass over what is taken
+				other := slices.IndexFunc(order, func(o int) bool { return chosen[o].column == c.column })
+				return nil, fmt.Errorf("column %s is given as %s and as %s; the columns are %s",
+					columns[c.column].name, fields[order[other]].flag(), fields[i].flag(), offered(columns))
+			}
 			taken = append(taken, c.column)
 		}
+		chosen[i] = c
+		lists = lists || c.list
 	}
 	for i := range fields {
 		f := &fields[i]

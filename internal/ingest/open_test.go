@@ -1,12 +1,18 @@
 package ingest
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // tree makes files below a new directory and goes there.
@@ -268,6 +274,58 @@ func TestSourcesAreKept(t *testing.T) {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
+	type dated struct {
+		User time.Time  `parquet:"user,timestamp(microsecond)"`
+		Item [9]byte    `parquet:"item,decimal(0:20)"`
+		Deep [][]uint32 `parquet:"deep,list"`
+		Rank int32      `parquet:"rank"`
+	}
+	allocator := memory.NewGoAllocator()
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "user", Type: &arrow.Decimal128Type{Precision: 20}}, {Name: "item", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "days", Type: arrow.ListOf(arrow.FixedWidthTypes.Date32)},
+	}, nil)
+	var ipcFile bytes.Buffer
+	w := ipc.NewWriter(&ipcFile, ipc.WithSchema(schema), ipc.WithAllocator(allocator))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	parquetFile := written(t, []dated{{}})
+	for _, tt := range []struct {
+		name, want   string
+		data         []byte
+		user, column string // flags
+	}{
+		{name: "Parquet, guessed", data: parquetFile,
+			want: "f: no column looks like the user: name it with --user-column; the columns are user (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)), item (DECIMAL(20,0)), deep.list.element (list of lists), rank (integer)"},
+		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item", want: "f: --item-column item: the column is DECIMAL(20,0), not ids;"},
+		{name: "Arrow, guessed", data: ipcFile.Bytes(),
+			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal(20, 0)), item (integer), days (date32)"},
+		{name: "Arrow, by flag", data: ipcFile.Bytes(), user: "user", want: "f: --user-column user: the column is decimal(20, 0), not ids;"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tree(t, "f="+string(tt.data))
+			fields := testFields()
+			fields[0].Column, fields[1].Column = tt.user, tt.column
+			_, err := load(t, Options{}, 0, fields, "f")
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got  %v\nwant %s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestOneColumnIsOneField(t *testing.T) {
+	tree(t, "f=user,item,rank\n1,2,3\n")
+	fields := testFields()
+	fields[0].Column, fields[1].Column = "item", "item"
+	_, err := load(t, Options{}, 0, fields, "f")
+	if want := "f: column item is given as --user-column and as --item-column"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

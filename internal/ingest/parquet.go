@@ -43,7 +43,7 @@ func openParquet(file readerAtCloser, size int64) (table, error) {
 	for _, c := range data.Root().Columns() {
 		t.walk(c, c.Name())
 	}
-	if len(t.leaves) == 0 {
+	if !hasValues(t.offers) {
 		return nil, fmt.Errorf("no column of this Parquet file holds numbers or strings, alone or in lists")
 	}
 	return t, nil
@@ -92,15 +92,15 @@ func (t *parquetTable) walkElement(c *parquet.Column, name string, listDef byte)
 }
 
 func (t *parquetTable) add(c *parquet.Column, offer column, listDef byte) {
-	lists := c.MaxRepetitionLevel()
-	if lists > 1 || (lists == 1) != (listDef > 0) {
-		return // a list of lists
-	}
 	p := physicsOf(c.Type())
-	if p.form == formNone {
-		return
+	switch lists := c.MaxRepetitionLevel(); {
+	case lists > 1 || (lists == 1) != (listDef > 0):
+		offer.typ = "list of lists"
+	case p.form == formNone:
+		offer.typ = c.Type().String()
+	default:
+		offer.ids, offer.float, offer.typ = p.describe()
 	}
-	offer.ids, offer.float, offer.typ = p.describe()
 	t.offers = append(t.offers, offer)
 	t.leaves = append(t.leaves, leaf{index: c.Index(), physics: p, maxDef: byte(c.MaxDefinitionLevel()), listDef: listDef})
 }
