@@ -106,7 +106,7 @@ func (p *Plan) spec() (scenario.Spec, error) {
 		Items: p.Items, MaxItem: p.MaxItem, MaxIndex: p.MaxIndex,
 		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL,
 		Requests: p.Requests, Vars: p.Vars, VarsOrder: p.VarsOrder,
-		Seed: p.Seed, Insecure: p.Insecure, Timeout: time.Duration(p.Timeout),
+		Seed: p.Seed, Insecure: p.Insecure, HTTP2: p.HTTP2, Timeout: time.Duration(p.Timeout),
 	}
 	return s, s.ReadFiles()
 }

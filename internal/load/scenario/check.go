@@ -46,8 +46,14 @@ func (s *Scenario) try(ctx context.Context, sample sample) error {
 			return (&net.Dialer{}).DialContext(ctx, network, target.Addr.String())
 		},
 		DisableCompression: true,
-		ForceAttemptHTTP2:  true,
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: s.spec.Insecure},
+		Protocols:          new(http.Protocols), // those of the load: see client
+	}
+	if s.spec.HTTP2 {
+		transport.Protocols.SetHTTP2(true)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+	} else {
+		transport.Protocols.SetHTTP1(true)
 	}
 	defer transport.CloseIdleConnections()
 	c := http.Client{
@@ -127,6 +133,9 @@ func unreachable(ctx context.Context, c *http.Client, origin string, err error) 
 	}
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return fmt.Errorf("there is no answer within %s: is the target stuck? --timeout says how long to wait", c.Timeout)
+	}
+	if t, ok := c.Transport.(*http.Transport); ok && t.Protocols.HTTP2() {
+		return fmt.Errorf("%w: does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1", err)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the target closes the connection without an answer: does it speak HTTP/1.1 there, and not TLS (https://)?")

@@ -110,6 +110,7 @@ func TestCheckSaysWhyNobodyAnswers(t *testing.T) {
 	fine := func(http.ResponseWriter, *http.Request) {}
 	plain := quiet(t, fine, (*httptest.Server).Start)
 	secret := quiet(t, fine, (*httptest.Server).StartTLS)
+	second := quiet(t, fine, func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() })
 	gone := quiet(t, fine, (*httptest.Server).Start)
 	gone.Close()
 	release := make(chan struct{})
@@ -126,6 +127,9 @@ func TestCheckSaysWhyNobodyAnswers(t *testing.T) {
 		{Spec{URL: secret.URL, Insecure: true}, ""},
 		{Spec{URL: strings.Replace(secret.URL, "https", "http", 1)}, "is answered 400 Bad Request (Client sent an HTTP request to an HTTPS server.)"},
 		{Spec{URL: strings.Replace(plain.URL, "http", "https", 1)}, "the target does not speak TLS: ask for http://127.0.0.1:"},
+		{Spec{URL: plain.URL, HTTP2: true}, "does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
+		{Spec{URL: secret.URL, Insecure: true, HTTP2: true}, "does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
+		{Spec{URL: second.URL, Insecure: true, HTTP2: true}, ""},
 		{Spec{URL: stuck.URL, Timeout: 20 * time.Millisecond}, "there is no answer within 20ms: is the target stuck?"},
 		{Spec{URL: raw(t, "")}, "the target closes the connection without an answer"},
 		{Spec{URL: raw(t, "SSH-2.0-x\r\n")}, "does the target speak HTTP/1.1 there?"},

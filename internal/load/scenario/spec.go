@@ -46,6 +46,7 @@ type Spec struct {
 
 	Seed     uint64        `json:"seed,omitempty"`
 	Insecure bool          `json:"insecure,omitempty"` // Check believes any certificate
+	HTTP2    bool          `json:"-"`                  // Check asks by HTTP/2, as the load will; agents check nothing
 	Timeout  time.Duration `json:"timeout,omitempty"`  // of Check's requests (10 s)
 
 	// Part of Parts is this runner's share of the requests, when there are several.
