@@ -128,6 +128,7 @@ func Compare(a, b *Result, o CompareOptions) (*Comparison, error) {
 	add(way(down), "errors", "share", shareInterval(a, a.Errors, errors), shareInterval(b, b.Errors, errors))
 	add(way(down), "shed", "share", shareInterval(a, a.Shed, shed), shareInterval(b, b.Shed, shed))
 	add(none, "generator's CPU", "us", Interval{Value: a.Generator.CPUMicros}, Interval{Value: b.Generator.CPUMicros})
+	c.finite()
 	return c, nil
 }
 
@@ -205,6 +206,15 @@ func orNothing(s string) string {
 	return fmt.Sprintf("%.60q", s)
 }
 
+// finite makes 0 of what JSON has no word for.
+func (c *Comparison) finite() {
+	for i := range c.Rows {
+		for _, iv := range []*Interval{&c.Rows[i].A, &c.Rows[i].B} {
+			finite(&iv.Value, &iv.Low, &iv.High)
+		}
+	}
+}
+
 // WriteJSON writes the comparison, indented.
 func (c *Comparison) WriteJSON(w io.Writer) error {
 	d := *c
@@ -212,11 +222,7 @@ func (c *Comparison) WriteJSON(w io.Writer) error {
 		d.Warnings = []string{}
 	}
 	d.Rows = slices.Clone(c.Rows)
-	for i := range d.Rows {
-		for _, iv := range []*Interval{&d.Rows[i].A, &d.Rows[i].B} {
-			finite(&iv.Value, &iv.Low, &iv.High)
-		}
-	}
+	d.finite()
 	text, err := json.MarshalIndent(&d, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing a comparison as JSON: %w", err)

@@ -157,7 +157,7 @@ func (p *page) tiles(r *Result) {
 	}
 	p.raw(`<section class="tiles" aria-label="Key figures">` + "\n")
 	if c := r.Ceiling; c != nil {
-		tile(PerSecond(c.Rate), "ceiling, 95 % sure of "+PerSecond(c.Low)+" to "+PerSecond(c.High))
+		tile(PerSecond(c.Rate), "ceiling"+sureText(c.Rate, c.Low, c.High))
 	}
 	tile(PerSecond(r.Rate.Served), "served, of "+PerSecond(r.Rate.Intended)+" intended")
 	l := latencyRow("", r.Latency)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"weir/internal/load/control"
 )
 
 func TestUnits(t *testing.T) {
@@ -21,6 +23,19 @@ func TestUnits(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, expected %q", c.got, c.want)
+		}
+	}
+}
+
+// A run that a condition has stopped knows two loads, which is no interval of confidence.
+func TestCeilingsAreAsSureAsTheyAre(t *testing.T) {
+	for want, c := range map[string]control.Ceiling{
+		"500/s, and not 600/s, found in 4 s, limited by p99":                {Rate: 500, Low: 500, High: 600, Seconds: 4, Converged: true, Limit: "p99"},
+		"500/s, found in 4 s, limited by p99":                               {Rate: 500, Low: 500, High: 500, Seconds: 4, Converged: true, Limit: "p99"},
+		"550/s, 95 % sure of 500/s to 600/s, not converged, limited by p99": {Rate: 550, Low: 500, High: 600, Limit: "p99"},
+	} {
+		if got := ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, c.Limit); got != want {
+			t.Errorf("%+v is %q, expected %q", c, got, want)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func failures(kinds map[string]uint64) string {
 }
 
 func ceilingText(rate, low, high, seconds float64, converged bool, limit string) string {
-	text := fmt.Sprintf("%s, 95 %% sure of %s to %s", PerSecond(rate), PerSecond(low), PerSecond(high))
+	text := PerSecond(rate) + sureText(rate, low, high)
 	if converged {
 		text += ", found in " + Seconds(seconds)
 	} else {
@@ -114,6 +114,17 @@ func ceilingText(rate, low, high, seconds float64, converged bool, limit string)
 		text += ", limited by " + limit
 	}
 	return text
+}
+
+// sureText says how sure a ceiling is. A run that a condition has stopped knows one load or two, and no interval.
+func sureText(rate, low, high float64) string {
+	switch {
+	case low == high:
+		return ""
+	case rate == low:
+		return ", and not " + PerSecond(high)
+	}
+	return fmt.Sprintf(", 95 %% sure of %s to %s", PerSecond(low), PerSecond(high))
 }
 
 func latencyRow(label string, l Latency) []string {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,6 +53,25 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	}
 	if e := entries[0]; e.Target != "http://127.0.0.1:9/next" || e.Mode != "constant" || e.P99 == 0 || e.Requests == 0 || e.Served == 0 {
 		t.Errorf("an entry is %+v", e)
+	}
+}
+
+// Results that people put there may have any number: their comparison is still JSON.
+func TestResultsWithHugeFiguresAreCompared(t *testing.T) {
+	u := testUI(t)
+	r := aResult("huge", time.Now())
+	r.Rate.Served = 1e308
+	for i := range 100 {
+		r.Trace = append(r.Trace, report.Point{Measured: true, Seconds: 0.1, Served: float64(i) * 1e306})
+	}
+	if err := u.history.save("huge", r); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.history.save("usual", aResult("usual", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(u, "GET", "/api/compare?a=usual&b=huge", ""); w.Code != 200 || !json.Valid(w.Body.Bytes()) {
+		t.Errorf("answered %d %.200s", w.Code, w.Body)
 	}
 }
 
