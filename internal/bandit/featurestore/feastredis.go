@@ -106,8 +106,7 @@ func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer, t 
 		}
 		conn = encrypted
 	}
-	context.AfterFunc(f.ctx, func() { conn.Close() })
-	return &respGuard{Conn: conn}, nil
+	return &respGuard{Conn: conn, closed: context.AfterFunc(f.ctx, func() { conn.Close() })}, nil
 }
 
 func (f *feastRedis) String() string { return f.name }

@@ -10,7 +10,13 @@ import (
 // memory, so it must not get to see it.
 type respGuard struct {
 	net.Conn
-	resp respLengths
+	closed func() bool // lets go of what would close it with the store
+	resp   respLengths
+}
+
+func (g *respGuard) Close() error {
+	g.closed()
+	return g.Conn.Close()
 }
 
 func (g *respGuard) Read(b []byte) (int, error) {
