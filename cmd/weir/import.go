@@ -95,6 +95,15 @@ complete; on failure it stays as it is.`,
 	f.Var(&memory, "memory", "bytes for sort buffers, at least 64MiB; the process takes up to half as much again")
 	f.StringVar(&o.Ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the input (default that of the output)")
 	f.BoolVar(&o.Ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
+	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))
+	for flag, values := range map[string][]string{
+		"header":            {"auto", "yes", "no"},
+		"user-ids":          {"auto", "number", "string"},
+		"item-ids":          {"auto", "number", "string"},
+		"on-duplicate-user": {"merge", "refuse"},
+	} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
 	return cmd
 }
 

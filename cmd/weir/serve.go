@@ -131,6 +131,9 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	cfg.Log = log
 	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
 	cfg.MaxStream, cfg.MaxInput = int64(k.stream), int64(k.maxInput)
+	if err := k.check(cmd, &cfg); err != nil {
+		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
+	}
 	if cfg.Shed, err = k.shed.config(); err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
@@ -143,6 +146,26 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 		log.Warn("the limit of memory could not be found; set GOMEMLIMIT if there is one", "error", err)
 	}
 	return cfg, keys, nil
+}
+
+// leastHeader is the least --max-header there is use for: a browser sends more, a client with no frills half of it.
+const leastHeader = 256
+
+// check refuses what cannot work. Zeros are defaults in server.Config: who writes one on a command line means
+// something else, no bound for example, and must not get the default without a word.
+func (k *kernelFlags) check(cmd *cobra.Command, cfg *server.Config) error {
+	for _, name := range []string{
+		"loops", "workers", "worker-queue", "max-connections", "left-requests",
+		"request-timeout", "idle-timeout", "write-timeout", "linger-timeout", "shutdown-timeout",
+	} {
+		if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {
+			return fmt.Errorf("--%s must be above 0; without it, it is %s", name, f.DefValue)
+		}
+	}
+	if cfg.MaxHeader < leastHeader {
+		return fmt.Errorf("--max-header must be at least %d bytes, got %d", leastHeader, cfg.MaxHeader)
+	}
+	return cfg.Fill()
 }
 
 // serve runs a server until it is told to stop.

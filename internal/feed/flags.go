@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,12 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	return func(ctx context.Context, env server.Env) (server.Service, error) {
 		if cfg.Path == "" {
 			return nil, server.Off("no lists are given, use --feeds FILE")
+		}
+		if cfg.Sync <= 0 {
+			return nil, fmt.Errorf("--sync-interval must be above 0, got %v", cfg.Sync)
+		}
+		if cfg.Watch == 0 {
+			return nil, errors.New("--feeds-watch must not be 0; negative is never")
 		}
 		switch fill {
 		case "uniform", "bandit":
