@@ -236,6 +236,9 @@ func (s *Server) putKnobs(w http.ResponseWriter, r *http.Request) {
 		s.knobs.Store(&k)
 	}
 	s.turning.Unlock()
+	if _, none := errors.AsType[*json.SyntaxError](err); none {
+		err = fmt.Errorf(`the body must be a JSON object of knobs, such as {"delay":"50ms","error":0.01}: %w`, err)
+	}
 	if err != nil {
 		server.WriteProblem(w, http.StatusBadRequest, err.Error())
 		return

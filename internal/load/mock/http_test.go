@@ -339,7 +339,8 @@ func TestKnobsChangeLive(t *testing.T) {
 		for body, says := range map[string]string{
 			`{"items":-3}`:            "items must be a whole number",
 			`{"items":4,"colour":1}`:  "there is no knob",
-			``:                        "unexpected end",
+			``:                        `the body must be a JSON object of knobs, such as {\"delay\":\"50ms\",\"error\":0.01}: unexpected end`,
+			`delay=1s`:                `the body must be a JSON object of knobs, such as {\"delay\":\"50ms\",\"error\":0.01}: invalid character 'd'`,
 			strings.Repeat(" ", 2e4):  "at most 16384 bytes",
 			`{"status":"x"}`:          "status must be a status from 200 to 599",
 			`{"malformed":"bomb:-1"}`: "malformed must be",
