@@ -131,3 +131,29 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 		}
 	}
 }
+
+// A search that has understood that its target saves up knows the ceiling from above, too, and does not overload the target again and
+// again to find out.
+func TestASearchUnderstandsBursts(t *testing.T) {
+	for _, bucket := range []float64{0.3, 3} {
+		for _, rate := range []float64{700, 7500} {
+			p := newPlant(sheds, rate, 1000)
+			p.bucket = bucket
+			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 90 * time.Second}), p, 2*time.Minute)
+			over := 0
+			for _, m := range trace {
+				if m.rate > 1.05*rate {
+					over++
+				}
+			}
+			c := trace[len(trace)-1].ceiling
+			if !c.Converged || c.High > 1.03*rate || c.Seconds > 20 {
+				t.Errorf("%v/s and %v s of it saved up: %+v", rate, bucket, c)
+			}
+			// About 150 with what is known, and 350 without.
+			if over > 240 {
+				t.Errorf("%v/s and %v s of it saved up: overloaded for %d of %d windows", rate, bucket, over, len(trace))
+			}
+		}
+	}
+}
