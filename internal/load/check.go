@@ -62,6 +62,8 @@ func (p *Plan) check() error {
 	}
 	closed := p.closed()
 	switch {
+	case p.Connections > control.MaxConnections:
+		return fmt.Errorf("--connections must be at most %d, got %d", control.MaxConnections, p.Connections)
 	case p.Rate != "" && p.Connections > 0:
 		return errors.New("--rate is of the open model and --connections of the closed one: leave one of them out; how many connections the open model may use is --max-connections")
 	case p.Stages != "" && p.Mode != "classic":
@@ -159,6 +161,9 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 	rate := natural
 	if p.closed() {
 		rate = 0 // readers of feeds come by themselves, but here as often as they are answered
+	}
+	if rate > control.MaxRate && p.Rate == "" {
+		return nil, fmt.Errorf("--every %v is %.4g requests a second for all --users together, and at most %.0f can be made", time.Duration(p.Every), rate, control.MaxRate)
 	}
 	if p.Rate != "" {
 		if rate, err = control.ParseRate(p.Rate); err != nil {

@@ -146,8 +146,10 @@ func TestTheRateChangesLive(t *testing.T) {
 			break
 		}
 	}
-	if err := r.SetRate(ctx, -1); err == nil {
-		t.Error("a negative rate was taken")
+	for _, wrong := range []float64{-1, 2e7} {
+		if err := r.SetRate(ctx, wrong); err == nil {
+			t.Errorf("the rate %g was taken", wrong)
+		}
 	}
 	cancel()
 	result := <-done
@@ -341,6 +343,11 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 		{"a condition on a target that is not asked", func(p *Plan) { p.StopWhen = []string{"errors>1%,cpu > 90%"} }, "--stop-when: cpu > 90% needs --target-metrics"},
 		{"a verdict on a target that is not asked", func(p *Plan) { p.FailWhen = []string{"memory>1GB"} }, "--fail-when: memory > 1GB needs --target-metrics"},
 		{"health of a target that is not asked", func(p *Plan) { p.Mode, p.Healthy = "adaptive", []string{"cpu<90%"} }, "--healthy-when: cpu < 90% needs --target-metrics"},
+		{"more connections than can be", func(p *Plan) { p.Rate, p.Connections = "", 2_000_000 }, "--connections"},
+		{"more than can be sent", func(p *Plan) { p.Rate = "20M/s" }, "--rate"},
+		{"more users than can be sent for", func(p *Plan) {
+			p.URL, p.Target, p.Scenario, p.Rate, p.Users, p.Every, p.NoCheck = "", url, "feed", "", 1000, Duration(time.Microsecond), true
+		}, "--every"},
 		{"bad stages", func(p *Plan) { p.Mode, p.Rate, p.Duration, p.Stages = "classic", "", 0, "1/s" }, "--stages"},
 		{"negative time", func(p *Plan) { p.Warmup = Duration(-1) }, "--warmup"},
 		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals"},

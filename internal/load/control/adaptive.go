@@ -55,7 +55,7 @@ func Adaptive(o AdaptiveOptions) Searcher {
 		o.Limits.Min = min(1, o.Start)
 	}
 	if o.Limits.Max <= 0 {
-		o.Limits.Max = maxRate
+		o.Limits.Max = MaxRate
 	}
 	if o.Hold <= 0 {
 		o.Hold = 10 * time.Second

@@ -66,6 +66,9 @@ func (c *constant) SetRate(rate float64) error {
 		return err
 	}
 	if c.o.Connections > 0 {
+		if rate > MaxConnections {
+			return fmt.Errorf("a load is at most %d connections, got %s", MaxConnections, number(rate))
+		}
 		c.o.Connections = max(1, int(math.Round(rate)))
 		return nil
 	}
@@ -75,8 +78,8 @@ func (c *constant) SetRate(rate float64) error {
 
 // checkRate says what is wrong with a rate that a person wishes.
 func checkRate(rate float64, l Limits) error {
-	if !(rate > 0) || rate > maxRate {
-		return fmt.Errorf("a load is above 0 and at most %s, got %s", number(maxRate), number(rate))
+	if !(rate > 0) || rate > MaxRate {
+		return fmt.Errorf("a load is above 0 and at most %s, got %s", number(MaxRate), number(rate))
 	}
 	if l.Max > 0 && rate > l.Max {
 		return fmt.Errorf("%s/s is above the most that this run may make, %s/s", number(rate), number(l.Max))

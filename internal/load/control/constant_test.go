@@ -57,6 +57,9 @@ func TestAConstantLoadIsChangedByAPerson(t *testing.T) {
 	if d := closed.Begin(); d.Connections != 64 || d.Rate != 0 || !d.Measured {
 		t.Errorf("a closed load begins with %+v", d)
 	}
+	if closed.SetRate(2e6) == nil {
+		t.Error("two million connections are accepted")
+	}
 	if err := closed.SetRate(17); err != nil || closed.Begin().Connections != 17 {
 		t.Errorf("17 connections are %+v, %v", closed.Begin(), err)
 	}

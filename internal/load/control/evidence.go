@@ -127,7 +127,7 @@ func (e *evidence) served() (float64, bool) {
 
 // near is how far from the ceiling its two sides are looked for.
 func (e *evidence) near() float64 {
-	if max(e.lo.rate, min(e.upper(), maxRate)/2) < fewRequests {
+	if max(e.lo.rate, min(e.upper(), MaxRate)/2) < fewRequests {
 		return nearFew
 	}
 	return near

@@ -6,8 +6,11 @@ import (
 	"time"
 )
 
-// maxRate is more than any generator makes; a rate above it is a slip of the pen.
-const maxRate = 1e9
+// What generators take at most; see client.Engine. More is a slip of the pen.
+const (
+	MaxRate        = 10_000_000.0 // requests a second
+	MaxConnections = 1_000_000
+)
 
 // ParseRate reads how many requests a time: "5000/s", "300/m", "3600/h", "12k/s", "1.5M/s"; without a time it is a second.
 func ParseRate(text string) (perSecond float64, err error) {
@@ -54,8 +57,8 @@ func (p *parser) rate() (float64, error) {
 			return 0, p.fail(at, "expected s, m or h: a second, minute or hour")
 		}
 	}
-	if n <= 0 || n > maxRate {
-		return 0, p.fail(start, "a rate is above 0 and at most %s/s", number(maxRate))
+	if n <= 0 || n > MaxRate {
+		return 0, p.fail(start, "a rate is above 0 and at most %s/s", number(MaxRate))
 	}
 	return n, nil
 }
