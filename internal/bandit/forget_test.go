@@ -2,8 +2,14 @@ package bandit
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,5 +231,85 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 	s.problem(s.do("POST", s.admin+"/admin/bandit/forget", `{"item":"a"}`), 503, "nothing is forgotten")
 	if n := f.learnedArms(); n != 1 {
 		t.Errorf("%d arms, want 1", n)
+	}
+}
+
+// Whatever order events, forgetting, checkpoints and predictions come in, a start after a kill knows what was known.
+func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
+	dir := t.TempDir()
+	change := func(c *Config) { c.Learn, c.MaxLearned = arms.Segmented, 100 } // of 150 items: at times there is no room
+	f := open(t, dir, change)
+	var others, events sync.WaitGroup
+	var done atomic.Bool
+	var forgotten atomic.Int64
+	beside := func(do func(r *rand.Rand)) {
+		others.Go(func() {
+			for r := rand.New(rand.NewPCG(rand.Uint64(), 1)); !done.Load(); runtime.Gosched() {
+				do(r)
+			}
+		})
+	}
+	id := func(r *rand.Rand) []byte { return fmt.Append(nil, r.IntN(150)) }
+	for range 2 {
+		events.Go(func() {
+			r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+			for i := 0; (i < 20_000 || forgotten.Load() < 1000) && !t.Failed(); i++ {
+				e := event{item: id(r), reward: float64(r.IntN(5)) / 4}
+				if r.IntN(2) == 0 {
+					e.segment = []byte("s")
+				}
+				if _, err := f.accept([]event{e}, nil, true, 0); err != nil && err != errTooMany {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	beside(func(r *rand.Rand) {
+		what := forgetting{item: id(r)}
+		switch r.IntN(30) {
+		case 0:
+			what = forgetting{all: true}
+		default:
+			if r.IntN(2) == 0 {
+				what.segment = []byte("s")
+			}
+		}
+		n, err := f.forget(what.record())
+		if forgotten.Add(int64(n)); err != nil {
+			t.Error(err)
+		}
+	})
+	beside(func(*rand.Rand) {
+		if err := f.checkpoint(); err != nil {
+			t.Error(err)
+		}
+	})
+	beside(func(r *rand.Rand) {
+		sc := f.borrow()
+		defer f.giveBack(sc)
+		if !f.look(sc, nil, []byte("s"), []arms.Key{arms.KeyOf(id(r)), arms.KeyOf(id(r))}, nil) || !(sc.alpha[0] >= 1 && sc.beta[0] >= 1) {
+			t.Errorf("a posterior is %v, %v", sc.alpha[0], sc.beta[0])
+		}
+	})
+	events.Wait()
+	done.Store(true)
+	others.Wait()
+	taught := func(f *fixture) (m [levels]map[arms.Key][2]float64) {
+		m = f.memory().arms
+		for level := range m {
+			maps.DeleteFunc(m[level], func(_ arms.Key, sums [2]float64) bool { return sums == [2]float64{} })
+			if n := f.learnedOf(level); n != len(m[level]) {
+				t.Errorf("level %d is said to have %d arms and has %d", level, n, len(m[level]))
+			}
+		}
+		return m
+	}
+	if got, want := taught(open(t, copied(t, dir), change)), taught(f); !reflect.DeepEqual(got, want) {
+		t.Errorf("after a kill %v, want %v", got, want)
+	}
+	f.close()
+	if got, want := taught(open(t, dir, change)), taught(f); !reflect.DeepEqual(got, want) {
+		t.Errorf("after an orderly end %v, want %v", got, want)
 	}
 }
