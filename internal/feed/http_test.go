@@ -529,7 +529,8 @@ func TestAPoisonedStoreAnswers503(t *testing.T) {
 	})
 	s.ok("GET", "/feed/1", "")
 	close(failing)
-	eventually(t, "an advance that is refused", func() bool { return s.do("GET", "/feed/3", "").status != 200 })
+	s.do("GET", "/feed/3", "") // there is something to sync
+	eventually(t, "the failure of a sync", func() bool { return s.Ready() != nil })
 	for _, c := range [][3]string{{"GET", "/feed/1"}, {"POST", "/feed/2"}, {"PUT", "/feed/1/position", `{"position":3}`}, {"DELETE", "/feed/1/position"}} {
 		s.problem(503, c[0], c[1], c[2], "positions cannot be saved")
 		if a := s.do(c[0], c[1], c[2]); a.header.Get("Retry-After") == "" || strings.Contains(a.body, "secret") {
