@@ -113,7 +113,10 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	}
 	if !p.NoCheck {
 		if err := r.scenario.Check(ctx); err != nil {
-			return nil, withoutCheck(err, len(p.Agents) > 0)
+			if ctx.Err() == nil {
+				err = withoutCheck(err, len(p.Agents) > 0)
+			}
+			return nil, err
 		}
 	}
 	r.start = r.generate

@@ -388,6 +388,16 @@ func TestWhatIsNotThereIsNoMistakeInThePlan(t *testing.T) {
 	}
 }
 
+func TestWhoStopsACheckIsNotToldHowToDoWithoutIt(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	ctx, stop := context.WithCancel(t.Context())
+	url, _ := target(t, func(http.ResponseWriter, *http.Request) { stop(); <-release })
+	if _, err := New(ctx, plan(url), Options{}); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "--no-check") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 func TestEveryMemberOfAPlanHasAFlag(t *testing.T) {
 	p := Default()
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
