@@ -238,21 +238,27 @@ func (m *importer) write(ctx context.Context, path string, users uint64) error {
 	}
 	defer w.Abort()
 	var seen itemSet
-	done := uint64(0)
+	done, written := uint64(0), 0
 	err = m.sorter.Merge(ctx, func(g *ingest.Groups) { m.distinct(g, &seen) }, func(g *ingest.Groups) error {
 		done += uint64(len(g.Values))
 		m.o.Progress("writing", int64(done), int64(done), int64(m.sorter.Values))
 		from := 0
 		for i, end := range g.Ends {
-			if err := m.writeList(w, g, i, g.Values[from:end]); err != nil {
+			ok, err := m.writeList(w, g, i, g.Values[from:end])
+			if err != nil {
 				return err
 			}
-			from = int(end)
+			if from = int(end); ok {
+				written++
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if written == 0 {
+		return fmt.Errorf("%w: %d rows were read and %d users had too many items", ErrNoLists, m.in.Progress.Rows.Load(), users)
 	}
 	// What of the spill file has not reached the disk yet need not, and Commit has the disk to itself.
 	if err := m.sorter.Close(); err != nil {
@@ -272,6 +278,11 @@ func (m *importer) distinct(g *ingest.Groups, seen *itemSet) {
 	}
 	from, kept := 0, 0
 	for i, end := range g.Ends {
+		if _, cut := g.Cut[i]; cut { // will be left out
+			m.stats.Duplicates -= int64(end) - int64(from)
+			from, g.Ends[i] = int(end), uint32(kept)
+			continue
+		}
 		seen.reset(int(end) - from)
 		for _, item := range g.Values[from:end] {
 			g.Values[kept] = item
@@ -285,25 +296,32 @@ func (m *importer) distinct(g *ingest.Groups, seen *itemSet) {
 	g.Values = g.Values[:kept]
 }
 
-func (m *importer) writeList(w *snapshot.Writer, g *ingest.Groups, i int, items []uint64) error {
+// writeList writes the list of a key; written is false when it is too long and left out.
+func (m *importer) writeList(w *snapshot.Writer, g *ingest.Groups, i int, items []uint64) (written bool, err error) {
 	name := ""
 	if len(g.Keys.Ends) > 0 {
 		name = string(g.Keys.String(i))
 	}
-	if len(items) > snapshot.MaxListLen {
+	found := ""
+	if n, cut := g.Cut[i]; cut {
+		found = fmt.Sprintf("%d, duplicates included", n)
+	} else if len(items) > snapshot.MaxListLen {
+		found = fmt.Sprint(len(items))
+	}
+	if found != "" {
 		user := name
 		if name == "" {
 			user = fmt.Sprint(g.Keys.Numbers[i])
 		}
-		return m.account.Add(ingest.BadRow{
+		return false, m.account.Add(ingest.BadRow{
 			File: "all sources", Field: "user " + user,
-			Want: fmt.Sprintf("at most %d items", snapshot.MaxListLen), Found: fmt.Sprint(len(items)),
+			Want: fmt.Sprintf("at most %d items", snapshot.MaxListLen), Found: found,
 		})
 	}
 	if name != "" {
-		return w.AddString(name, items)
+		return true, w.AddString(name, items)
 	}
-	return w.AddNumber(g.Keys.Numbers[i], items)
+	return true, w.AddNumber(g.Keys.Numbers[i], items)
 }
 
 // explain puts the names of sources into an error of the sorter.

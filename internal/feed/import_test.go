@@ -159,6 +159,35 @@ func TestImportOfNobodyIsRefused(t *testing.T) {
 	}
 }
 
+func TestImportOfListsThatAreAllTooLongIsRefused(t *testing.T) {
+	var rows strings.Builder
+	for i := range snapshot.MaxListLen + 1 {
+		fmt.Fprintf(&rows, "1,%d\n", i)
+	}
+	_, _, err := importFiles(t, ImportOptions{MaxBad: 1}, "in="+rows.String())
+	if want := "no lists to import: 65536 rows were read and 1 users had too many items"; !errors.Is(err, ErrNoLists) || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestImportOfAUserWithMillionsOfRowsKeepsToItsMemory(t *testing.T) {
+	const rows = ingest.MostValues + 100
+	text := strings.Repeat("1,7\n", rows) + "2,8\n"
+	const want = "all sources: user 1: expected at most 65535 items, found 4194404, duplicates included"
+	_, _, err := importFiles(t, ImportOptions{Memory: 4 << 20}, "in="+text)
+	if !errors.Is(err, ingest.ErrBadRows) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	s, stats, err := importFiles(t, ImportOptions{Memory: 4 << 20, MaxBad: 1}, "in="+text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantList(t, s, "2", "8")
+	if stats.Users != 1 || stats.Items != 1 || stats.Bad != 1 || stats.Duplicates != 0 {
+		t.Errorf("%+v, want one user, one item, one bad row", stats)
+	}
+}
+
 func TestImportCountsDuplicates(t *testing.T) {
 	_, stats, err := importFiles(t, ImportOptions{}, `in={"user":1,"items":[9,5,9,7,5]}`)
 	if err != nil || stats.Duplicates != 2 || stats.Items != 3 {

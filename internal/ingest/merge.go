@@ -16,9 +16,15 @@ type Groups struct {
 	Keys   Column   // Numbers or Text
 	Values []uint64 // of all keys, in turn
 	Ends   []uint32 // where the values of each key end
+	// Cut says of keys that have more than MostValues, by their index, how many they have. Values has some of them.
+	Cut map[int]uint64
 
 	orders []uint64 // of the values of the last key
 }
+
+// MostValues is how many values of one key Merge hands over: 64 times as many as the longest list, for duplicates. All
+// values of a key are in memory at a time, and a source may have one key in all of its rows.
+const MostValues = 64 << 16
 
 // SharedKeyError says that a key is in two sources, or twice in one, and should not have been.
 type SharedKeyError struct {
@@ -222,6 +228,7 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 		}
 		g.Keys.rewind(mark{})
 		g.Values, g.Ends = g.Values[:0], g.Ends[:0]
+		clear(g.Cut)
 		for len(h) > 0 && len(g.Values) < groupValues && len(g.Ends) < groupValues {
 			if err := m.group(&h, g); err != nil {
 				return err
@@ -260,7 +267,7 @@ func (m *merger) group(h *heap, g *Groups) error {
 		g.Keys.Numbers = append(g.Keys.Numbers, first.key)
 	}
 	g.orders = g.orders[:0]
-	start := len(g.Values)
+	start, total := len(g.Values), uint64(0)
 	for n := 0; len(*h) > 0 && (*h)[0].sameKey(&first); n++ {
 		r := (*h)[0]
 		if m.apart && n > 0 && (r.lists || r.source != first.source) {
@@ -273,6 +280,16 @@ func (m *merger) group(h *heap, g *Groups) error {
 		count, err := r.countAt.varint()
 		if err != nil {
 			return err
+		}
+		if total += count; total > MostValues {
+			r.valAt.skip(count, r.wide)
+			if r.ordered {
+				r.ordAt.skip(count, r.wideOrders)
+			}
+			if err := h.pop(); err != nil {
+				return err
+			}
+			continue
 		}
 		if g.Values, err = r.valAt.words(g.Values, int(count), r.wide); err != nil {
 			return err
@@ -291,6 +308,12 @@ func (m *merger) group(h *heap, g *Groups) error {
 		if err := h.pop(); err != nil {
 			return err
 		}
+	}
+	if total > MostValues {
+		if g.Cut == nil {
+			g.Cut = make(map[int]uint64)
+		}
+		g.Cut[len(g.Ends)] = total
 	}
 	if len(g.orders) > 0 && !slices.IsSorted(g.orders) {
 		m.arrange(g.Values[start:], g.orders)
@@ -322,6 +345,18 @@ func (m *merger) arrange(values, orders []uint64) {
 	for i, p := range m.packed {
 		values[i] = m.sorted[uint32(p)]
 	}
+}
+
+// skip passes over n numbers of 4 or, wide, 8 bytes.
+func (c *cursor) skip(n uint64, wide bool) {
+	size := int64(4)
+	if wide {
+		size = 8
+	}
+	bytes := int64(n) * size
+	here := min(bytes, int64(len(c.buf)-c.pos))
+	c.pos += int(here)
+	c.from += min(bytes-here, c.to-c.from)
 }
 
 // words appends the next n numbers of 4 or, wide, 8 bytes.

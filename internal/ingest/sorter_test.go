@@ -217,6 +217,70 @@ func TestSorterKeepsApart(t *testing.T) {
 	}
 }
 
+// One key with all the rows there are is what a bug upstream makes, and must not take all the memory there is.
+func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
+	const batch = 1 << 16
+	keys := &Column{Numbers: make([]uint64, batch)}
+	values := make([]uint64, batch)
+	order := make([]float64, batch)
+	for i := range batch {
+		keys.Numbers[i], values[i], order[i] = 5, uint64(i), 0.1*float64(i) // an order of 64 bits
+	}
+	s, err := NewSorter(SortOptions{Dir: t.TempDir(), Memory: 4 << 20, Keys: Number})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	add := func(key, value uint64) {
+		t.Helper()
+		if err := s.AddRows(0, &Column{Numbers: []uint64{key}}, []uint64{value}, []float64{0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(4, 40)
+	const batches = MostValues/batch + 3
+	for range batches {
+		if err := s.AddRows(0, keys, values, order); err != nil {
+			t.Fatal(err)
+		}
+		add(6, 60)
+	}
+	add(7, 70)
+	if n, err := s.CountKeys(t.Context()); n != 4 || err != nil {
+		t.Fatalf("%d keys, %v", n, err)
+	}
+	seen := map[uint64]int{}
+	err = s.Merge(t.Context(), nil, func(g *Groups) error {
+		from := uint32(0)
+		for i, end := range g.Ends {
+			key := g.Keys.Numbers[i]
+			seen[key] = int(end - from)
+			if key == 5 {
+				if got := g.Cut[i]; got != batches*batch {
+					t.Errorf("it says %d values, want %d", got, batches*batch)
+				}
+			} else {
+				for _, v := range g.Values[from:end] {
+					if v != key*10 {
+						t.Errorf("key %d has value %d", key, v)
+					}
+				}
+				if _, cut := g.Cut[i]; cut {
+					t.Errorf("key %d was cut", key)
+				}
+			}
+			from = end
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen[4] != 1 || seen[6] != batches || seen[7] != 1 || seen[5] == 0 || seen[5] > MostValues {
+		t.Errorf("values by key: %v", seen)
+	}
+}
+
 func TestSorterLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	s, err := NewSorter(SortOptions{Dir: dir, Memory: 1 << 20, Keys: Number})
