@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,19 +51,10 @@ func holdCore() error {
 	if _, err := os.Stdout.Write([]byte{'.'}); err != nil {
 		return err
 	}
-	// By system calls that the Go scheduler does not see, as it would put other threads in between.
-	now := func() int64 {
-		var t unix.Timespec
-		unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) //nolint:errcheck // it has this clock
-		return t.Nano()
-	}
-	for at := now(); ; {
-		for now() < at+int64(holdBusy) {
+	for at := monotonic(); ; {
+		for monotonic() < at+int64(holdBusy) {
 		}
-		at = max(at+int64(holdPeriod), now())
-		until := unix.NsecToTimespec(at)
-		for now() < at { // signals of the scheduler end a sleep
-			unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&until)), 0, 0, 0)
-		}
+		at = max(at+int64(holdPeriod), monotonic())
+		sleepUntil(at)
 	}
 }

@@ -146,6 +146,13 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 	if load1, err := strconv.ParseFloat(r.Machine.Load1, 64); err == nil && load1 > 0.5 {
 		log.Printf("the load average is %.2f: somebody else is at work here, and latencies will tell of them", load1)
 	}
+	r.Machine.Asleep = probe()
+	if awake, err := stayAwake(); err != nil {
+		log.Print(err)
+	} else {
+		defer awake.Close()
+		r.Machine.Awake = probe()
+	}
 	if slices.Contains(b.services, serviceFeed) {
 		if err := b.measureFeed(ctx, r); err != nil {
 			return err

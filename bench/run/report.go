@@ -41,6 +41,11 @@ type machine struct {
 	Weir   string `json:"weir"` // version, commit and Go release, as weir version prints them
 	Go     string `json:"go"`   // that built this program
 	Load1  string `json:"load1"`
+
+	// How late the server's core wakes up as the machine is, and as it is measured: with idle states off. The latter is nil
+	// where they could not be switched off.
+	Asleep *wakeups `json:"wakeups,omitempty"`
+	Awake  *wakeups `json:"wakeups_measured,omitempty"`
 }
 
 type parameters struct {
@@ -89,6 +94,22 @@ func describe() machine {
 		m.Weir = strings.TrimSpace(string(out))
 	}
 	return m
+}
+
+// wakes says how late the server's core wakes up, where that is known.
+func (m machine) wakes() string {
+	var b strings.Builder
+	say := func(how string, w *wakeups) {
+		if w != nil {
+			fmt.Fprintf(&b, "\n- %s, its core woke a process of a real-time class %.0f us late at p50, %.0f us at p99, %.0f us at most.", how, w.P50, w.P99, w.Max)
+		}
+	}
+	say("As the machine is", m.Asleep)
+	say("With idle states off, as everything here was measured", m.Awake)
+	if m.Awake == nil {
+		b.WriteString("\n- Idle states were on: a p99 includes how late the machine wakes a core up.")
+	}
+	return b.String() + "\n"
 }
 
 // figured is a sample of one of the services: what one turn of one server found.
@@ -165,6 +186,7 @@ func (r *report) writeMarkdown(w io.Writer) error {
 	var b strings.Builder
 	m := r.Machine
 	fmt.Fprintf(&b, "%s, %s; %s, %s, Linux %s, load average %s at the start.\n", m.Date, m.Weir, m.CPU, m.Memory, m.Kernel, m.Load1)
+	b.WriteString(m.wakes())
 	if r.Samples != nil {
 		r.writeFeed(&b)
 	}
