@@ -75,7 +75,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	while IFS=: read -r file _ func; do \
 		name=$${func#func }; \
 		echo "== $$name in $$(dirname $$file)"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file); \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$(dirname $$file) || exit 1; \
 	done
 
 .PHONY: lint

@@ -128,10 +128,13 @@ func parseHead(buf []byte, h *head) *parseError {
 		http10 = true
 		h.flags |= unframed
 	default:
-		if v := line[n+1:]; string(v[:5]) == "HTTP/" && isDigit(v[5]) && v[6] == '.' && isDigit(v[7]) {
+		v := line[n+1:]
+		if string(v[:5]) != "HTTP/" || !isDigit(v[5]) || v[6] != '.' || !isDigit(v[7]) {
+			return errRequestLine
+		}
+		if v[5] != '1' { // a later minor version is to be taken for the last that is known (RFC 9110, 2.5)
 			return errVersion
 		}
-		return errRequestLine
 	}
 	h.target = line[:n]
 	h.path, h.query = h.target, nil

@@ -49,6 +49,7 @@ func TestHeadsThatFollowRFC9112AreAccepted(t *testing.T) {
 		{"close on a second line", "GET / HTTP/1.1\r\nHost: a\r\nConnection: foo\r\nConnection: close\r\n\r\n", "GET", "/", "/", "", 0, connClose},
 		{"no close in a longer word", "GET / HTTP/1.1\r\nHost: a\r\nConnection: closed, disclose\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"HTTP/1.0 without Host", "GET / HTTP/1.0\r\n\r\n", "GET", "/", "/", "", 0, unframed},
+		{"a later minor version is HTTP/1.1", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"absolute form", "GET http://a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a/b?c", "http://a/b", "c", 0, notOrigin},
 		{"asterisk form", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS", "*", "*", "", 0, notOrigin},
 	} {
@@ -84,7 +85,8 @@ var refusedHeads = []struct {
 	{"version in lower case", "GET / http/1.1\r\nHost: a\r\n\r\n", 400},
 	{"version with another letter", "GET / HTTQ/1.1\r\nHost: a\r\n\r\n", 400},
 	{"HTTP/1.10", "GET / HTTP/1.10\r\nHost: a\r\n\r\n", 400},
-	{"HTTP/1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", 505},
+	{"HTTP/3.1", "GET / HTTP/3.1\r\nHost: a\r\n\r\n", 505},
+	{"a later minor version without Host", "GET / HTTP/1.9\r\n\r\n", 400},
 	{"HTTP/2.0", "PRI / HTTP/2.0\r\nHost: a\r\n\r\n", 505},
 	{"control byte in the target", "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
 	{"DEL in the target", "GET /\x7f HTTP/1.1\r\nHost: a\r\n\r\n", 400},
