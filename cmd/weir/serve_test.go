@@ -262,6 +262,7 @@ func startCommand(t testing.TB, args []string) *process {
 	t.Helper()
 	p := &process{ports: ports{t: t}, logs: new(logs), done: make(chan struct{})}
 	p.cmd = exec.Command("weir", append(args, "--admin", "127.0.0.1:0", "--log-format", "json", "--loops", "2")...)
+	p.cmd.SysProcAttr = endWithParent()
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
