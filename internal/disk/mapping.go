@@ -33,6 +33,7 @@ func MapReadOnly(f *os.File) (*Mapping, error) {
 	if m.data, err = mapFile(f, int(size)); err != nil {
 		return nil, fmt.Errorf("map %s: %w", f.Name(), err)
 	}
+	adviseHuge(m.data)
 	return m, nil
 }
 
@@ -55,7 +56,8 @@ func (m *Mapping) Populate(off, n int) error {
 	return nil
 }
 
-// Random tells the system that reads will be of random places, so that it need not read ahead.
+// Random tells the system that reads will be of random places, so that it need not read ahead. Before, what is missing is
+// read by huge pages where the file system can, and stays so: see adviseHuge.
 func (m *Mapping) Random() error {
 	if len(m.data) == 0 {
 		return nil

@@ -16,5 +16,6 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 }
 
 func unmapFile([]byte) error    { return nil }
+func adviseHuge([]byte)         {}
 func adviseRandom([]byte) error { return nil }
 func lockMemory([]byte) error   { return errors.ErrUnsupported }

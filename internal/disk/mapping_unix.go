@@ -12,6 +12,5 @@ func mapFile(f *os.File, size int) ([]byte, error) {
 	return unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
 }
 
-func unmapFile(data []byte) error    { return unix.Munmap(data) }
-func adviseRandom(data []byte) error { return unix.Madvise(data, unix.MADV_RANDOM) }
-func lockMemory(data []byte) error   { return unix.Mlock(data) }
+func unmapFile(data []byte) error  { return unix.Munmap(data) }
+func lockMemory(data []byte) error { return unix.Mlock(data) }

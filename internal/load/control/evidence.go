@@ -41,13 +41,6 @@ func (e *evidence) good(rate float64, at time.Duration) {
 		e.hi = side{rate: math.Inf(1)}
 		e.samples = nil
 	}
-	burst := contested
-	if e.saves {
-		burst = 1.25
-	}
-	if g, ok := e.served(); ok && rate > g*burst && rate >= e.upper() {
-		e.samples = nil
-	}
 }
 
 // contested is how far above the goodput a load may be borne without one of the two being doubted.
