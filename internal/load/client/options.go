@@ -48,6 +48,24 @@ func (o *Options) fill() error {
 		o.Threads = min(max(runtime.GOMAXPROCS(0)/2, 1), 4)
 	}
 	o.Threads = min(o.Threads, o.MaxConnections)
+	return o.within(mostFiles())
+}
+
+// spareFiles is how many files a run may have open besides its connections.
+const spareFiles = 64
+
+// within keeps the connections to the number of files that the system lets this process open: in the open model there
+// are fewer at most, in the closed one it cannot be.
+func (o *Options) within(files int) error {
+	most := max(1, files-spareFiles)
+	if o.Closed && o.Connections > most {
+		return fmt.Errorf("%d connections are more than the %d that the limit of open files has room for: raise it (ulimit -n, LimitNOFILE=), or use more machines (--agents)",
+			o.Connections, most)
+	}
+	o.MaxConnections, o.Threads = min(o.MaxConnections, most), min(o.Threads, most)
+	if !o.Closed {
+		o.Warm = min(o.Warm, most)
+	}
 	return nil
 }
 

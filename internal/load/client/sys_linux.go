@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"math"
 	"net/netip"
 	"runtime"
 	"time"
@@ -153,4 +154,13 @@ func processCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// mostFiles returns how many files this process may have open.
+func mostFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(limit.Cur)
 }

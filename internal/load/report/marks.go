@@ -42,7 +42,7 @@ func (r *Recorder) judge(res *Result) {
 			Micros(g.LagP99), Micros(res.Latency.P99))
 	}
 	if float64(dropped) > mostDropped*float64(t.Intended) {
-		mark("%s requests were dropped, never sent: all connections were busy. They count as errors; --max-connections allows more connections.",
+		mark("%s requests were dropped, never sent: all connections were busy. They count as errors; --max-connections and the limit of open files (ulimit -n) allow more.",
 			Count(dropped))
 	}
 	if r.o.TargetMetrics {
