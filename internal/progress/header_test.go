@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/disk"
+
 	"github.com/zeebo/xxh3"
 )
 
@@ -225,4 +227,39 @@ func FuzzOpen(f *testing.F) {
 		}
 		mustClose(t, s)
 	})
+}
+
+// A power failure may tear every page that was written since the last sync: of the header's two there must be one at most.
+func TestAtMostOneHeaderPageIsOnItsWay(t *testing.T) {
+	path := temp(t)
+	var synced []byte // the header as the disk has it at least
+	read := func() []byte {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b[:dataOffset]
+	}
+	syncs := 0
+	check := func() {
+		now := read()
+		if synced != nil && !bytes.Equal(now[:pageSize], synced[:pageSize]) && !bytes.Equal(now[pageSize:], synced[pageSize:]) {
+			t.Errorf("before sync %d both header pages had changed", syncs)
+		}
+		synced = now
+	}
+	s := mustOpen(t, path, 0, Options{Faults: disk.Faults{FailSync: func() error { syncs++; check(); return nil }}})
+	synced = read() // as Open has left it
+	for _, cells := range []uint64{10, 5000, 100_000} {
+		if err := s.Grow(cells); err != nil {
+			t.Fatal(err)
+		}
+		if now := read(); !bytes.Equal(now, synced) {
+			t.Errorf("after growing to %d cells the header is not on the disk", cells)
+		}
+	}
+	mustClose(t, s)
+	if syncs < 6 {
+		t.Errorf("only %d syncs", syncs)
+	}
 }
