@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,9 @@ type result struct {
 	Rate     float64 `json:"rate"`     // due a second
 	answer.Quantiles
 	Lag  int64       `json:"lag"` // 99th percentile of how late a due request was noticed
+	// Window is the 99th percentile in the median of the run's windows: a single stall of the machine, which is in
+	// the 99th percentile of the whole run, is not in it.
+	Window int64 `json:"window_p99"`
 	Also *alsoResult `json:"also,omitempty"`
 	// Not2xx counts the answers, of either kind, with another status.
 	Not2xx int `json:"not2xx"`
@@ -87,6 +91,7 @@ type loop struct {
 	kept           []kept
 
 	took, lag, alsoTook []time.Duration
+	windows             []int // how many were answered by the end of each
 	not2xx              int
 }
 
@@ -106,6 +111,8 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 		read: make([]byte, 64<<10),
 		took: make([]time.Duration, 0, expect),
 		lag:  make([]time.Duration, 0, expect),
+
+		windows: make([]int, 0, int(o.duration/window)+1),
 	}
 	if o.hasOther() {
 		l.alsoTook = make([]time.Duration, 0, 1<<20)
@@ -121,8 +128,10 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
+	inWindow := medianP99(l.took, l.windows) // before they are sorted
 	r := &result{
 		Requests:  len(l.took),
+		Window:    inWindow,
 		Missing:   due - len(l.took),
 		Rate:      o.rate,
 		Quantiles: answer.QuantilesOf(l.took),
@@ -139,6 +148,27 @@ func run(o options, stop *atomic.Bool) (*result, error) {
 		r.Also = &alsoResult{len(l.alsoTook), answer.QuantilesOf(l.alsoTook)}
 	}
 	return r, nil
+}
+
+// window is what a run is looked at by.
+const window = 100 * time.Millisecond
+
+// medianP99 returns the median of the windows' 99th percentiles, in microseconds; ends says how many of the times were there at the end
+// of each. Windows of fewer than 100 have none.
+func medianP99(times []time.Duration, ends []int) int64 {
+	var p99 []int64
+	from := 0
+	for _, to := range ends {
+		if to-from >= 100 {
+			p99 = append(p99, answer.QuantilesOf(slices.Clone(times[from:to])).P99)
+		}
+		from = to
+	}
+	if len(p99) == 0 {
+		return 0
+	}
+	slices.Sort(p99)
+	return p99[len(p99)/2]
 }
 
 func (o *options) hasOther() bool { return o.also != "" || o.alsoPool != "" }
@@ -226,6 +256,9 @@ func (l *loop) spin(stop *atomic.Bool) (due int, err error) {
 		now := time.Since(l.start)
 		if stop.Load() && now < end {
 			end = now
+		}
+		if now >= time.Duration(len(l.windows)+1)*window {
+			l.windows = append(l.windows, len(l.took))
 		}
 		for at := dueAt(due); at <= now && at < end; at = dueAt(due) {
 			due++

@@ -163,3 +163,29 @@ func TestAPoolIsSentBackToBackBesideFeeds(t *testing.T) {
 		t.Errorf("of %d predictions %d were the second of two in the pool", all, half)
 	}
 }
+
+func TestAStallIsNotInTheMedianWindow(t *testing.T) {
+	var times []time.Duration
+	var ends []int
+	for w := range 9 {
+		for i := range 200 {
+			d := time.Duration(i+1) * time.Microsecond
+			if w == 4 {
+				d += 20 * time.Millisecond
+			}
+			times = append(times, d)
+		}
+		ends = append(ends, len(times))
+	}
+	ends = append(ends, len(times)+50) // too few to say anything
+	times = append(times, make([]time.Duration, 50)...)
+	if got := medianP99(times, ends); got != 198 {
+		t.Errorf("got %d us, want 198", got)
+	}
+	if got := medianP99(times, nil); got != 0 {
+		t.Errorf("without windows got %d us", got)
+	}
+	if times[0] != time.Microsecond || times[200] != time.Microsecond {
+		t.Error("the times were sorted")
+	}
+}

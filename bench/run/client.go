@@ -26,6 +26,7 @@ type summary struct {
 	Missing      int     `json:"missing"`       // due, or sent, and never answered; not wrk
 	Dropped      int     `json:"dropped"`       // k6: due and never sent
 	Lag          int64   `json:"lag"`           // openloop: its own lateness, 99th percentile
+	Window       int64   `json:"window_p99"`    // openloop: P99 of the median window of 100 ms
 	Rate         float64 `json:"rate"`          // openloop: due a second
 	Also         *struct {
 		Requests int   `json:"requests"`

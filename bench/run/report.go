@@ -282,6 +282,18 @@ func (r *report) notes() []string {
 		1000, r.of(nameWeir, open(func(s *summary) float64 { return float64(s.Lag) })))
 	note("Beside it %.0f lent requests a second were answered back to back.",
 		p.Seconds, r.of(nameWeir, open(func(s *summary) float64 { return float64(s.Also.Requests) })))
+	windowOf := func(get func(*sample) *summary) func(*sample) (float64, bool) {
+		return func(s *sample) (float64, bool) {
+			if sum := get(s); sum != nil {
+				return float64(sum.Window), true
+			}
+			return 0, false
+		}
+	}
+	const inWindow = "In the median of the open loop's windows of 100 ms, where a stall of the machine does not count, the p99 "
+	note(inWindow+"beside lent requests back to back: %.3f ms.", 1000, r.of(nameWeir, windowOf(func(s *sample) *summary { return s.Open })))
+	note(inWindow+"with nothing beside it: %.3f ms.", 1000, r.of(nameWeir, windowOf(func(s *sample) *summary { return s.OpenAlone })))
+	note(inWindow+"of the floor, with nothing beside it: %.3f ms.", 1000, r.of(nameFloor, windowOf(func(s *sample) *summary { return s.OpenAlone })))
 	note("The open loop's p99 beside 1,000 lent requests a second: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenPaced })))
 	note("The open loop's p99 with nothing beside it: %.3f ms.", 1000, r.of(nameWeir, p99Of(func(s *sample) *summary { return s.OpenAlone })))
 	note("The floor's p99 in an open loop at half of its own ceiling, with nothing beside it: %.3f ms. That is the machine's part.", 1000,
