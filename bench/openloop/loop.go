@@ -44,11 +44,11 @@ type result struct {
 	Missing  int     `json:"missing"`  // due but not answered when the run ended
 	Rate     float64 `json:"rate"`     // due a second
 	answer.Quantiles
-	Lag  int64       `json:"lag"` // 99th percentile of how late a due request was noticed
+	Lag int64 `json:"lag"` // 99th percentile of how late a due request was noticed
 	// Window is the 99th percentile in the median of the run's windows: a single stall of the machine, which is in
 	// the 99th percentile of the whole run, is not in it.
-	Window int64 `json:"window_p99"`
-	Also *alsoResult `json:"also,omitempty"`
+	Window int64       `json:"window_p99"`
+	Also   *alsoResult `json:"also,omitempty"`
 	// Not2xx counts the answers, of either kind, with another status.
 	Not2xx int `json:"not2xx"`
 	Looked int `json:"looked,omitempty"` // at so many answers, whose scores were right
