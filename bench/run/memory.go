@@ -115,3 +115,16 @@ func dropCaches() error {
 	}
 	return nil
 }
+
+// forget has the page cache forget a file that nobody has mapped.
+func forget(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("have the page cache forget %s: %w", path, err)
+	}
+	return nil
+}
