@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/ingest"
@@ -80,7 +79,7 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64, int64) {}
 	}
-	if err := checkOutput(path, sources); err != nil {
+	if err := ingest.CheckReplaced(path, sources); err != nil {
 		return ImportStats{}, err
 	}
 	w, err := arms.Create(path, arms.Options{Duplicates: o.Duplicates, Prior: o.Prior, TempDir: o.Ingest.TempDir})
@@ -113,23 +112,6 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 		return ImportStats{}, m.explain(err)
 	}
 	return ImportStats{stats, m.rows, m.account.Count()}, nil
-}
-
-// checkOutput makes sure, before anything is read, that a file at path replaces neither a directory nor a source.
-func checkOutput(path string, sources []string) error {
-	there, err := os.Lstat(path)
-	if err != nil {
-		return nil // Create says what is wrong with it
-	}
-	if there.IsDir() {
-		return fmt.Errorf("%s is a directory: name a file", path)
-	}
-	for _, source := range sources {
-		if info, err := os.Stat(source); err == nil && os.SameFile(there, info) {
-			return fmt.Errorf("%s is a source, which the arms would replace: write them to another file", path)
-		}
-	}
-	return nil
 }
 
 // armImporter is one import under way.

@@ -17,11 +17,15 @@ type AtomicFile struct {
 }
 
 // CreateAtomic begins a file that will be at path after Commit. A symbolic link at path is replaced, not followed. A
-// device or a pipe there is an error: a rename would put the file in its place, in that of /dev/null for one.
+// directory there is an error, and so is a device or a pipe: a rename would put the file in its place, in that of /dev/null for one.
 func CreateAtomic(path string) (*AtomicFile, error) {
-	const replaceable = os.ModeSymlink | os.ModeDir // of a directory Commit will tell
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type()&^replaceable != 0 {
-		return nil, fmt.Errorf("create %s: it is a device or a pipe: name a file", path)
+	if info, err := os.Lstat(path); err == nil {
+		switch {
+		case info.IsDir():
+			return nil, fmt.Errorf("%s is a directory: name a file", path)
+		case info.Mode().Type()&^os.ModeSymlink != 0:
+			return nil, fmt.Errorf("create %s: it is a device or a pipe: name a file", path)
+		}
 	}
 	dir, name := filepath.Split(path)
 	for {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"weir/internal/disk"
@@ -89,7 +88,10 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 		return ImportStats{}, errors.New("--rank-column and --score-column: one of them arranges the items, name only one")
 	}
 	// What cannot be written is said now, and not after an hour of reading.
-	if err := checkOutput(path, sources); err != nil {
+	if err := ingest.CheckReplaced(path, sources); err != nil {
+		return ImportStats{}, err
+	}
+	if err := checkOutput(path); err != nil {
 		return ImportStats{}, err
 	}
 	in, err := ingest.Open(ctx, sources, o.Ingest)
@@ -111,18 +113,8 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 	return m.run(ctx, path)
 }
 
-// checkOutput makes sure that a file can be put at path, and that it replaces none of the sources.
-func checkOutput(path string, sources []string) error {
-	if there, err := os.Lstat(path); err == nil {
-		if there.IsDir() {
-			return fmt.Errorf("%s is a directory: name a file", path)
-		}
-		for _, source := range sources {
-			if info, err := os.Stat(source); err == nil && os.SameFile(there, info) {
-				return fmt.Errorf("%s is a source, which the feeds would replace: write them to another file", path)
-			}
-		}
-	}
+// checkOutput makes sure that a file can be put at path.
+func checkOutput(path string) error {
 	probe, err := disk.CreateAtomic(path)
 	if err != nil {
 		return err

@@ -340,6 +340,20 @@ func newStream(ctx context.Context, r io.ReadCloser) (*stream, error) {
 	return s, nil
 }
 
+// CheckReplaced makes sure that a file which is written to path replaces none of the sources.
+func CheckReplaced(path string, sources []string) error {
+	there, err := os.Lstat(path)
+	if err != nil || there.IsDir() {
+		return nil // nothing is replaced: disk.CreateAtomic refuses a directory
+	}
+	for _, source := range sources {
+		if info, err := os.Stat(source); err == nil && os.SameFile(there, info) {
+			return fmt.Errorf("%s is a source, which would be replaced: write to another file", path)
+		}
+	}
+	return nil
+}
+
 // peekRows returns more than head, the bytes that have been looked at, where these are less than two
 // lines: a header alone, or the beginning of a row that is a long list, does not tell the columns. whole
 // says that it is all there is.
