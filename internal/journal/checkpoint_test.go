@@ -114,7 +114,7 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 		}
 		images = nil
 	}
-	if seen["old segment synced"] < 2 || seen["new segment created"] < 2 {
+	if seen["old segment synced"] < 2 || seen["new segment written"] < 2 || seen["new segment created"] < 2 {
 		t.Errorf("steps %v", seen)
 	}
 }

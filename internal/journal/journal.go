@@ -346,7 +346,7 @@ func (j *Journal) rotate(n int) error {
 	}
 	j.step("old segment synced")
 	base := j.Position()
-	f, err := createSegment(j.dir, j.id, base)
+	f, err := j.createSegment(base)
 	if err != nil {
 		err = fmt.Errorf("append to journal: begin the next file: %w", err)
 		if errors.Is(err, errUncertain) {

@@ -66,7 +66,7 @@ func (j *Journal) begin() (err error) {
 		rand.Read(random[:]) //nolint:errcheck // never fails
 		j.id = binary.LittleEndian.Uint64(random[:])
 	}
-	if j.f, err = createSegment(j.dir, j.id, 0); err != nil {
+	if j.f, err = j.createSegment(0); err != nil {
 		return err
 	}
 	j.bases = []Position{0}

@@ -42,9 +42,9 @@ func parseSegmentName(name string) (base Position, ok bool) {
 	return Position(n), err == nil && segmentName(Position(n)) == name
 }
 
-// createSegment makes a segment without frames. It appears as a whole, so there is never one without a header.
-func createSegment(dir string, id uint64, base Position) (f *os.File, err error) {
-	path := filepath.Join(dir, segmentName(base))
+// createSegment makes a segment without frames at base. It appears as a whole, so there is never one without a header.
+func (j *Journal) createSegment(base Position) (f *os.File, err error) {
+	path := filepath.Join(j.dir, segmentName(base))
 	a, err := disk.CreateAtomic(path)
 	if err != nil {
 		return nil, err
@@ -54,12 +54,13 @@ func createSegment(dir string, id uint64, base Position) (f *os.File, err error)
 	e := binary.LittleEndian
 	copy(page, segmentMagic)
 	e.PutUint32(page[8:], version)
-	e.PutUint64(page[16:], id)
+	e.PutUint64(page[16:], j.id)
 	e.PutUint64(page[24:], uint64(base))
 	e.PutUint64(page[32:], xxh3.Hash(page[:32]))
 	if _, err := a.Write(page); err != nil {
 		return nil, err
 	}
+	j.step("new segment written")
 	if err := a.Commit(); err != nil {
 		if _, serr := os.Lstat(path); serr == nil {
 			err = fmt.Errorf("%w: %w", errUncertain, err)

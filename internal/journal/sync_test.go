@@ -329,7 +329,7 @@ func TestASegmentThatMayVanishPoisons(t *testing.T) {
 	j, _ := mustOpen(t, dir, Options{Segment: 2 * pageSize})
 	numbered(t, j, 0, 10)
 	j.step = func(step string) {
-		if step == "old segment synced" { // what cannot be replaced looks just as what could not be synced
+		if step == "new segment written" { // what cannot be replaced looks just as what could not be synced
 			if err := os.MkdirAll(filepath.Join(dir, segmentName(j.Position()), "x"), 0o755); err != nil {
 				t.Error(err)
 			}
