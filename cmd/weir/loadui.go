@@ -31,7 +31,8 @@ func newLoadUI() *cobra.Command {
 		history string
 		keep    int
 		token   string
-		agents  string
+		agents  []string
+		secret  string
 		files   string
 		own     []string
 	)
@@ -53,7 +54,8 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 	f.IntVar(&keep, "keep", 200, "results that stay in --history; older ones go")
 	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"), "`secret` that the pages ask for, 16 characters or more; new makes one up and prints it (default: $WEIR_LOAD_UI_TOKEN)")
 	f.Lookup("token").DefValue = ""
-	f.StringVar(&agents, "agents-token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that agents want to see (default: $WEIR_LOAD_TOKEN)")
+	f.StringSliceVar(&agents, "agents", nil, "agents that plans may name, `host:port`,...; without it they may name none")
+	f.StringVar(&secret, "agents-token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("agents-token").DefValue = ""
 	f.StringVar(&files, "files", "", "`folder` of the files that plans may name as requests and variables; without it they may name none")
 	f.StringSliceVar(&own, "i-own-this-target", nil, "`host` beyond loopback that the load may go to; may be repeated")
@@ -83,13 +85,13 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 		}
 		ui, err := web.New(web.Options{
 			New: func(ctx context.Context, p load.Plan) (web.Runner, error) {
-				run, err := load.New(ctx, p, load.Options{Token: agents})
+				run, err := load.New(ctx, p, load.Options{Token: secret})
 				if err != nil {
 					return nil, err // and not a nil *load.Run
 				}
 				return run, nil
 			},
-			History: history, Keep: keep, Token: token, Own: own, Files: files,
+			History: history, Keep: keep, Token: token, Own: own, Agents: agents, Files: files,
 			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 		})
 		if err != nil {

@@ -320,6 +320,19 @@ func TestMetricsOfTheTargetAreRead(t *testing.T) {
 }
 
 // Every mistake must be told before any load, and say what to change.
+// Whose metrics may be asked for is decided by their address.
+func TestMetricsAreNotLookedForElsewhere(t *testing.T) {
+	elsewhere, asked := target(t, nil)
+	moved := httptest.NewServer(http.RedirectHandler(elsewhere+"/metrics", http.StatusFound))
+	defer moved.Close()
+	url, _ := target(t, nil)
+	p := plan(url)
+	p.TargetMetrics = moved.URL
+	if _, err := New(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), "answers 302") || asked.Load() > 0 {
+		t.Errorf("metrics that have moved: %v, and the other server was asked %d times", err, asked.Load())
+	}
+}
+
 func TestPlansThatCannotBeAreRefused(t *testing.T) {
 	url, asked := target(t, nil)
 	for _, c := range []struct {

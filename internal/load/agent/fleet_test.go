@@ -453,3 +453,18 @@ func TestTheClosedModelIsShared(t *testing.T) {
 	finish(t, f, total)
 	adds(t, total, g)
 }
+
+// The token is for the agents that were named, and not for whom one of them would send the leader to.
+func TestTheTokenDoesNotFollowARedirect(t *testing.T) {
+	var told atomic.Value
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		told.Store(r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	moved := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer moved.Close()
+	err := Ask(t.Context(), []string{moved.Listener.Addr().String()}, "secret")
+	if err == nil || told.Load() != nil {
+		t.Errorf("elsewhere was told %v, and the leader says %v", told.Load(), err)
+	}
+}

@@ -20,7 +20,7 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			plans <- p
 			return newFake(p, time.Millisecond), nil
 		}
-		o.Files = t.TempDir()
+		o.Files, o.Agents = t.TempDir(), []string{"a:1", "b:2"}
 	})
 	b := openBrowser(t, url, 1280, 900, "light")
 	b.wait("document.getElementById('state-text').textContent === 'Ready'")

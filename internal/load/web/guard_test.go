@@ -207,3 +207,52 @@ func TestPlansAreConfined(t *testing.T) {
 		}
 	}
 }
+
+// An agent is shown a token, and metrics are asked for from where the UI is, which may see more than who uses it.
+func TestPlansNameNobodyThatTheUIWasNotStartedWith(t *testing.T) {
+	var got load.Plan
+	record := func(o *Options) {
+		fake := o.New
+		o.New = func(ctx context.Context, p load.Plan) (Runner, error) { got = p; return fake(ctx, p) }
+	}
+	none := testUI(t, record)
+	named := testUI(t, record, func(o *Options) {
+		o.Agents, o.Own = []string{"box1:8092", "box2:8092"}, []string{"mine.example", "yours.example:9100"}
+	})
+	for _, c := range []struct {
+		ui           *UI
+		plan, refuse string // the field, "" for none
+	}{
+		{none, `"agents":["evil.example:80"]`, "agents"},
+		{none, `"agents":["127.0.0.1:8092"]`, "agents"},
+		{named, `"agents":["box1:8092","evil.example:8092"]`, "agents"},
+		{named, `"agents":["box1:8093"]`, "agents"},
+		{named, `"agents":["box2:8092","BOX1:8092"]`, ""},
+		{none, `"target_metrics":"http://169.254.169.254/metrics"`, "target_metrics"},
+		{none, `"target_metrics":"http://mine.example/metrics"`, "target_metrics"},
+		{none, `"target_metrics":"http://127.0.0.1.mine.example/metrics"`, "target_metrics"},
+		{none, `"target_metrics":"http://a b/"`, "target_metrics"},
+		{none, `"target_metrics":"http://127.0.0.1:8081/metrics"`, ""},
+		{named, `"target_metrics":"http://mine.example:8081/metrics"`, ""},
+		{named, `"target_metrics":"http://yours.example:9100/metrics"`, ""},
+		{named, `"target_metrics":"http://yours.example:9101/metrics"`, "target_metrics"},
+	} {
+		got = load.Plan{}
+		w := ask(c.ui, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","rate":"1/s",`+c.plan+`}`)
+		if c.refuse == "" {
+			if w.Code != 200 || got.URL == "" {
+				t.Errorf("%s is answered %d %s", c.plan, w.Code, w.Body)
+			}
+			continue
+		}
+		if w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"`+c.refuse+`"`) || got.URL != "" {
+			t.Errorf("%s is answered %d %s", c.plan, w.Code, w.Body)
+		}
+	}
+	if w := ask(named, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","agents":["x:1"]}`); !strings.Contains(w.Body.String(), "box1:8092, box2:8092") {
+		t.Errorf("who names another agent is told %s", w.Body)
+	}
+	if _, err := New(Options{New: none.o.New, History: t.TempDir(), Agents: []string{"box1"}}); err == nil || !strings.Contains(err.Error(), "--agents") {
+		t.Errorf("an agent without a port: %v", err)
+	}
+}

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"weir/internal/load"
+	"weir/internal/load/access"
 )
 
 // fieldError is an error about one field of a plan.
@@ -83,9 +86,12 @@ func kindOf(v reflect.Value) string {
 	}
 }
 
-// confine keeps a plan to what whoever started the UI allows: its hosts and its files.
+// confine keeps a plan to what whoever started the UI allows: its hosts, its agents and its files.
 func (u *UI) confine(p *load.Plan) error {
 	p.Own = u.o.Own
+	if err := u.ours(p); err != nil {
+		return err
+	}
 	var err error
 	if p.Requests, err = u.file("requests", p.Requests); err != nil {
 		return err
@@ -100,6 +106,38 @@ func (u *UI) confine(p *load.Plan) error {
 		p.Body = "@" + name
 	}
 	return nil
+}
+
+// ours refuses what a plan wants asked elsewhere: agents are shown the token of agents, and so are those that the UI was
+// started with.
+func (u *UI) ours(p *load.Plan) error {
+	for _, a := range p.Agents {
+		if !slices.ContainsFunc(u.o.Agents, func(named string) bool { return strings.EqualFold(named, a) }) {
+			return &fieldError{"agents", fmt.Sprintf("%.60q is none of the agents that may be used here: %s", a, u.agents())}
+		}
+	}
+	if p.TargetMetrics == "" {
+		return nil
+	}
+	at, err := url.Parse(p.TargetMetrics)
+	if err != nil {
+		return &fieldError{"target_metrics", fmt.Sprintf("%.60q is no URL; metrics of weir are at /metrics of its --admin port", p.TargetMetrics)}
+	}
+	own := slices.ContainsFunc(u.o.Own, func(o string) bool {
+		return strings.EqualFold(o, at.Host) || strings.EqualFold(strings.Trim(o, "[]"), at.Hostname())
+	})
+	if !own && !access.LoopbackHost(at.Host) {
+		return &fieldError{"target_metrics", fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with --i-own-this-target and its host", at.Host)}
+	}
+	return nil
+}
+
+// agents says which agents plans may name.
+func (u *UI) agents() string {
+	if len(u.o.Agents) == 0 {
+		return "start weir load ui with --agents and their addresses"
+	}
+	return strings.Join(u.o.Agents, ", ") + "; weir load ui was started with these as --agents"
 }
 
 // file returns the path of the file that a field of a plan names.

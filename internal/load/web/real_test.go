@@ -112,7 +112,7 @@ func TestSeveralRunnersFromABrowser(t *testing.T) {
 		t.Cleanup(func() { a.Close() }) //nolint:errcheck // its run is over
 		agents = append(agents, s.Listener.Addr().String())
 	}
-	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
+	_, url := fakeUI(t, 0, func(o *Options) { o.New, o.Agents = realNew, append(agents, "127.0.0.1:1") })
 	b := openBrowser(t, url, 1280, 900, "light")
 	b.wait("document.getElementById('state-text').textContent === 'Ready'")
 	b.fill("plan-url", target+"/next")
@@ -162,7 +162,7 @@ func TestSeveralRunnersFromABrowser(t *testing.T) {
 // What load says of a plan is shown beside the field that it is about.
 func TestErrorsOfRealPlansNameTheField(t *testing.T) {
 	target, asked := aTarget(t)
-	u := testUI(t, func(o *Options) { o.New = realNew })
+	u := testUI(t, func(o *Options) { o.New, o.Agents = realNew, []string{"127.0.0.1:1"} })
 	for _, c := range []struct{ plan, field string }{
 		{`"url":"TARGET/next","rate":"fast"`, "rate"},
 		{`"url":"TARGET/next"`, "rate"},

@@ -7,7 +7,8 @@
 // What makes load is a weapon, so the UI is careful who points it. Without a token it answers only requests
 // addressed to the machine itself by a loopback name, which keeps out pages that rebind a name of theirs to 127.0.0.1; Listen
 // refuses other addresses. With one, every request under /api carries it. In either case requests that another site's page makes
-// are refused, and which hosts may be loaded is for who starts the UI to say, not for who uses it.
+// are refused, and which hosts may be loaded, and which agents are told to, is for who starts
+// the UI to say, not for who uses it.
 //
 // Errors are problem documents (RFC 9457) that say what to change. Those about a plan name the field in the member "field".
 package web
@@ -21,6 +22,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -55,6 +57,9 @@ type Options struct {
 	Token string
 	// Own are the hosts beyond loopback that may be loaded. What a plan says of that is replaced.
 	Own []string
+	// Agents are those that plans may name, each as host:port; without them they may name none. Agents are shown a token
+	// and told what to load, so who uses the UI does not choose them.
+	Agents []string
 	// Files is the folder whose files plans may name as requests and variables; without it they may name none.
 	Files string
 	Log   *slog.Logger // default: none
@@ -89,6 +94,11 @@ func New(o Options) (*UI, error) {
 	}
 	if o.Keep < 1 {
 		return nil, fmt.Errorf("the number of results to keep must be at least 1, got %d", o.Keep)
+	}
+	for _, a := range o.Agents {
+		if u, err := url.Parse("//" + a); err != nil || u.Port() == "" || u.Host != a {
+			return nil, fmt.Errorf("--agents takes host:port, got %q", a)
+		}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
