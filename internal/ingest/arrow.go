@@ -148,6 +148,14 @@ func arrowPhysics(typ arrow.DataType) physics {
 		return arrowPhysics(typ.ValueType)
 	case *arrow.FixedSizeBinaryType:
 		return physics{formFixed, 0}
+	case *arrow.Decimal32Type:
+		return physics{formInt32, int(typ.Scale)}
+	case *arrow.Decimal64Type:
+		return physics{formInt64, int(typ.Scale)}
+	case *arrow.Decimal128Type:
+		return physics{formFixedDecimal, int(typ.Scale)}
+	case *arrow.Decimal256Type:
+		return physics{formFixedDecimal, int(typ.Scale)}
 	}
 	switch typ.ID() {
 	case arrow.INT8, arrow.INT16, arrow.UINT8, arrow.UINT16, arrow.INT32:
@@ -414,13 +422,13 @@ func (v *converter) useArray(arr arrow.Array) error {
 func arrowValues(arr arrow.Array) (encoding.Values, error) {
 	switch arr := arr.(type) {
 	case *array.Int8:
-		return encoding.Int32Values(widened(arr.Int8Values())), nil
+		return encoding.Int32Values(widened[int32](arr.Int8Values())), nil
 	case *array.Int16:
-		return encoding.Int32Values(widened(arr.Int16Values())), nil
+		return encoding.Int32Values(widened[int32](arr.Int16Values())), nil
 	case *array.Uint8:
-		return encoding.Int32Values(widened(arr.Uint8Values())), nil
+		return encoding.Int32Values(widened[int32](arr.Uint8Values())), nil
 	case *array.Uint16:
-		return encoding.Int32Values(widened(arr.Uint16Values())), nil
+		return encoding.Int32Values(widened[int32](arr.Uint16Values())), nil
 	case *array.Int32:
 		return encoding.Int32Values(arr.Int32Values()), nil
 	case *array.Uint32:
@@ -440,6 +448,23 @@ func arrowValues(arr arrow.Array) (encoding.Values, error) {
 			data = append(data, arr.Value(i)...)
 		}
 		return encoding.FixedLenByteArrayValues(data, size), nil
+	case *array.Decimal32:
+		return encoding.Int32Values(widened[int32](arr.Values())), nil
+	case *array.Decimal64:
+		return encoding.Int64Values(widened[int64](arr.Values())), nil
+	case *array.Decimal128:
+		var data []byte
+		for _, n := range arr.Values() {
+			data = bigEndian(data, n.LowBits(), uint64(n.HighBits()))
+		}
+		return encoding.FixedLenByteArrayValues(data, 16), nil
+	case *array.Decimal256:
+		var data []byte
+		for _, n := range arr.Values() {
+			words := n.Array()
+			data = bigEndian(data, words[:]...)
+		}
+		return encoding.FixedLenByteArrayValues(data, 32), nil
 	case *array.String:
 		return textValues(arr.Len(), arr.Value), nil
 	case *array.LargeString:
@@ -466,10 +491,10 @@ func textValues[T string | []byte](n int, value func(int) T) encoding.Values {
 	return encoding.ByteArrayValues(data, ends)
 }
 
-func widened[T int8 | int16 | uint8 | uint16](values []T) []int32 {
-	wide := make([]int32, len(values))
+func widened[W int32 | int64, T ~int8 | ~int16 | ~uint8 | ~uint16 | ~int32 | ~int64](values []T) []W {
+	wide := make([]W, len(values))
 	for i, v := range values {
-		wide[i] = int32(v)
+		wide[i] = W(v)
 	}
 	return wide
 }

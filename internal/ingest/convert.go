@@ -39,6 +39,8 @@ const (
 	formBytes
 	formFixed
 	formUUID
+	formDecimal      // bytes, each value with a length of its own
+	formFixedDecimal // bytes, all of one length
 )
 
 // physics is how the values of a Parquet column are stored and what they mean.
@@ -48,13 +50,13 @@ type physics struct {
 }
 
 func physicsOf(t parquet.Type) physics {
-	unsigned, uuid, scale := false, false, 0
+	unsigned, uuid, decimal, scale := false, false, false, 0
 	if l := t.LogicalType(); l != nil {
 		switch l := l.Value.(type) {
 		case *format.IntType:
 			unsigned = !l.IsSigned
 		case *format.DecimalType:
-			scale = int(l.Scale)
+			decimal, scale = true, int(l.Scale)
 		case *format.UUIDType:
 			uuid = true
 		case *format.StringType, *format.EnumType, *format.JsonType, nil:
@@ -86,25 +88,20 @@ func physicsOf(t parquet.Type) physics {
 	case parquet.Double:
 		return physics{formDouble, 0}
 	case parquet.ByteArray:
-		if scale == 0 {
-			return physics{formBytes, 0}
+		if decimal {
+			return physics{formDecimal, scale}
 		}
+		return physics{formBytes, 0}
 	case parquet.FixedLenByteArray:
-		if uuid {
+		switch {
+		case uuid:
 			return physics{formUUID, 0}
+		case decimal:
+			return physics{formFixedDecimal, scale}
 		}
-		if _, decimal := logical[*format.DecimalType](t); !decimal {
-			return physics{formFixed, 0}
-		}
+		return physics{formFixed, 0}
 	}
 	return physics{}
-}
-
-func logical[T any](t parquet.Type) (v T, ok bool) {
-	if l := t.LogicalType(); l != nil {
-		v, ok = any(l.Value).(T)
-	}
-	return v, ok
 }
 
 // describe says what the column can be used for and what to call it.
@@ -115,7 +112,7 @@ func (p physics) describe() (ids Kind, float bool, typ string) {
 	case formFloat, formDouble:
 		return Number, true, "float"
 	}
-	if p.scale > 0 {
+	if p.scale != 0 {
 		return Auto, true, "decimal"
 	}
 	return Number, true, "integer"
@@ -258,6 +255,16 @@ func (v *converter) convert(c *Column, from, to int, bad []badValue) []badValue 
 			v.scratch = appendUUID(v.scratch[:0], data[i*16:(i+1)*16])
 			v.text(c, v.scratch, reject)
 		}
+	case formDecimal:
+		data, ends := v.values.ByteArray()
+		for i := from; i < to; i++ {
+			v.decimal(c, data[ends[i]:ends[i+1]], reject)
+		}
+	case formFixedDecimal:
+		data, size := v.values.FixedLenByteArray()
+		for i := from; i < to; i++ {
+			v.decimal(c, data[i*size:(i+1)*size], reject)
+		}
 	}
 	return bad
 }
@@ -266,12 +273,15 @@ func (v *converter) convert(c *Column, from, to int, bad []badValue) []badValue 
 // ones on the whole run.
 func convertInts[T int32 | uint32 | int64 | uint64](v *converter, c *Column, values []T, bad []badValue) []badValue {
 	if v.field.Type == Float {
-		scale := math.Pow10(-v.scale)
 		for _, x := range values {
-			if f := float64(x) * scale; !v.field.accepts(f) {
+			f := float64(x)
+			if v.scale != 0 {
+				f = scaled(f, v.scale)
+			}
+			if !v.field.accepts(f) {
 				bad = append(bad, badValue{index: c.values(), want: v.want(), found: strconv.FormatFloat(f, 'g', -1, 64)})
 			}
-			c.Floats = append(c.Floats, float64(x)*scale)
+			c.Floats = append(c.Floats, f)
 		}
 		return bad
 	}

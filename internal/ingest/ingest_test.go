@@ -160,6 +160,8 @@ func fixtures(t testing.TB) []fixture {
 		{name: "als.arrow", lists: true}, {name: "als.arrows", lists: true},
 		{name: "int64.parquet", lists: true}, {name: "uint.parquet", lists: true}, {name: "fixed.arrow", lists: true},
 		{name: "names.parquet", lists: true, names: true}, {name: "names_plain.parquet", lists: true, names: true},
+		{name: "decimal.parquet", lists: true}, {name: "decimal_plain.parquet", lists: true}, {name: "decimal.arrow", lists: true},
+		{name: "decimal_score.parquet"}, {name: "decimal_score.arrow"},
 		{name: "names.arrow", lists: true, names: true}, {name: "rank.arrow", names: true},
 		{name: "rank.parquet"}, {name: "score.parquet"}, {name: "rating.parquet"},
 	}

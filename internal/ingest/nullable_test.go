@@ -30,12 +30,17 @@ func nullableFields() []Field {
 // rowsOf reads one file into lines of item/segment/share, and what was bad.
 func rowsOf(t *testing.T, path string) (rows, bad []string) {
 	t.Helper()
+	return rowsOfFields(t, path, nullableFields())
+}
+
+func rowsOfFields(t *testing.T, path string, fields []Field) (rows, bad []string) {
+	t.Helper()
 	in, err := Open(t.Context(), []string{path}, Options{Note: func(string) {}, TempDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	plan, err := in.Plan(nullableFields())
+	plan, err := in.Plan(fields)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +55,10 @@ func rowsOf(t *testing.T, path string) (rows, bad []string) {
 			}
 			if plan.Found[2] {
 				share = fmt.Sprint(b.Columns[2].Floats[i])
+			}
+			if plan.Kinds[0] == Number {
+				rows = append(rows, fmt.Sprintf("%d/%s", b.Columns[0].Numbers[i], share))
+				continue
 			}
 			rows = append(rows, fmt.Sprintf("%s/%s/%s", b.Columns[0].String(i), segment, share))
 		}
@@ -179,6 +188,15 @@ func parquetOf[T any](t *testing.T, dir string, rows []T) string {
 	t.Helper()
 	path := filepath.Join(dir, "a.parquet")
 	if err := parquet.WriteFile(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func parquetBytes(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.parquet")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -280,13 +280,13 @@ func TestSourcesAreKept(t *testing.T) {
 func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
 	type dated struct {
 		User time.Time  `parquet:"user,timestamp(microsecond)"`
-		Item [9]byte    `parquet:"item,decimal(0:20)"`
+		Item int64      `parquet:"item,decimal(2:18)"`
 		Deep [][]uint32 `parquet:"deep,list"`
 		Rank int32      `parquet:"rank"`
 	}
 	allocator := memory.NewGoAllocator()
 	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "user", Type: &arrow.Decimal128Type{Precision: 20}}, {Name: "item", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "user", Type: &arrow.Decimal128Type{Precision: 20, Scale: -1}}, {Name: "item", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "days", Type: arrow.ListOf(arrow.FixedWidthTypes.Date32)},
 	}, nil)
 	var ipcFile bytes.Buffer
@@ -301,11 +301,11 @@ func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
 		user, column string // flags
 	}{
 		{name: "Parquet, guessed", data: parquetFile,
-			want: "f: no column looks like the user: name it with --user-column; the columns are user (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)), item (DECIMAL(20,0)), deep.list.element (list of lists), rank (integer)"},
-		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item", want: "f: --item-column item: the column is DECIMAL(20,0), not ids;"},
+			want: "f: no column looks like the user: name it with --user-column; the columns are user (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)), item (decimal), deep.list.element (list of lists), rank (integer)"},
+		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item", want: "f: --item-column item: the column is decimal, not ids;"},
 		{name: "Arrow, guessed", data: ipcFile.Bytes(),
-			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal(20, 0)), item (integer), days (date32)"},
-		{name: "Arrow, by flag", data: ipcFile.Bytes(), user: "user", want: "f: --user-column user: the column is decimal(20, 0), not ids;"},
+			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal), item (integer), days (date32)"},
+		{name: "Arrow, by flag", data: ipcFile.Bytes(), user: "user", want: "f: --user-column user: the column is decimal, not ids;"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree(t, "f="+string(tt.data))

@@ -8,6 +8,7 @@ of their own, has u % 7 items, the k-th of which is (u * 31 + k * 17) % 1000 + 1
 """
 
 import os
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
@@ -50,6 +51,14 @@ parquet("int64.parquet", {"user_id": pa.array(users, pa.int64()), "items": pa.ar
         compression="gzip", use_compliant_nested_type=False)
 parquet("uint.parquet", {"user": pa.array(users, pa.uint64()), "items": pa.array(lists, pa.list_(pa.uint32()))},
         use_dictionary=False, data_page_size=64, write_batch_size=5, column_encoding={"user": "DELTA_BINARY_PACKED", "items.list.element": "DELTA_BINARY_PACKED"})
+# Decimals of more digits than an int64 has, as Spark makes of unsigned ids: bytes in Parquet.
+parquet("decimal.parquet", {"user": pa.array(map(Decimal, users), pa.decimal128(38)),
+                            "items": pa.array([[Decimal(i) for i in l] for l in lists], pa.list_(pa.decimal128(20)))})
+parquet("decimal_plain.parquet", {"user": pa.array(map(Decimal, users), pa.decimal256(76)),
+                                  "items": pa.array([[Decimal(i) for i in l] for l in lists], pa.list_(pa.decimal128(20)))},
+        use_dictionary=False, data_page_version="2.0")
+arrow("decimal.arrow", {"user": pa.array(map(Decimal, users), pa.decimal256(76)),
+                        "items": pa.array([[Decimal(i) for i in l] for l in lists], pa.list_(pa.decimal128(20)))})
 parquet("names.parquet", {"uid": [name(u) for u in users], "recs": [[title(i) for i in l] for l in lists]})
 parquet("names_plain.parquet", {"uid": [name(u) for u in users], "recs": [[title(i) for i in l] for l in lists]},
         use_dictionary=False, compression="none")
@@ -63,6 +72,10 @@ col = lambda n, typ, of=lambda x: x: pa.array([of(r[n]) for r in rows], typ)
 parquet("rank.parquet", {"user": col(0, pa.int64()), "item": col(1, pa.int32()), "rank": col(2, pa.int32())})
 parquet("score.parquet", {"user_id": col(0, pa.int32()), "item_id": col(1, pa.int64()), "score": col(2, pa.float64(), lambda k: 1 / (k + 3))},
         use_dictionary=False)
+parquet("decimal_score.parquet", {"user": col(0, pa.decimal128(20), Decimal), "item": col(1, pa.decimal128(20), Decimal),
+                                  "score": col(2, pa.decimal128(38, 18), lambda k: Decimal(1) / (1 << k))})
+arrow("decimal_score.arrow", {"user": col(0, pa.decimal32(9), Decimal), "item": col(1, pa.decimal64(18), Decimal),
+                              "score": col(2, pa.decimal128(38, 18), lambda k: Decimal(1) / (1 << k))})
 parquet("rating.parquet", {"userId": col(0, pa.float64()), "itemId": col(1, pa.int32()), "rating": col(2, pa.float32(), lambda k: -k)})
 arrow("rank.arrow", {"user": col(0, pa.string(), name), "item": col(1, pa.string_view(), title), "rank": col(2, pa.uint8())})
 
