@@ -143,5 +143,5 @@ func (a *app) close() error {
 // serveVersion answers GET /version.
 func serveVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"version":%q,"commit":%q,"go":%q}`, version, commit, runtime.Version())
+	w.Write(versionJSON()) //nolint:errcheck // the client may be gone
 }

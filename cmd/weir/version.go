@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"sync"
 
 	"github.com/spf13/cobra"
 )
@@ -12,6 +13,11 @@ var (
 	version = "dev"
 	commit  = "unknown"
 )
+
+// versionJSON is what /version answers.
+var versionJSON = sync.OnceValue(func() []byte {
+	return fmt.Appendf(nil, `{"version":%q,"commit":%q,"go":%q}`, version, commit, runtime.Version())
+})
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{

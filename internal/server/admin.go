@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 )
 
 // health answers GET /health on the public port, for load balancers.
@@ -70,12 +71,20 @@ func (s *Server) adminHandler() http.Handler {
 			mux.ServeHTTP(w, r)
 			return
 		}
-		// The mux refuses by itself, as text: 404, or 405 with Allow.
+		// The mux refuses by itself, as text: 404, or 405 with Allow, in which OPTIONS is missing.
 		refusal := refusal{header: w.Header()}
 		own.ServeHTTP(&refusal, r)
 		detail := "there is nothing at this path of the admin port; docs/api.md lists the routes"
 		if refusal.status == http.StatusMethodNotAllowed {
-			detail = "this path answers " + w.Header().Get("Allow") + ", not " + r.Method
+			allowed := allow(append(strings.Split(w.Header().Get("Allow"), ", "), http.MethodOptions))
+			w.Header().Set("Allow", allowed)
+			if r.Method == http.MethodOptions {
+				w.Header().Del("Content-Type")
+				w.Header().Del("X-Content-Type-Options")
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			detail = "this path answers " + allowed + ", not " + r.Method
 		}
 		WriteProblem(w, refusal.status, detail)
 	})

@@ -8,8 +8,9 @@ import (
 	"weir/internal/shed"
 )
 
-// conn is a connection on an event loop. It belongs to the loop's thread, except that in and out
-// belong to the worker while it is deferred, and fd to the lent connection while it is lent.
+// conn is a connection on an event loop. It belongs to the loop's thread, except that out belongs to the worker while it is
+// deferred, and sending on fd to the lent connection while it is lent. The first size bytes of in, which either of them reads, are
+// left as they are meanwhile.
 type conn struct {
 	loop       *loop
 	fd         int // -1 once closed
@@ -401,8 +402,8 @@ func (l *loop) discard(c *conn) {
 	}
 }
 
-// busyEvent handles an event of a connection that somebody else works on: its client has gone,
-// or sends more, which must wait.
+// busyEvent handles an event of a connection that somebody else works on: its client has gone, takes more, or sends more,
+// which must wait.
 func (l *loop) busyEvent(c *conn, events uint32) {
 	switch {
 	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
@@ -412,11 +413,31 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 		l.watch(c, 0)
 		c.lent.unblock()
 	default:
-		if c.phase == phaseLent && len(c.in) == c.size && atEnd(c.fd) {
-			c.lent.finish()
-		}
-		l.watch(c, 0)
+		l.readAhead(c)
 	}
+}
+
+// readAhead reads what waits for the answer to the request before it into the room there is. An answer from net/http is sent by
+// another thread, so that its client's next request often comes before the loop has been told: to look away for that
+// moment, and back, took two system calls more than to read. When there is no room it does look away, or at the end.
+func (l *loop) readAhead(c *conn) {
+	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
+		n, err := receive(c.fd, room)
+		switch {
+		case n > 0:
+			c.in = c.in[:len(c.in)+n]
+			return
+		case err == unix.EAGAIN:
+			return
+		case err != nil:
+			l.close(c)
+			return
+		}
+	}
+	if c.phase == phaseLent && len(c.in) == c.size && atEnd(c.fd) {
+		c.lent.finish()
+	}
+	l.watch(c, 0)
 }
 
 // keep makes rest, a part of either c.in or what was just read, c's unanswered input.

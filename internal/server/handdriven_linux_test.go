@@ -3,6 +3,7 @@ package server
 import (
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -341,6 +342,58 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 			if !conn.gone || conn.fd < 0 {
 				t.Errorf("after a reset: gone %t, descriptor %d; want gone, and the descriptor kept", conn.gone, conn.fd)
 			}
+		})
+	}
+}
+
+// What a client sends while its request is elsewhere is read into the room there is, and the rest left in the socket; all of it is
+// answered afterwards.
+func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
+	for _, lane := range []string{"lent", "deferred"} {
+		t.Run(lane, func(t *testing.T) {
+			d := newHandDriven(t, Config{})
+			c, conn := d.connect()
+			first, next := get("/"+lane+"/a"), get("/fast/b")
+			c.send(first)
+			d.turn()
+			c.send(next)
+			d.turn()
+			if len(conn.in) != len(first)+len(next) || conn.interest != unix.EPOLLIN {
+				t.Errorf("%d bytes are read, of %d; watched is %#x", len(conn.in), len(first)+len(next), conn.interest)
+			}
+			more := cap(conn.in)/len(next) + 1
+			c.send(strings.Repeat(next, more))
+			d.turn()
+			d.turn()
+			if len(conn.in) != cap(conn.in) || conn.interest != 0 {
+				t.Errorf("%d bytes are read, with room for %d; watched is %#x", len(conn.in), cap(conn.in), conn.interest)
+			}
+			if lane == "lent" {
+				nc, err := d.lane.lent.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, 2*len(first))
+				if n, err := nc.Read(got); err != nil || string(got[:n]) != first {
+					t.Fatalf("net/http reads %q, %v", got[:n], err)
+				}
+				if _, err := nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")); err != nil {
+					t.Fatal(err)
+				}
+				nc.(*lentConn).state(http.StateIdle)
+				d.turn()
+				c.expect("GET", 200, "done")
+			} else {
+				d.worker.run(<-d.lane.jobs)
+				d.post(message{kind: msgAnswered, conn: conn})
+				d.turn()
+				c.expect("GET", 200, "GET a ")
+			}
+			d.turn()
+			for range 1 + more {
+				c.expect("GET", 200, "GET b ")
+			}
+			c.quiet()
 		})
 	}
 }

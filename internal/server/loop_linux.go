@@ -150,8 +150,8 @@ func (l *loop) run() {
 }
 
 // turn takes what others have told the loop, then answers a batch of events, then what is overdue.
-// In this order a connection that comes back from net/http has come before its client's next request
-// is looked at, which otherwise would be masked for the moment: two system calls. What was put off comes last.
+// In this order a connection that comes back from net/http has come before its client's next request is looked at. What was
+// put off comes last.
 func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	l.now = int64(wall.Sub(l.epoch))
 	l.heads.tick(wall)

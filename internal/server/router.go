@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"sort"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -25,7 +25,7 @@ type node struct {
 	param   *node
 	rest    *node // "{name...}"
 	methods []methodRoute
-	allow   string // the Allow header's value
+	allow   string // the Allow header's value; OPTIONS is answered on every path
 }
 
 type edge struct {
@@ -90,6 +90,12 @@ func (t *router) add(r *route) {
 	}
 }
 
+// allow returns the value of the Allow header for these methods, which it sorts.
+func allow(methods []string) string {
+	slices.Sort(methods)
+	return strings.Join(methods, ", ")
+}
+
 func (n *node) child(segment string) *node {
 	for _, e := range n.static {
 		if e.segment == segment {
@@ -108,12 +114,13 @@ func (n *node) bind(method string, r *route) {
 		}
 	}
 	n.methods = append(n.methods, methodRoute{method, r})
-	allowed := make([]string, len(n.methods))
-	for i, m := range n.methods {
-		allowed[i] = m.method
+	allowed := []string{http.MethodOptions}
+	for _, m := range n.methods {
+		if m.method != http.MethodOptions {
+			allowed = append(allowed, m.method)
+		}
 	}
-	sort.Strings(allowed)
-	n.allow = strings.Join(allowed, ", ")
+	n.allow = allow(allowed)
 }
 
 // find returns the route of method and path, and the still encoded values of its wildcards in
@@ -177,7 +184,7 @@ func noRoute(w *Response, method string, n *node) {
 	}
 	if method == http.MethodOptions {
 		w.Status = http.StatusNoContent
-		w.Field("Allow", n.allow+", OPTIONS")
+		w.Field("Allow", n.allow)
 		return
 	}
 	w.Problem(http.StatusMethodNotAllowed, "this path answers "+n.allow+", not "+method)

@@ -19,7 +19,7 @@ func newRouter(patterns ...string) *router {
 
 func TestRoutesAreFoundBySegments(t *testing.T) {
 	r := newRouter("GET /", "GET /feed/{user}", "POST /feed/{user}", "GET /feed/{user}/position", "GET /feed/health",
-		"GET /files/{rest...}", "GET /files/readme", "POST /files/{all...}", "DELETE /a/{b}/c/{d}")
+		"GET /files/{rest...}", "GET /files/readme", "POST /files/{all...}", "DELETE /a/{b}/c/{d}", "OPTIONS /own", "GET /own")
 	for _, c := range []struct{ request, want string }{
 		{"GET /", "GET / []"},
 		{"HEAD /", "GET / []"},
@@ -35,10 +35,13 @@ func TestRoutesAreFoundBySegments(t *testing.T) {
 		{"DELETE /a/1/c/2", "DELETE /a/{b}/c/{d} [1 2]"},
 		{"GET /feed/health/position", "404"}, // also where only the wildcard leads on
 		{"GET /files/readme/x", "404"},
-		{"PUT /files/a", "405 GET, HEAD, POST"},
+		{"PUT /files/a", "405 GET, HEAD, OPTIONS, POST"},
 		{"POST /files/a", "POST /files/{all...} [a]"},
-		{"PUT /feed/7", "405 GET, HEAD, POST"},
-		{"POST /feed/health", "405 GET, HEAD"},
+		{"PUT /feed/7", "405 GET, HEAD, OPTIONS, POST"},
+		{"POST /feed/health", "405 GET, HEAD, OPTIONS"},
+		{"OPTIONS /feed/7", "405 GET, HEAD, OPTIONS, POST"}, // which is answered 204: see noRoute
+		{"PUT /own", "405 GET, HEAD, OPTIONS"},
+		{"OPTIONS /own", "OPTIONS /own []"}, // a route of its own
 		{"GET /feed", "404"},
 		{"GET /feed/", "404"}, // a wildcard is not empty
 		{"GET /feed/7/", "404"},

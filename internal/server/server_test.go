@@ -295,14 +295,29 @@ func TestMethodsAndPathsWithoutRoute(t *testing.T) {
 		c := dial(t, s)
 		c.send("DELETE /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n")
 		resp, body := c.response("DELETE")
-		if resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD, POST" || !strings.Contains(body, "not DELETE") {
+		const methods = "GET, HEAD, OPTIONS, POST"
+		if resp.StatusCode != 405 || resp.Header.Get("Allow") != methods || !strings.Contains(body, "answers "+methods+", not DELETE") {
 			t.Fatalf("got %d, Allow %q, %s", resp.StatusCode, resp.Header.Get("Allow"), body)
 		}
-		c.send("OPTIONS /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n")
-		resp, _ = c.response("OPTIONS")
-		if resp.StatusCode != 204 || resp.Header.Get("Allow") != "GET, HEAD, POST, OPTIONS" {
-			t.Fatalf("got %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
+		for _, target := range []string{"/fast/a", "http://weir/fast/a"} {
+			c.send("OPTIONS " + target + " HTTP/1.1\r\nHost: weir\r\n\r\n" + get("/fast/b"))
+			resp, body = c.response("OPTIONS")
+			if resp.StatusCode != 204 || resp.Header.Get("Allow") != methods || body != "" ||
+				resp.Header.Get("Content-Type") != "" || resp.Header.Get("Content-Length") != "" {
+				t.Errorf("OPTIONS %s: got %d, %v, %q", target, resp.StatusCode, resp.Header, body)
+			}
+			c.expect("GET", 200, "GET b ")
 		}
+		c.send("OPTIONS /nowhere HTTP/1.1\r\nHost: weir\r\n\r\n")
+		if resp, _ := c.response("OPTIONS"); resp.StatusCode != 404 || resp.Header.Get("Allow") != "" {
+			t.Errorf("OPTIONS /nowhere: got %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
+		}
+		// The server as a whole: that it is there.
+		c.send("OPTIONS * HTTP/1.1\r\nHost: weir\r\n\r\n" + get("/fast/b"))
+		if resp, body := c.response("OPTIONS"); resp.StatusCode != 200 || resp.ContentLength != 0 || body != "" || resp.Close {
+			t.Errorf("OPTIONS *: got %d, %v, %q", resp.StatusCode, resp.Header, body)
+		}
+		c.expect("GET", 200, "GET b ")
 		for _, path := range []string{"/", "/fast", "/fast/", "/fast/a/b", "//fast/a"} {
 			c.send(get(path))
 			if resp, _ := c.response("GET"); resp.StatusCode != 404 {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// job is a deferred request: its connection, and when it came.
+// job is a deferred request: its connection, its bytes there, and when it came.
 type job struct {
-	conn  *conn
-	since time.Time
+	conn    *conn
+	request []byte
+	since   time.Time
 }
 
 // enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
@@ -19,12 +20,13 @@ func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
 		return nil
 	}
 	c.out = l.spare.take(l.latest) // the worker's to fill
+	j := job{c, c.in[:size], time.Now()}
 	if l.resp.later && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
-		l.later = append(l.later, job{c, time.Now()})
+		l.later = append(l.later, j)
 		return nil
 	}
 	select {
-	case l.lane.jobs <- job{c, time.Now()}:
+	case l.lane.jobs <- j:
 		return nil
 	default:
 		l.spare.give(c.out)
@@ -122,8 +124,7 @@ func (f *fastLane) work(stripe int) {
 
 // run runs a request and leaves its answer in conn.out, or returns false: it is to be lent.
 func (k *worker) run(j job) (answered bool) {
-	c, r, w, h := j.conn, &k.r, &k.w, &k.h
-	request := c.in[:c.size]
+	c, request, r, w, h := j.conn, j.request, &k.r, &k.w, &k.h
 	size := headEnd(request, 0)
 	if err := parseHead(request[:size], h); err != nil {
 		panic("BUG: a request that was parsed does not parse: " + err.detail)
