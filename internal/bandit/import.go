@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/ingest"
@@ -53,7 +54,7 @@ func (o *ImportOptions) fields() []ingest.Field {
 		return ingest.Field{Name: name, IDs: ingest.String, Column: column, Flag: flag, Guess: guess, Optional: true, Nullable: true}
 	}
 	number := func(name, column, flag, ranged string, is func(float64) bool, guess ...string) ingest.Field {
-		return ingest.Field{Name: name, Type: ingest.Float, Column: column, Flag: flag, Guess: guess, Optional: true, Range: is, Ranged: ranged}
+		return ingest.Field{Name: name, Type: ingest.Float, Column: column, Flag: flag, Guess: guess, Optional: true, Range: is, Ranged: ranged, Text: true}
 	}
 	count := func(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }
 	const shape, counted = "a finite number above 0", "a finite number, 0 or above"
@@ -148,9 +149,14 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 	for i, found := range plan.Found {
 		m.found[i] = m.found[i] || found
 	}
-	add, err := m.kindOf(source, plan.Found)
+	add, used, err := m.kindOf(source, plan.Found)
 	if err != nil {
 		return err
+	}
+	for i := range m.fields { // what it is not of may hold anything
+		if !slices.Contains(used, i) {
+			plan.Leave(i)
+		}
 	}
 	last := -1
 	err = plan.Read(ctx, &m.account, func(b *ingest.Batch) error {
@@ -171,26 +177,32 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 	return err
 }
 
-// kindOf decides by the columns what the rows of a source are, and returns what adds one.
-func (m *armImporter) kindOf(source string, found []bool) (func(string, *ingest.Batch, int) error, error) {
+// kindOf decides by the columns what the rows of a source are, and returns what adds one, and the columns it looks at.
+func (m *armImporter) kindOf(source string, found []bool) (add func(string, *ingest.Batch, int) error, used []int, err error) {
 	m.ofArms = m.ofArms || found[itemColumn]
 	shapes, counts := found[alphaColumn] && found[betaColumn], found[clicksColumn] && found[impressionsColumn]
 	named := m.o.ClicksColumn != "" || m.o.ImpressionsColumn != ""
+	arm := func(counts bool, posterior ...int) (func(string, *ingest.Batch, int) error, []int, error) {
+		add := func(file string, b *ingest.Batch, i int) error { return m.addArm(file, b, i, counts) }
+		return add, append(posterior, itemColumn, segmentColumn, userColumn), nil
+	}
 	switch {
 	case !found[itemColumn] && found[userColumn] && found[segmentColumn]:
-		return m.addUser, nil
+		return m.addUser, []int{userColumn, segmentColumn}, nil
 	case !found[itemColumn]:
-		return nil, fmt.Errorf("%s: no column looks like the item: name it with --item-column (or have columns user and segment, to say who is in which)", source)
+		err = errors.New("no column looks like the item: name it with --item-column (or have columns user and segment, to say who is in which)")
 	case counts && (named || !shapes):
-		return func(file string, b *ingest.Batch, i int) error { return m.addArm(file, b, i, true) }, nil
+		return arm(true, clicksColumn, impressionsColumn)
 	case shapes:
-		return func(file string, b *ingest.Batch, i int) error { return m.addArm(file, b, i, false) }, nil
+		return arm(false, alphaColumn, betaColumn)
 	case found[alphaColumn] || found[betaColumn]:
-		return nil, fmt.Errorf("%s: alpha and beta go together: name the other with --alpha-column or --beta-column", source)
+		err = errors.New("alpha and beta go together: name the other with --alpha-column or --beta-column")
 	case found[clicksColumn] || found[impressionsColumn]:
-		return nil, fmt.Errorf("%s: clicks and impressions go together: name the other with --clicks-column or --impressions-column", source)
+		err = errors.New("clicks and impressions go together: name the other with --clicks-column or --impressions-column")
+	default:
+		err = errors.New("no columns look like alpha and beta, nor like clicks and impressions: name them with --alpha-column and --beta-column, or --clicks-column and --impressions-column")
 	}
-	return nil, fmt.Errorf("%s: no columns look like alpha and beta, nor like clicks and impressions: name them with --alpha-column and --beta-column, or --clicks-column and --impressions-column", source)
+	return nil, nil, fmt.Errorf("%s: %w", source, err)
 }
 
 // text returns the id in a column, nil where there is none.

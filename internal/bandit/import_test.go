@@ -227,3 +227,119 @@ func TestAnImportWithoutArmsIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestPosteriorsMayBeWrittenAsText(t *testing.T) {
+	want, _, err := imported(t, importOptions(t), map[string][]byte{"a.csv": []byte("item,segment,alpha,beta\na,,1.5,2\nb,,0.25,1e3\na,young,4,5\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type shapes struct{ Item, Alpha, Beta string }
+	type counts struct{ Item, Clicks, Impressions string }
+	columns := func(write func(*bytes.Buffer) error) []byte {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	stream := func(rows ...[3]string) []byte {
+		schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "alpha", Type: arrow.BinaryTypes.LargeString},
+			{Name: "beta", Type: arrow.BinaryTypes.StringView}}, nil)
+		b := arrays.NewRecordBuilder(allocators.DefaultAllocator, schema)
+		defer b.Release()
+		for _, row := range rows {
+			for i, s := range row {
+				if err := b.Field(i).AppendValueFromString(s); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		record := b.NewRecordBatch()
+		defer record.Release()
+		return columns(func(b *bytes.Buffer) error {
+			w := ipc.NewWriter(b, ipc.WithSchema(schema))
+			return errors.Join(w.Write(record), w.Close())
+		})
+	}
+	byShape := func(rows ...shapes) []byte {
+		return columns(func(b *bytes.Buffer) error { return parquet.Write(b, rows) })
+	}
+	byCount := func(rows ...counts) []byte {
+		return columns(func(b *bytes.Buffer) error { return parquet.Write(b, rows) })
+	}
+	young := []byte("item,segment,alpha,beta\na,young,4,5\n")
+	for name, c := range map[string]struct {
+		data  []byte
+		prior [2]float64
+		says  string // "" is good
+	}{
+		"shapes.parquet":   {byShape(shapes{"a", "1.5", " 2 "}, shapes{"b", "0.25", "1e3"}), [2]float64{1, 1}, ""},
+		"counts.parquet":   {byCount(counts{"a", "1.25", "2.25"}, counts{"b", "0", "999.0"}), [2]float64{0.25, 1}, ""},
+		"shapes.jsonl":     {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":"0.25","beta":1e3}`), [2]float64{1, 1}, ""},
+		"digits.jsonl":     {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":0.25,"beta":"1000"}`), [2]float64{1, 1}, ""},
+		"counts.jsonl":     {[]byte(`{"item":"a","clicks":"1.25","impressions":"2"}` + "\n" + `{"item":"b","clicks":"0","impressions":"998.75"}`), [2]float64{0.25, 1.25}, ""},
+		"shapes.arrows":    {stream([3]string{"a", "1.5", "2"}, [3]string{"b", "0.25", "1e3"}), [2]float64{1, 1}, ""},
+		"no number.arrows": {stream([3]string{"a", "1.5", "2"}, [3]string{"b", "0.25", "x"}), [2]float64{1, 1}, `no number.arrows: row 2: beta: expected a finite number above 0, found "x"`},
+		"words.parquet":    {byShape(shapes{"a", "1.5", "2"}, shapes{"b", "many", "2"}), [2]float64{1, 1}, `words.parquet: row 2: alpha: expected a finite number above 0, found "many"`},
+		"empty.parquet":    {byShape(shapes{"a", "", "2"}), [2]float64{1, 1}, `empty.parquet: row 1: alpha: expected a finite number above 0, found ""`},
+		"words.jsonl":      {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":"1","beta":"2,5"}`), [2]float64{1, 1}, `words.jsonl: row 2: beta: expected a finite number above 0, found "2,5"`},
+		"less.parquet":     {byCount(counts{"a", "-1", "2"}), [2]float64{1, 1}, `less.parquet: row 1: clicks: expected a finite number, 0 or above, found "-1"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := importOptions(t)
+			o.Prior = c.prior
+			path, _, err := imported(t, o, map[string][]byte{name: c.data, "young.csv": young})
+			if c.says != "" {
+				if err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%v, want %s", err, c.says)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, wanted) {
+				t.Errorf("another file: %v", err)
+			}
+		})
+	}
+}
+
+func TestColumnsThatAreOfNoUseMayHoldAnything(t *testing.T) {
+	want, _, err := imported(t, importOptions(t), map[string][]byte{"a.csv": []byte("item,alpha,beta\na,2,3\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := os.ReadFile(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"one of a pair.csv":     "item,alpha,beta,shown\na,2,3,yesterday\n",
+		"one of a pair.jsonl":   `{"item":"a","alpha":2,"beta":3,"shown":"yesterday"}`,
+		"the other pair.jsonl":  `{"item":"a","alpha":2,"beta":3,"clicks":null,"impressions":"?","views":1}` + "\n",
+		"letters.jsonl":         `{"item":"a","a":"red","b":"blue","clicks":1,"impressions":3}`,
+		"one letter.csv":        "item,a,clicks,impressions\na,red,1,3\n",
+		"letters in words.json": `{"item":"a","a":2,"b":3,"clicks":"red"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := importOptions(t)
+			var notes []string
+			o.Ingest.Note = func(s string) { notes = append(notes, s) }
+			path, _, err := imported(t, o, map[string][]byte{name: []byte(text)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, wanted) {
+				t.Errorf("another file: %v", err)
+			}
+			if len(notes) != 1 || strings.Count(notes[0], "from column") != 3 {
+				t.Errorf("%q", notes)
+			}
+		})
+	}
+}

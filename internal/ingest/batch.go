@@ -2,10 +2,10 @@
 // each plain or compressed with gzip or zstd, from files, directories of part files and standard input.
 //
 // [Open] recognises sources by their content. [Input.Plan] finds the caller's fields among their
-// columns, by name or by guess, settles whether ids are numbers or strings, and says what it
-// guessed. [Plan.Read] decodes one source after the other into batches of columns, in the order of the input,
-// and gives an account of bad rows. [Sorter] brings more rows than fit into memory into the order of
-// their keys; [Table] turns strings into numbers for it.
+// columns, by name or by guess, and settles whether ids are numbers or strings. [Plan.Read] says what was
+// guessed, decodes one source after the other into batches of columns, in the order of the input, and gives
+// an account of bad rows. [Sorter] brings more rows than fit into memory into the order of their keys; [Table] turns
+// strings into numbers for it.
 //
 // Nothing on the way of a row calls through an interface or allocates: decoders fill columns from
 // pages of Parquet or blocks of text, in parallel where the format allows it.

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -331,7 +332,14 @@ func (v *converter) float(c *Column, x float64, reject func(string)) {
 
 // text appends a string.
 func (v *converter) text(c *Column, s []byte, reject func(string)) {
-	if v.field.Type == Float || c.appendID(v.field, v.kind, s) != "" {
+	want := ""
+	switch {
+	case v.field.Type == ID:
+		want = c.appendID(v.field, v.kind, s)
+	default:
+		want = c.appendFloat(v.field, bytes.TrimSpace(s))
+	}
+	if want != "" {
 		reject(shorten(s))
 	}
 }

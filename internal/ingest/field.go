@@ -66,6 +66,8 @@ type Field struct {
 	// Range says which numbers a Float may be, and Ranged what to call them; nil is any.
 	Range  func(float64) bool
 	Ranged string
+	// Text says that a Float may be in a column of strings, too. In CSV it always may: all columns are text there.
+	Text bool
 }
 
 // A column is what a source offers: a leaf of its schema.
@@ -129,7 +131,7 @@ func plain(name string) string {
 // fits reports whether the field could be read from the column.
 func (f *Field) fits(c column) bool {
 	if f.Type == Float {
-		return c.float
+		return c.float || f.Text && c.ids != Auto
 	}
 	return c.ids != Auto
 }
@@ -164,7 +166,8 @@ func (f *Field) find(columns []column, taken []int) (choice, error) {
 		return choice{column: i, kind: columns[i].ids}, nil
 	}
 	for _, name := range f.Guess {
-		if i := at(name, false); i >= 0 && f.fits(columns[i]) && !slices.Contains(taken, i) {
+		// A column of strings that is called a or b may be anything, unless somebody names it.
+		if i := at(name, false); i >= 0 && f.fits(columns[i]) && !slices.Contains(taken, i) && (f.Type == ID || columns[i].float || len(name) > 1) {
 			return choice{column: i, kind: columns[i].ids}, nil
 		}
 	}

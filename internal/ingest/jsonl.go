@@ -305,10 +305,10 @@ func (p *jsonlParser) scalar(field *Field, col *Column, kind Kind, raw []byte) (
 	case field.Nullable && (len(raw) == 0 || !isText && string(raw) == "null"):
 		return col.appendID(field, kind, nil)
 	case field.Type == Float:
-		if !isNumber {
+		if !isNumber && !(isText && field.Text) {
 			return field.wantFloat()
 		}
-		return col.appendFloat(field, raw)
+		return col.appendFloat(field, bytes.TrimSpace(raw))
 	case isText || isNumber:
 		return col.appendID(field, kind, raw)
 	case kind == Number:

@@ -21,7 +21,7 @@ type Plan struct {
 	chosen [][]choice // by source, nil for an empty one
 }
 
-// Plan looks for the fields in every source. What was guessed is said through Options.Note.
+// Plan looks for the fields in every source.
 func (in *Input) Plan(fields []Field) (*Plan, error) {
 	p := &Plan{in: in, fields: fields, chosen: make([][]choice, len(in.tables))}
 	first := -1
@@ -50,8 +50,17 @@ func (in *Input) Plan(fields []Field) (*Plan, error) {
 		p.Found = append(p.Found, p.chosen[first][f].column >= 0)
 		p.Lists = p.Lists || p.chosen[first][f].list
 	}
-	in.options.Note(p.String())
 	return p, nil
+}
+
+// Leave gives up a field that was found, all of whose values will do then. It has to be Optional.
+func (p *Plan) Leave(f int) {
+	p.Found[f] = false
+	for _, chosen := range p.chosen {
+		if chosen != nil {
+			chosen[f] = choice{column: -1}
+		}
+	}
 }
 
 // agree refuses sources that are not of one make: their rows could not be put in one order.
@@ -161,8 +170,10 @@ func (p *Plan) String() string {
 }
 
 // Read decodes every source, in order, and hands its batches to fn one at a time. Bad rows go to
-// the account. It ends with the first error, be it fn's own, the account's or the context's.
+// the account. It ends with the first error, be it fn's own, the account's or the context's. What was guessed is said through
+// Options.Note first.
 func (p *Plan) Read(ctx context.Context, account *Account, fn func(*Batch) error) error {
+	p.in.options.Note(p.String())
 	for i, t := range p.in.tables {
 		if p.chosen[i] == nil {
 			continue
