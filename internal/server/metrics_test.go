@@ -70,7 +70,7 @@ func TestTheAdminPort(t *testing.T) {
 	e := &echo{}
 	s := start(t, Config{Admin: "127.0.0.1:0"}, e, routes{{Pattern: "POST /admin/poke", Admin: true,
 		HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "poked") })}})
-	ask := func(method, path string, status int, contains string) {
+	ask := func(method, path string, status int, contains string) http.Header {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+path, nil)
 		if err != nil {
@@ -85,6 +85,7 @@ func TestTheAdminPort(t *testing.T) {
 		if err != nil || resp.StatusCode != status || !strings.Contains(string(body), contains) {
 			t.Errorf("%s %s: got %d %.200q, %v; want %d with %q", method, path, resp.StatusCode, body, err, status, contains)
 		}
+		return resp.Header
 	}
 	dial(t, s).passed()
 	ask("GET", "/metrics", 200, `weir_http_requests_total{code="200",route="GET /fast/{word}"} 1`)
@@ -93,6 +94,15 @@ func TestTheAdminPort(t *testing.T) {
 	ask("GET", "/debug/pprof/", 200, "goroutine")
 	ask("POST", "/admin/poke", 200, "poked")
 	ask("GET", "/fast/a", 404, "about:blank")
+	// Methods as on the public port, and nothing of the mux's own refusal.
+	for path, methods := range map[string]string{"/metrics": "GET, HEAD, OPTIONS", "/admin/poke": "OPTIONS, POST"} {
+		refused := ask("DELETE", path, 405, "this path answers "+methods+", not DELETE")
+		answered := ask("OPTIONS", path, 204, "")
+		if refused.Get("Allow") != methods || answered.Get("Allow") != methods || answered.Get("Content-Type") != "" {
+			t.Errorf("%s: Allow %q with 405, %v with 204, want %q", path, refused.Get("Allow"), answered, methods)
+		}
+	}
+	ask("OPTIONS", "/fast/a", 404, "about:blank")
 	s.Fault(io.ErrUnexpectedEOF)
 	ask("GET", "/health/ready", 503, "kernel")
 	ask("GET", "/health/live", 200, "ok")
