@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -32,7 +33,15 @@ func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	mux.Handle("/feed/", feeds)
 	mux.Handle("/stats", feeds)
-	s := httptest.NewServer(mux)
+	s := httptest.NewUnstartedServer(mux)
+	var asked atomic.Int64
+	mux.HandleFunc("/dies", func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) == 300 {
+			s.Listener.Close() //nolint:errcheck // it is there to go
+			go s.CloseClientConnections()
+		}
+	})
+	s.Start()
 	ts.Defer(s.Close)
 	ts.Setenv(args[0], s.URL)
 }

@@ -244,6 +244,39 @@ func TestALostGeneratorLeavesTheResultSoFar(t *testing.T) {
 	}
 }
 
+// A search whose target is gone fails, and says so in its result: what it knows is from before.
+func TestASearchEndsWithItsTarget(t *testing.T) {
+	var asked atomic.Int64
+	full := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) == 500 {
+			close(full)
+		}
+	}))
+	defer s.Close()
+	go func() {
+		<-full
+		s.CloseClientConnections()
+		s.Close()
+	}()
+	p := plan(s.URL)
+	p.Mode, p.Duration = "adaptive", Duration(time.Minute)
+	r, err := New(t.Context(), p, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Do(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the target is gone: it has answered nothing since ") {
+		t.Errorf("the error is %v", err)
+	}
+	if result == nil || err == nil || result.Reason != err.Error() || len(result.Marks) == 0 || !strings.HasPrefix(result.Marks[0], "Nothing was answered any more from ") {
+		t.Fatalf("the reason is %q, the marks are %q", result.Reason, result.Marks)
+	}
+	if result.Seconds > 20 || result.Ceiling != nil && result.Ceiling.Converged {
+		t.Errorf("after %.1f s the ceiling is %+v", result.Seconds, result.Ceiling)
+	}
+}
+
 // steadily sends at 1000/s, whenever it is looked at.
 type steadily struct {
 	broken

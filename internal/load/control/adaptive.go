@@ -88,6 +88,8 @@ type adaptive struct {
 	health *health
 	watch  *Watch
 	clock  clock
+	pulse  pulse
+	lately known // of the ceiling, when the target last answered
 
 	state    state
 	rate     float64
@@ -111,6 +113,13 @@ type adaptive struct {
 	hopeless string
 }
 
+// known is what is known of the ceiling at some time, if anything is, and why.
+type known struct {
+	ceiling  Ceiling
+	ok       bool
+	evidence evidence
+}
+
 func (a *adaptive) Begin() Decision {
 	a.step = -1
 	if a.o.Warmup <= 0 {
@@ -128,10 +137,24 @@ func (a *adaptive) decision() Decision {
 func (a *adaptive) Next(w *measure.Window) Decision {
 	warm := a.state == warming
 	a.clock.see(w)
+	away := a.silent()
+	answered := a.pulse.see(w)
+	if away && answered && a.found {
+		// That it was away says nothing of how much it bears.
+		a.evidence = a.lately.evidence
+		a.rest(holding, a.ceiling.Rate*floorPart)
+	}
 	a.advance(w)
 	a.inFlight = w.InFlight
+	if answered {
+		c, ok := a.Ceiling()
+		a.lately = known{c, ok, a.evidence}
+	}
 	d := a.decision()
 	switch t := a.clock.now; {
+	case a.pulse.gone() || a.hopeless != "" && a.silent():
+		d.Done, d.Failed = true, true
+		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.pulse.last.Seconds())
 	case a.hopeless != "":
 		d.Done, d.Reason = true, a.hopeless
 	case a.o.Duration > 0:
@@ -408,6 +431,9 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 func (a *adaptive) slowness() time.Duration {
 	return min(time.Duration(1.2*a.health.usual()*float64(time.Second)), mostSettle)
 }
+
+// silent says that the target answers nothing now.
+func (a *adaptive) silent() bool { return a.pulse.silent(a.slowness()) }
 
 // SetRate makes the search start anew from a load.
 func (a *adaptive) SetRate(rate float64) error {

@@ -20,6 +20,8 @@ type Decision struct {
 	// Done ends the run; Reason says why, when it is not that the time is over.
 	Done   bool
 	Reason string
+	// Failed says that it is the run that has failed, for the Reason: the target is gone.
+	Failed bool
 }
 
 // Controller decides on the load. It is called by one goroutine and sees time only in windows.

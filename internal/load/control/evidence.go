@@ -154,9 +154,12 @@ func (e *evidence) pick() (float64, bool) {
 
 // Ceiling returns what is known of the ceiling, once a load was too much.
 func (a *adaptive) Ceiling() (Ceiling, bool) {
+	if a.silent() && a.lately.ok {
+		return a.lately.ceiling, true // that nothing is answered at all says nothing of how much could be
+	}
 	if a.found {
 		_, doubtful := a.doubtful()
-		beside := a.state == holding || a.state == checking || a.state == cooling && a.after == checking
+		beside := a.state == holding || a.state == checking || a.state == cooling && (a.after == checking || a.after == holding)
 		// What a target that saves up bears for a moment says little.
 		if beside || doubtful || a.saves && a.lo.rate > 0 {
 			return a.ceiling, true

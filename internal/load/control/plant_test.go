@@ -23,6 +23,9 @@ type plant struct {
 	hiccups  time.Duration // mean time between two stalls of the generator
 	bucket   float64       // seconds that sheds and refuses save up; 10 ms if 0
 	inFlight int           // at most, beyond which requests are dropped; 0 for any number
+	dies     time.Duration // when connections begin to be refused; 0 for never
+	hangs    bool          // and are not refused then, but never answered
+	back     time.Duration // when it answers again; 0 for never
 	capacity float64       // of the generator, requests a second; 0 for enough
 
 	rng                 *rand.Rand
@@ -36,6 +39,7 @@ type plant struct {
 	stallUntil          time.Duration
 	nextStall, hicUntil time.Duration
 	nextHiccup          time.Duration
+	lost                []cohort // asked of a target that is gone
 	late                []cohort // due, and not sent by a generator that stands still
 }
 
@@ -88,6 +92,9 @@ func (p *plant) window(rate float64, w *measure.Window) {
 	}
 	w.End = p.now
 	w.InFlight = p.queued + p.serving
+	for _, c := range p.lost {
+		w.InFlight += c.n
+	}
 	w.Connections = w.InFlight + 1
 	if p.capacity > 0 {
 		w.Busy = min(1, rate/p.capacity)
@@ -128,8 +135,39 @@ func (p *plant) step(rate float64, w *measure.Window) {
 			}
 		}
 	}
+	if p.dead() {
+		p.lose(w)
+		return
+	}
 	p.serve(stalled, w)
 	p.complete(w)
+}
+
+func (p *plant) dead() bool {
+	return p.dies > 0 && p.now >= p.dies && (p.back == 0 || p.now < p.back)
+}
+
+// lose lets what a target that is gone was asked fail: at once, or after ten seconds.
+func (p *plant) lose(w *measure.Window) {
+	kind, after := measure.Refused, time.Duration(0)
+	if p.hangs {
+		kind, after = measure.TimedOut, 10*time.Second
+	}
+	p.lost = append(p.lost, p.queue...)
+	for i := range p.later {
+		for _, c := range p.later[i] {
+			p.lost = append(p.lost, cohort{p.now, c.n})
+		}
+		p.later[i] = nil
+	}
+	p.queue, p.queued, p.serving = nil, 0, 0
+	for len(p.lost) > 0 && p.lost[0].at+after <= p.now {
+		w.Failed[kind] += uint64(p.lost[0].n)
+		if p.hangs {
+			w.Latency.RecordValues(int64(after), int64(p.lost[0].n)) //nolint:errcheck // it is in the range
+		}
+		p.lost = p.lost[1:]
+	}
 }
 
 // stall reports whether something stands still now.
@@ -161,6 +199,10 @@ func (p *plant) draw(mean float64) int {
 
 // arrive lets requests wait, or turns them away.
 func (p *plant) arrive(c cohort, w *measure.Window) {
+	if p.dead() {
+		p.lost = append(p.lost, c)
+		return
+	}
 	if p.inFlight > 0 {
 		dropped := max(0, c.n-max(0, p.inFlight-p.queued-p.serving))
 		w.Failed[measure.Dropped] += uint64(dropped)

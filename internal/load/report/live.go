@@ -154,6 +154,9 @@ func (l *Live) line() {
 	if p.Errors > 0 {
 		text += ", errors " + PerSecond(p.Errors)
 	}
+	if p.silent() {
+		text += ", nothing is answered"
+	}
 	text += fmt.Sprintf(", p50 %s, p99 %s", micro(p.P50), micro(p.P99))
 	if p.Ceiling != nil {
 		text += ", ceiling " + PerSecond(*p.Ceiling)
@@ -192,7 +195,11 @@ func (l *Live) draw() {
 	add("%-9s %s%s", Plain(p.Phase), Seconds(round1(p.At)), left)
 	add("rate      %s intended, %s achieved, %s served", PerSecond(p.Intended), PerSecond(p.Achieved), PerSecond(p.Served))
 	wrong := len(rows)
-	add("refused   %s shed, %s errors", PerSecond(p.Shed), PerSecond(p.Errors))
+	silent := ""
+	if p.silent() {
+		silent = ": nothing is answered"
+	}
+	add("refused   %s shed, %s errors%s", PerSecond(p.Shed), PerSecond(p.Errors), silent)
 	add("latency   p50 %s  p90 %s  p99 %s  max %s", micro(p.P50), micro(p.P90), micro(p.P99), micro(p.Max))
 	extra := fmt.Sprintf("open      %d connections, %d in flight", p.Connections, p.InFlight)
 	if p.TargetCPU != nil {

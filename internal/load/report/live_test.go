@@ -225,3 +225,26 @@ func TestFilesGetPlainLines(t *testing.T) {
 		t.Error("LC_ALL=C gets block characters")
 	}
 }
+
+func TestTheLiveViewSaysThatNothingIsAnswered(t *testing.T) {
+	for _, redraw := range []bool{false, true} {
+		var b bytes.Buffer
+		l := NewLive(LiveOptions{Out: &b, Redraw: redraw})
+		for i := range 10 {
+			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 50})
+		}
+		l.Close()
+		if !strings.Contains(b.String(), "nothing is answered") {
+			t.Errorf("redrawn %t: of a target that answers nothing it says %q", redraw, b.String())
+		}
+		b.Reset()
+		l = NewLive(LiveOptions{Out: &b, Redraw: redraw})
+		for i := range 10 {
+			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 49, Served: float64((10 - i) / 10)})
+		}
+		l.Close()
+		if strings.Contains(b.String(), "nothing is answered") {
+			t.Errorf("redrawn %t: of a target that answers something it says %q", redraw, b.String())
+		}
+	}
+}

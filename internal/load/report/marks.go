@@ -15,6 +15,33 @@ const (
 	mostDropped = 0.001 // of the intended requests
 )
 
+// When nothing being answered is worth a mark.
+const (
+	leastSilence = 1.0 // seconds
+	leastLost    = 5   // requests
+)
+
+// gone says that nothing was answered at the end of the run, "" if it was. The lock is held.
+func (r *Recorder) gone() string {
+	s := &r.silence
+	lost := make(map[string]uint64)
+	var sum uint64
+	for kind, n := range s.failed {
+		if n > 0 && measure.Failure(kind) != measure.Dropped {
+			lost[measure.Failure(kind).String()] = n
+			sum += n
+		}
+	}
+	if !s.answered || r.last-s.from < leastSilence || sum < leastLost {
+		return ""
+	}
+	text := fmt.Sprintf("Nothing was answered any more from %s on, as if the target were gone: %s.", Seconds(s.from), failures(lost))
+	if r.o.Search {
+		text += " What is said of the ceiling is what was known before."
+	}
+	return text
+}
+
 // judge decides whether the generator was the limit and writes the marks, the gravest first. The lock is held.
 func (r *Recorder) judge(res *Result) {
 	t, g := r.total, &res.Generator
@@ -24,6 +51,10 @@ func (r *Recorder) judge(res *Result) {
 		mark("Nothing was measured: the run ended before its warm-up was over.")
 	} else if res.Requests == 0 {
 		mark("No request was answered in the measured time.")
+	}
+	gone := r.gone()
+	if gone != "" {
+		mark("%s", gone)
 	}
 	dropped := t.Failed[measure.Dropped]
 	if late := float64(t.Sent) < keptUp*float64(t.Intended); late && dropped == 0 {
@@ -56,6 +87,7 @@ func (r *Recorder) judge(res *Result) {
 	}
 	if r.o.Search {
 		switch c := res.Ceiling; {
+		case gone != "": // a longer run would not have found it
 		case c == nil:
 			mark("The search found no ceiling: the run ended before the target said no.")
 		case !c.Converged:

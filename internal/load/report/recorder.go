@@ -37,10 +37,30 @@ type Recorder struct {
 	inTime  uint64          // served in the measured windows
 	seconds float64         // the sum of the measured windows
 	windows uint64
+	last    float64      // when the last window ended
 	busy    [101]float64 // seconds of measured windows by how busy the generator was, in percent
 	trace   trace
 	ceiling *control.Ceiling
 	metrics metricsSeen
+	silence silence
+}
+
+// silence is what has happened since something was last answered.
+type silence struct {
+	answered bool // before
+	from     float64
+	failed   [measure.Failures]uint64
+}
+
+// see takes what was counted until a time, in seconds.
+func (s *silence) see(w *measure.Window, until float64) {
+	if w.Served+w.Shed+w.Failed[measure.Status]+w.Failed[measure.Malformed] > 0 {
+		*s = silence{answered: true, from: until}
+		return
+	}
+	for kind, n := range w.Failed {
+		s.failed[kind] += n
+	}
 }
 
 // metricsSeen is what became of the target's own metrics.
@@ -65,6 +85,8 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.windows++
+	r.silence.see(w, p.At)
+	r.last = p.At
 	r.trace.add(p)
 	if c != nil {
 		kept := *c
@@ -95,6 +117,7 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 func (r *Recorder) Drain(w *measure.Window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.silence.see(w, r.last)
 	start, end, busy := r.total.Start, r.total.End, r.total.Busy
 	r.total.Add(w)
 	r.total.Start, r.total.End, r.total.Busy = start, end, busy

@@ -323,3 +323,52 @@ func BenchmarkAdd(b *testing.B) {
 		e.Add(w, r.Add(w, steady, nil))
 	}
 }
+
+// A target that was there and is not any more is marked, in whatever mode; and what a search did not find by then is not its own fault.
+func TestATargetThatIsGoneIsMarked(t *testing.T) {
+	dead := func(i int, refused uint64) *measure.Window {
+		w := window(i, 0, 0)
+		w.Intended, w.Sent, w.Failed[measure.Refused] = refused, refused, refused
+		return w
+	}
+	for _, c := range []struct {
+		name                 string
+		before, after, again int // windows
+		refused              uint64
+		want                 string
+	}{
+		{"gone", 10, 20, 0, 10, "Nothing was answered any more from 1 s on, as if the target were gone: 200 refused. What is said of the ceiling is what was known before."},
+		{"gone for less than a second", 10, 9, 0, 10, ""},
+		{"little asked since", 10, 20, 0, 0, ""},
+		{"never there", 0, 20, 0, 10, ""},
+		{"back", 10, 20, 5, 10, ""},
+	} {
+		r := NewRecorder(RecorderOptions{Search: true})
+		i := 0
+		add := func(n int, w func() *measure.Window) {
+			for range n {
+				r.Add(w(), steady, &control.Ceiling{Rate: 100, Low: 50, High: 200})
+				i++
+			}
+		}
+		add(c.before, func() *measure.Window { return window(i, 10, time.Millisecond) })
+		add(c.after, func() *measure.Window { return dead(i, c.refused) })
+		add(c.again, func() *measure.Window { return window(i, 10, time.Millisecond) })
+		marks := result(t, r).Marks
+		if marked(marks, "Nothing was answered any more") != (c.want != "") || c.want != "" && (marks[0] != c.want || len(marks) != 1) {
+			t.Errorf("%s: it is marked %q", c.name, marks)
+		}
+	}
+	// What was on its way at the end, and never came.
+	r := NewRecorder(RecorderOptions{})
+	r.Add(window(0, 10, time.Millisecond), steady, nil)
+	for i := 1; i < 20; i++ {
+		r.Add(window(i, 0, 0), steady, nil)
+	}
+	w := measure.NewWindow()
+	w.Failed[measure.TimedOut] = 190
+	r.Drain(w)
+	if marks := result(t, r).Marks; !marked(marks, "from 0.1 s on, as if the target were gone: 190 timed out.") {
+		t.Errorf("a target that hangs is marked %q", marks)
+	}
+}

@@ -34,6 +34,9 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	return p
 }
 
+// silent says that there were requests, and that all of them failed without an answer.
+func (p *Point) silent() bool { return p.Errors > 0 && p.Served+p.Shed == 0 && p.P50 == nil }
+
 func pointer(v float64) *float64 { return &v }
 
 // known returns nil for NaN and infinity, which JSON cannot say.

@@ -101,6 +101,31 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.clean()
 }
 
+// A target that dies in the middle of a search is told as such while it lasts, at its end, and in its result.
+func TestATargetThatIsGoneIsShown(t *testing.T) {
+	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer target.Close()
+	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
+	b := openBrowser(t, url, 1280, 900, "light")
+	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.fill("plan-url", target.URL)
+	b.fill("plan-name", "gone")
+	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
+	b.click("#start")
+	b.wait("document.getElementById('state-text').textContent.includes('climb')")
+	target.CloseClientConnections()
+	target.Close()
+	b.wait("document.getElementById('state-text').textContent.includes('nothing is answered')")
+	b.wait("document.getElementById('state-text').textContent === 'Failed'")
+	b.wait("document.getElementById('run-end').innerText.includes('the target is gone')")
+	b.wait("document.getElementById('to-result') !== null")
+	b.shot("gone")
+	b.click("#to-result")
+	b.wait("document.getElementById('result-title').textContent === 'gone'")
+	b.wait("document.getElementById('result').innerText.includes('Nothing was answered any more from')")
+	b.clean()
+}
+
 // The load of two agents from a browser: its plots, a change of its rate, and its result.
 func TestSeveralRunnersFromABrowser(t *testing.T) {
 	target, asked := aTarget(t)

@@ -141,7 +141,9 @@ export class Live {
       if (there) tile.hidden = !there(p);
       tile.classList.toggle('warn', Boolean(warn?.(p)));
     });
-    const phase = p.phase + (p.measured ? '' : ', not counted');
+    const last = this.points.slice(-10);
+    const silent = last.some((p) => p.errors > 0) && last.every((p) => p.served + p.shed === 0 && p.p50 == null);
+    const phase = p.phase + (p.measured ? '' : ', not counted') + (silent ? ', nothing is answered' : '');
     if (this.run.state === 'running') {
       $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + (this.run.seconds > 0 ? ' of ' + f.clock(this.run.seconds) : '');
       if (this.phase !== undefined && this.phase !== phase) announce('Phase: ' + phase);
