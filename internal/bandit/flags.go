@@ -2,6 +2,7 @@ package bandit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -65,8 +66,14 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 		default:
 			return nil, fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
 		}
-		if err := cfg.StoreOptions.CheckFlags(); err != nil {
+		if err := cfg.StoreOptions.CheckFlags(flags, cfg.Store); err != nil {
 			return nil, err
+		}
+		switch {
+		case cfg.Store == "" && flags.Changed("bandit-on-store-error"):
+			return nil, errors.New("--bandit-on-store-error: there is no feature store to fail; name one with --bandit-store, or leave it out")
+		case cfg.Arms == "" && flags.Changed("bandit-arms-watch"):
+			return nil, errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, or leave it out")
 		}
 		return Open(ctx, cfg, env)
 	}

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"weir/internal/metrics"
 )
 
@@ -48,56 +46,6 @@ func DefaultOptions() Options {
 		Alpha: "alpha", Beta: "beta", Segment: "segment", IDType: "auto",
 		Prior: [2]float64{1, 1},
 	}
-}
-
-// AddFlags adds the flags that set o, with what DefaultOptions returns for defaults.
-func (o *Options) AddFlags(f *pflag.FlagSet) {
-	d := DefaultOptions()
-	o.Prior = d.Prior
-	f.IntVar(&o.Chunk, "bandit-store-chunk", d.Chunk, "entities asked of the feature store in one request (Vertex AI takes at most 100)")
-	f.IntVar(&o.Concurrency, "bandit-store-concurrency", d.Concurrency, "requests to the feature store at a time")
-	f.DurationVar(&o.Timeout, "bandit-store-timeout", d.Timeout, "how long the feature store may take for all entities of a prediction")
-	f.DurationVar(&o.TTL, "bandit-store-cache-ttl", d.TTL, "how long what the feature store said is used without asking again; 0 asks for every prediction")
-	f.DurationVar(&o.Stale, "bandit-store-cache-stale", d.Stale, "how long past its TTL it is used while the feature store fails; 0 is not at all")
-	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry, "while the feature store fails: how often to try it for entities whose older values are used")
-	f.IntVar(&o.CacheEntries, "bandit-store-cache-entries", d.CacheEntries, "entities whose features are kept in memory, about 140 bytes each, items and users apart")
-	f.StringVar(&o.ItemEntity, "bandit-store-item-entity", d.ItemEntity, "join key of items in the feature store")
-	f.StringVar(&o.UserEntity, "bandit-store-user-entity", d.UserEntity, "join key of users in the feature store")
-	f.StringVar(&o.ItemView, "bandit-store-item-view", d.ItemView, "feature view of items")
-	f.StringVar(&o.UserView, "bandit-store-user-view", d.UserView, "feature view of users; without one users have no segments")
-	f.StringVar(&o.Alpha, "bandit-store-alpha", d.Alpha, "feature of items that is the alpha of their posterior")
-	f.StringVar(&o.Beta, "bandit-store-beta", d.Beta, "feature of items that is the beta of their posterior")
-	f.StringVar(&o.Clicks, "bandit-store-clicks", d.Clicks, "feature of items that counts clicks, instead of alpha and beta (with --bandit-store-impressions)")
-	f.StringVar(&o.Impressions, "bandit-store-impressions", d.Impressions, "feature of items that counts impressions, instead of alpha and beta (with --bandit-store-clicks)")
-	f.StringVar(&o.Segment, "bandit-store-segment", d.Segment, "feature of users that is their segment")
-	f.StringVar(&o.IDType, "bandit-store-id-type", d.IDType, "type of join keys in the feature store: string, int64, int32, or auto, which finds out")
-	f.DurationVar(&o.MaxAge, "bandit-store-max-age", d.MaxAge, "take values that were observed longer ago for absent; 0 takes all")
-	f.StringVar(&o.CA, "bandit-store-ca", d.CA, "PEM file of certificate authorities to trust besides the system's")
-}
-
-// CheckFlags refuses a zero where one stands for the default: of flags, which have theirs, somebody has given it, and has meant
-// no limit by it, or none at all.
-func (o *Options) CheckFlags() error {
-	for _, f := range []struct {
-		flag, want string
-		zero       bool
-	}{
-		{"chunk", "a whole number above 0", o.Chunk == 0},
-		{"concurrency", "a whole number above 0", o.Concurrency == 0},
-		{"timeout", "a time above 0", o.Timeout == 0},
-		{"retry", "a time above 0", o.Retry == 0},
-		{"cache-entries", "a whole number above 0; --bandit-store-cache-ttl 0 --bandit-store-cache-stale 0 does without a cache", o.CacheEntries == 0},
-		{"item-view", "a name", o.ItemView == ""},
-		{"item-entity", "a name", o.ItemEntity == ""},
-		{"user-entity", "a name", o.UserEntity == ""},
-		{"segment", "a name", o.Segment == ""},
-		{"id-type", "auto, string, int64 or int32", o.IDType == ""},
-	} {
-		if f.zero {
-			return fmt.Errorf("--bandit-store-%s must be %s", f.flag, f.want)
-		}
-	}
-	return nil
 }
 
 // withDefaults checks o and fills in what may be left out.

@@ -18,12 +18,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 //go:embed fill.py
@@ -297,23 +298,16 @@ type process struct {
 // launch starts a program and waits until it is ready.
 func launch(ctx context.Context, dir string, env []string, ready func() bool, name string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{}), output: &tail{}}
-	p.cmd.Dir, p.cmd.Env, p.cmd.SysProcAttr = dir, env, endWithParent()
+	p.cmd.Dir, p.cmd.Env = dir, env
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.WaitDelay = 10 * time.Second
-	started := make(chan error)
-	go func() {
-		// It ends with the thread that started it, which therefore has to stay.
-		runtime.LockOSThread()
-		defer close(p.ended)
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.cmd.Wait() // how it ended is in its output
-		}
-	}()
-	if err := <-started; err != nil {
+	if err := systest.Start(p.cmd); err != nil {
 		return nil, err
 	}
+	go func() {
+		defer close(p.ended)
+		p.cmd.Wait() // how it ended is in its output
+	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ready() {

@@ -1,6 +1,0 @@
-package feasttest
-
-import "syscall"
-
-// endWithParent lets the system end a process whose test binary was killed.
-func endWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
