@@ -25,6 +25,7 @@ type cache[V any] struct {
 
 	health              health
 	hits, misses, stale *metrics.Counter
+	skipped             *metrics.Counter
 
 	mu      sync.Mutex
 	flights map[string]seat[V] // the ids that are being fetched
@@ -66,9 +67,10 @@ func newCache[V any](s *Store, entity string, fetch func(ctx context.Context, id
 	r := s.o.Metrics
 	c := &cache[V]{
 		s: s, fetch: fetch, flights: make(map[string]seat[V]),
-		hits:   r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.", "entity", entity),
-		misses: r.Counter("weir_bandit_store_cache_misses_total", "Entities memory had no fresh answer for.", "entity", entity),
-		stale:  r.Counter("weir_bandit_store_stale_total", "Entities answered with what is older than its TTL, because the store failed.", "entity", entity),
+		hits:    r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.", "entity", entity),
+		misses:  r.Counter("weir_bandit_store_cache_misses_total", "Entities memory had no fresh answer for.", "entity", entity),
+		stale:   r.Counter("weir_bandit_store_stale_total", "Entities answered with what is older than its TTL, because the store failed.", "entity", entity),
+		skipped: r.Counter("weir_bandit_store_skipped_total", "Entities that calls failed for at once, because the store hangs.", "entity", entity),
 	}
 	if s.o.TTL > 0 || s.o.Stale > 0 {
 		// Without an expiry of its own it need not read the clock for every id.
@@ -93,7 +95,7 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	}
 	wants, aging := c.look(ids, dst)
 	refused := len(wants)+len(aging) > 0 && c.s.o.Refuse != nil && c.s.o.Refuse()
-	if len(aging) > 0 && !refused && !c.health.failing() {
+	if len(aging) > 0 && !refused && c.health.failing() == nil {
 		c.send(aging, len(aging))
 	}
 	c.hits.Add(0, uint64(len(ids)-len(wants)))
@@ -103,8 +105,12 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	c.misses.Add(0, uint64(len(wants)))
 
 	older := 0
-	if c.health.failing() {
-		wants, older = c.settle(ids, wants)
+	if f := c.health.failing(); f != nil {
+		wants, older = c.settle(ids, wants, f.hung)
+		if f.hung && len(wants) > 0 {
+			c.skipped.Add(0, uint64(len(wants)))
+			return false, fmt.Errorf("it hangs, and is not waited for: %w", f.err)
+		}
 	}
 	if len(wants) > 0 && refused {
 		if slices.ContainsFunc(wants, func(w want[V]) bool { return !w.stale }) {
@@ -176,21 +182,21 @@ func (c *cache[V]) send(ids []string, most int) {
 }
 
 // settle gives older answers while the store fails, without waiting for it, and returns what there are none
-// for. Now and then it sends for some of them, to learn whether the store is back.
-func (c *cache[V]) settle(ids []string, wants []want[V]) (rest []want[V], older int) {
+// for. Now and then it sends for some of those that nobody waits for, to learn whether the store is back; where it hangs these are all.
+func (c *cache[V]) settle(ids []string, wants []want[V], hung bool) (rest []want[V], older int) {
 	rest = make([]want[V], 0, len(wants))
 	var probe []string
 	for _, w := range wants {
-		switch {
-		case !w.stale:
-			rest = append(rest, w)
-			continue
-		case len(probe) < c.s.o.Chunk:
+		if (w.stale || hung) && len(probe) < c.s.o.Chunk {
 			probe = append(probe, ids[w.i])
 		}
-		older++
+		if w.stale {
+			older++
+		} else {
+			rest = append(rest, w)
+		}
 	}
-	if older > 0 && c.health.due(c.s.now(), c.s.o.Retry) {
+	if len(probe) > 0 && c.health.due(c.s.now(), c.s.o.Retry) {
 		c.send(probe, c.s.o.Chunk)
 	}
 	return rest, older

@@ -411,6 +411,96 @@ func TestOlderAnswersWhileTheStoreFails(t *testing.T) {
 	}
 }
 
+func TestAStoreThatHangsIsNotWaitedForAgain(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+		ask := func(ids ...string) (took time.Duration, err error) {
+			began := time.Now()
+			_, err = s.Arms(context.Background(), ids, make([]Arm, len(ids)))
+			return time.Since(began), err
+		}
+		arms(t, s, "i1")
+		time.Sleep(s.o.TTL)
+		f.answer(hang)
+		if took, err := ask("i1", "i2"); err == nil || took != s.o.Timeout {
+			t.Errorf("the first call: error %v after %v", err, took)
+		}
+		synctest.Wait()
+		f.total()
+		for range 100 {
+			time.Sleep(100 * time.Millisecond)
+			for _, ids := range [][]string{{"i3"}, {"i1", "i3"}} {
+				if took, err := ask(ids...); err == nil || took != 0 || Reason(err) != "it did not answer in time" {
+					t.Fatalf("%v while it hangs: error %v after %v", ids, err, took)
+				}
+			}
+		}
+		if n := f.total(); n < 9 || n > 12 {
+			t.Errorf("tried %d times in 10 s", n)
+		}
+		if n := s.items.skipped.Value(); n != 200 {
+			t.Errorf("%d entities are counted as skipped, want 200", n)
+		}
+		// Back again: the next try finds it out, and has got what nobody waited for.
+		f.answer(after(time.Millisecond))
+		time.Sleep(s.o.Retry)
+		ask("i3")
+		time.Sleep(s.o.Timeout)
+		f.total()
+		if took, err := ask("i3"); err != nil || took != 0 || f.total() != 0 {
+			t.Errorf("what was tried for: error %v after %v", err, took)
+		}
+		if took, err := ask("i4"); err != nil || took != time.Millisecond {
+			t.Errorf("another one: error %v after %v", err, took)
+		}
+	})
+}
+
+// One answer that did not come may have been nothing: it is looked at once, not after Options.Retry.
+func TestAStoreThatHungOnceIsBackAtOnce(t *testing.T) {
+	bubble(t, func(o *Options) { o.Retry = time.Hour }, func(t *testing.T, s *Store, f *fakeStore) {
+		f.answer(hang)
+		dst := make([]Arm, 1)
+		if _, err := s.Arms(context.Background(), []string{"i1"}, dst); err == nil {
+			t.Error("an answer")
+		}
+		f.answer(nil)
+		if _, err := s.Arms(context.Background(), []string{"i2"}, dst); err == nil {
+			t.Error("it was waited for")
+		}
+		synctest.Wait()
+		arms(t, s, "i1", "i2", "i3")
+	})
+}
+
+func TestOnlyAStoreThatTakesItsTimeHangs(t *testing.T) {
+	t.Run("it fails fast", func(t *testing.T) {
+		bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+			f.answer(down)
+			dst := make([]Arm, 1)
+			for range 3 {
+				if _, err := s.Arms(context.Background(), []string{"i1"}, dst); !errors.Is(err, errDown) {
+					t.Errorf("error %v", err)
+				}
+			}
+			f.answer(nil)
+			arms(t, s, "i1")
+		})
+	})
+	t.Run("it was asked late", func(t *testing.T) {
+		bubble(t, func(o *Options) { o.Concurrency, o.Chunk = 1, 1 }, func(t *testing.T, s *Store, f *fakeStore) {
+			f.answer(after(60 * time.Millisecond))
+			dst := make([]Arm, 2)
+			if _, err := s.Arms(context.Background(), []string{"i1", "i2"}, dst); Reason(err) != "it did not answer in time" {
+				t.Errorf("error %v", err)
+			}
+			arms(t, s, "i3")
+			if n := s.items.skipped.Value(); n != 0 {
+				t.Errorf("%d entities were skipped", n)
+			}
+		})
+	})
+}
+
 func TestOlderAnswersForSomeOfACall(t *testing.T) {
 	bubble(t, func(o *Options) { o.Chunk = 1 }, func(t *testing.T, s *Store, f *fakeStore) {
 		arms(t, s, "i1")

@@ -164,12 +164,17 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 	// A laden machine may be slower than the timeout.
 	eventually(t, "the store answers", func() bool { arm, degraded, err := ask("1"); return arm == want && !degraded && err == nil })
 
-	for name, break_ := range map[string]struct{ off, on func() }{
+	for name, break_ := range map[string]struct {
+		never   string // fetched
+		off, on func()
+	}{
 		"hanging": {
+			"2",
 			func() { must(t, redis.Signal(syscall.SIGSTOP)) },
 			func() { must(t, redis.Signal(syscall.SIGCONT)) },
 		},
 		"ended": {
+			"3",
 			func() { must(t, redis.Stop()) },
 			func() { must(t, redis.Start()); write() },
 		},
@@ -178,7 +183,7 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 		if arm, degraded, err := ask("1"); arm != want || !degraded || err != nil {
 			t.Errorf("%s: got %v, degraded %v, error %v; expected what it was before, degraded", name, arm, degraded, err)
 		}
-		if _, _, err := ask("2"); err == nil || !strings.Contains(err.Error(), redis.Addr) {
+		if _, _, err := ask(break_.never); err == nil || !strings.Contains(err.Error(), redis.Addr) {
 			t.Errorf("%s: error %v for an item that was never fetched", name, err)
 		}
 		if s.Ready() == nil {

@@ -17,7 +17,7 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.Timeout, "bandit-store-timeout", d.Timeout, "how long the feature store may take for all entities of a prediction")
 	f.DurationVar(&o.TTL, "bandit-store-cache-ttl", d.TTL, "how long what the feature store said is used without asking again; 0 asks for every prediction")
 	f.DurationVar(&o.Stale, "bandit-store-cache-stale", d.Stale, "how long past its TTL it is used while the feature store fails; 0 is not at all")
-	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry, "while the feature store fails: how often to try it for entities whose older values are used")
+	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry, "while the feature store fails: how often to try it in the background")
 	f.IntVar(&o.CacheEntries, "bandit-store-cache-entries", d.CacheEntries, "entities whose features are kept in memory, about 140 bytes each, items and users apart")
 	f.StringVar(&o.ItemEntity, "bandit-store-item-entity", d.ItemEntity, "join key of items in the feature store")
 	f.StringVar(&o.UserEntity, "bandit-store-user-entity", d.UserEntity, "join key of users in the feature store")

@@ -9,7 +9,8 @@
 // given for as long as Options.Stale says, and the call is then degraded. Concurrent calls share what they ask for:
 // an entity is fetched once at a time, and a call that is cancelled takes nothing away from the others.
 // While a store fails, entities with older answers are not waited for, and one fetch every
-// Options.Retry, in the background, finds out whether it is back.
+// Options.Retry, in the background, finds out whether it is back. While it hangs, which is to fail by taking most of
+// Options.Timeout, nothing is waited for: calls for what there is no answer of fail at once. It is the first calls alone that wait.
 //
 // An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
 // "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
@@ -188,15 +189,23 @@ func (s *Store) now() time.Duration { return time.Since(s.began) }
 
 // health is whether the store answers for one kind of entity.
 type health struct {
-	failure atomic.Pointer[error] // why the last fetch failed, nil if it did not
-	retryAt atomic.Int64          // while failing: when to try again, on the store's clock
+	failed  atomic.Pointer[failure] // nil if the last fetch succeeded
+	retryAt atomic.Int64            // while failing: when to try again, on the store's clock
 }
 
-func (h *health) failing() bool { return h.failure.Load() != nil }
+// failure is why the last fetch failed.
+type failure struct {
+	err error
+	// The store had taken most of the time there is: whoever asks it next waits as long, and for nothing.
+	hung bool
+}
+
+// failing returns nil if the store answers.
+func (h *health) failing() *failure { return h.failed.Load() }
 
 func (h *health) err() error {
-	if failure := h.failure.Load(); failure != nil {
-		return *failure
+	if f := h.failing(); f != nil {
+		return f.err
 	}
 	return nil
 }
@@ -237,15 +246,15 @@ func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
-	case <-ctx.Done():
+	case <-ctx.Done(): // which says nothing of how long the store takes
 		err = &fault{kind: faultBusy, err: fmt.Errorf("%d fetches were under way for all of %v; raise --bandit-store-concurrency if the store can do more",
 			cap(s.slots), s.o.Timeout)}
-		return s.file(ctx, h, err)
+		return s.file(ctx, h, 0, err)
 	}
 	// A goroutine of its own has nobody above who would catch a panic.
 	defer func() {
 		if p := recover(); p != nil {
-			err = s.file(ctx, h, &fault{kind: faultBug, err: fmt.Errorf("BUG: reading the feature store panicked: %v", p)})
+			err = s.file(ctx, h, 0, &fault{kind: faultBug, err: fmt.Errorf("BUG: reading the feature store panicked: %v", p)})
 		}
 	}()
 	began := time.Now()
@@ -253,15 +262,16 @@ func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(
 	if err == nil {
 		s.metrics.fetched.Add(0, uint64(entities))
 	}
-	s.metrics.duration.Observe(0, time.Since(began), 1)
-	return s.file(ctx, h, err)
+	took := time.Since(began)
+	s.metrics.duration.Observe(0, took, 1)
+	return s.file(ctx, h, took, err)
 }
 
-// file remembers whether the store answers. What was cancelled, because nobody waits for it any more, says nothing.
-func (s *Store) file(ctx context.Context, h *health, err error) error {
+// file remembers whether the store answers, and how long it took. What was cancelled, because nobody waits for it any more, says nothing.
+func (s *Store) file(ctx context.Context, h *health, took time.Duration, err error) error {
 	switch {
 	case err == nil:
-		if h.failure.Swap(nil) != nil {
+		if h.failed.Swap(nil) != nil {
 			s.o.Log.Info("the feature store answers again")
 		}
 		return nil
@@ -282,8 +292,9 @@ func (s *Store) file(ctx context.Context, h *health, err error) error {
 	}
 	s.metrics.errors[kind].Add(0, 1)
 	err = fmt.Errorf("feature store %s: %w", s.backend, err)
-	h.retryAt.Store(int64(s.now() + s.o.Retry))
-	h.failure.Store(&err)
+	if h.failed.Swap(&failure{err: err, hung: took >= s.o.Timeout/2}) == nil {
+		h.retryAt.Store(int64(s.now())) // it may have been this fetch alone, and to know costs one more
+	}
 	s.complain.failed(err)
 	return err
 }
