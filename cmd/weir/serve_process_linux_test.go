@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"weir/internal/systest"
 )
 
 // stop sends SIGTERM and waits for an orderly end.
@@ -365,27 +365,12 @@ func TestDirectoriesThatCannotBeUsed(t *testing.T) {
 	stop(t, p)
 }
 
-// mount makes a small file system in memory.
-func mount(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("needs permission to mount a small file system (run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
-
 func TestAFullAndAReadOnlyDisk(t *testing.T) {
 	files := t.TempDir()
 	few, many := filepath.Join(files, "few.weir"), filepath.Join(files, "many.weir")
 	numbered(100, 20).write(t, few)
 	numbered(100_000, 1).write(t, many)
-	disk := mount(t, "512k")
+	disk := systest.Disk(t, "512k")
 	data := filepath.Join(disk, "data")
 	fails(t, []string{"--feeds", many, "--data", data}, "no space left", "make room on the disk of "+data)
 	p := start(t, "--feeds", few, "--data", data)
@@ -393,14 +378,10 @@ func TestAFullAndAReadOnlyDisk(t *testing.T) {
 	stop(t, p)
 	fails(t, []string{"--feeds", many, "--data", data}, "no space left")
 
-	if err := unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeReadOnly(t, disk)
 	fails(t, []string{"--feeds", few, "--data", data}, "read-only", data)
 	fails(t, []string{"--feeds", few, "--data", filepath.Join(disk, "new")}, "read-only", filepath.Join(disk, "new"), "--data")
-	if err := unix.Mount("", disk, "", unix.MS_REMOUNT, "size=8m"); err != nil {
-		t.Fatal(err)
-	}
+	systest.Resize(t, disk, "8m") // and writable
 	p = start(t, "--feeds", few, "--data", data)
 	p.want("/feed/1?size=1", 200, "[26]")
 	stop(t, p)

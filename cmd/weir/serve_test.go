@@ -25,6 +25,7 @@ import (
 
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // lists is everybody's list, by user.
@@ -262,12 +263,11 @@ func startCommand(t testing.TB, args []string) *process {
 	t.Helper()
 	p := &process{ports: ports{t: t}, logs: new(logs), done: make(chan struct{})}
 	p.cmd = exec.Command("weir", append(args, "--admin", "127.0.0.1:0", "--log-format", "json", "--loops", "2")...)
-	p.cmd.SysProcAttr = endWithParent()
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := systest.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)

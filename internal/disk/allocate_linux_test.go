@@ -9,19 +9,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/systest"
 )
 
 func TestAllocateOnAFullDiskSaysSoAndTakesNothing(t *testing.T) {
-	dir := t.TempDir()
-	if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		// Detached, so that a test that failed with a file open leaves no mount behind.
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
+	dir := systest.Disk(t, "1m")
 	f, err := os.Create(filepath.Join(dir, "file"))
 	if err != nil {
 		t.Fatal(err)

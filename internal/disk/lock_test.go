@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/systest"
 )
 
 // The test binary is its own second process: with this set it locks the directory, says so, and waits to be killed.
@@ -34,7 +36,7 @@ func TestLockNamesTheProcessThatHoldsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	if err := systest.Start(child); err != nil {
 		t.Fatal(err)
 	}
 	killed := false

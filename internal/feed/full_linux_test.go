@@ -8,25 +8,9 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"weir/internal/metrics"
+	"weir/internal/systest"
 )
-
-// smallDisk makes a small file system in memory and returns its directory.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Skipf("needs permission to mount a small file system (run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // TestAFullDiskRefusesNewUsersAndKeepsTheOthers swaps in snapshots whose users do not fit onto the disk of the
 // cells: their numbers, their keys, or the cells of their keys.
@@ -48,7 +32,7 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 		"cells of keys": {"448k", users(16_000, 1<<40), keyed}, // 9 bytes a key fit, 8 a cell do not
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, files := smallDisk(t, c.size), t.TempDir()
+			dir, files := systest.Disk(t, c.size), t.TempDir()
 			few := users(20, 1<<40)
 			few.write(t, filepath.Join(files, "few"), keyed, false)
 			maps.Copy(c.more, users(20, 1))
@@ -89,9 +73,7 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 			f.wantAt(0, 2<<40)
 
 			// With room, the refused one is taken up.
-			if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=8m"); err != nil {
-				t.Fatal(err)
-			}
+			systest.Resize(t, dir, "8m")
 			f.Feed.cfg.Path = filepath.Join(files, "more")
 			if err := f.Reload(context.Background()); err != nil {
 				t.Fatal(err)

@@ -1,17 +1,15 @@
 package journal
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // The test binary is its own victim: with victimEnv set it appends to the journal in that directory, and says so, until it is killed.
@@ -97,7 +95,7 @@ func TestKillLosesNoAcknowledgedBatch(t *testing.T) {
 	for round < rounds || checkpoints < rounds/4 && round < 10*rounds { // a slow disk may need more of them
 		round++
 		first := acknowledged
-		for _, line := range killAfter(t, dir, 1+rand.IntN(2000)) {
+		for _, line := range systest.KillAfter(t, 1+rand.IntN(2000), victimEnv+"="+dir) {
 			var n, records int
 			if _, err := fmt.Sscan(line, &n, &records); err != nil {
 				t.Fatalf("line %q: %v", line, err)
@@ -128,42 +126,4 @@ func TestKillLosesNoAcknowledgedBatch(t *testing.T) {
 		t.Errorf("%d of %d rounds made a checkpoint", checkpoints, round)
 	}
 	t.Logf("%d records survived %d kills, the journal is at %d", acknowledged, round, before)
-}
-
-// killAfter runs a victim, kills it once it has said n lines, wherever it is then, and returns all complete lines it said.
-func killAfter(t *testing.T, dir string, n int) []string {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimEnv+"="+dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	r := bufio.NewReader(out)
-	for {
-		line, err := r.ReadString('\n')
-		if err == io.EOF {
-			break // a line cut off was not acknowledged
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-		if len(lines) == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	cmd.Wait() //nolint:errcheck // says it was killed, as it should
-	if len(lines) < n {
-		t.Fatalf("the victim ended by itself after %d lines: %s", len(lines), stderr.String())
-	}
-	return lines
 }

@@ -2,30 +2,15 @@ package journal
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"weir/internal/systest"
 )
-
-// mount makes a small file system in memory and returns its directory.
-func mount(t *testing.T, flags uintptr, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("weir-test", dir, "tmpfs", flags, options); err != nil {
-		t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		// Detached, so that a test that failed with a file open leaves no mount behind.
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 // fill takes all space of a directory's disk, and returns how to give it back.
 func fill(t *testing.T, dir string) (free func()) {
@@ -56,7 +41,7 @@ func wantFull(t *testing.T, what, dir string, err error) {
 }
 
 func TestAFullDiskCostsOnlyWhatComesMeanwhile(t *testing.T) {
-	dir := mount(t, 0, "size=1m")
+	dir := systest.Disk(t, "1m")
 	j, k := mustOpen(t, dir, Options{Segment: 4 * pageSize})
 	long := strings.Repeat("long ", 1000)
 	refused := 0
@@ -97,7 +82,7 @@ func TestAFullDiskCostsOnlyWhatComesMeanwhile(t *testing.T) {
 }
 
 func TestAFullDiskIsAnErrorOfOpen(t *testing.T) {
-	dir := mount(t, 0, "size=64k")
+	dir := systest.Disk(t, "64k")
 	path := filepath.Join(dir, "journal")
 	free := fill(t, dir)
 	if _, _, err := open(path, Options{}); !errors.Is(err, syscall.ENOSPC) {
@@ -118,7 +103,8 @@ func TestAFullDiskIsAnErrorOfOpen(t *testing.T) {
 }
 
 func TestAReadOnlyDirectoryIsAClearError(t *testing.T) {
-	dir := mount(t, unix.MS_RDONLY, "size=1m")
+	dir := systest.Disk(t, "1m")
+	systest.MakeReadOnly(t, dir)
 	for _, path := range []string{dir, filepath.Join(dir, "journal")} {
 		_, _, err := open(path, Options{})
 		if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "choose another directory") {
@@ -126,15 +112,42 @@ func TestAReadOnlyDirectoryIsAClearError(t *testing.T) {
 		}
 	}
 
-	dir = mount(t, 0, "size=1m")
+	dir = systest.Disk(t, "1m")
 	j, _ := mustOpen(t, dir, Options{})
 	mustAppend(t, j, "one")
 	mustClose(t, j)
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeReadOnly(t, dir)
 	_, _, err := open(dir, Options{})
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "mount "+dir+" writable") {
 		t.Errorf("an existing journal: %v, want EROFS that says what to do", err)
 	}
+}
+
+// A state that a full disk takes a part of is none.
+func TestACheckpointThatDoesNotFitLeavesTheFormerOne(t *testing.T) {
+	dir := systest.Disk(t, "128k")
+	j, k := mustOpen(t, dir, Options{})
+	k.records = numbered(t, j, 0, 10)
+	if err := j.Checkpoint(j.Position(), k.save); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, j, "more")
+	for _, size := range []int{1 << 17, 1 << 20} { // below the buffer's size, and beyond it
+		err := j.Checkpoint(j.Position(), func(w io.Writer) error {
+			_, err := w.Write(make([]byte, size))
+			return err
+		})
+		wantFull(t, "a checkpoint", dir, err)
+	}
+	mustClose(t, j)
+	_, got := mustOpen(t, dir, Options{})
+	wantRecords(t, got, append(k.records, "more")...)
+}
+
+// The name of a journal has to last as what is in it does.
+func TestANewDirectoryIsSyncedIntoItsParent(t *testing.T) {
+	parent := t.TempDir()
+	watched := systest.Watch(t, parent)
+	mustOpen(t, filepath.Join(parent, "journal"), Options{})
+	watched.WantSync("create journal", "")
 }

@@ -1,15 +1,14 @@
 package progress
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // crashes collects the files that a power failure could leave: between two syncs the disk may hold what was there at
@@ -172,8 +171,12 @@ func TestKillLosesNoAcknowledgedAdvance(t *testing.T) {
 			acknowledged[i] = make(map[uint64]bool)
 		}
 		var longest uint64
+		environment := []string{victimEnv + "=" + path}
+		if o.unmapped {
+			environment = append(environment, unmappedEnv+"=1")
+		}
 		for round := 1; round <= rounds; round++ {
-			for _, line := range killAfter(t, path, o, 1+rand.IntN(3000)) {
+			for _, line := range systest.KillAfter(t, 1+rand.IntN(3000), environment...) {
 				var i, v uint64
 				if _, err := fmt.Sscanf(line, "len %d", &v); err == nil {
 					longest = max(longest, v)
@@ -216,45 +219,4 @@ func TestKillLosesNoAcknowledgedAdvance(t *testing.T) {
 		}
 		t.Logf("%d acknowledged advances and growth to %d cells survived %d kills", total, longest, rounds)
 	})
-}
-
-// killAfter runs a victim, kills it once it has said n lines, wherever it is then, and returns all complete lines it said.
-func killAfter(t *testing.T, path string, o Options, n int) []string {
-	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), victimEnv+"="+path)
-	if o.unmapped {
-		cmd.Env = append(cmd.Env, unmappedEnv+"=1")
-	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	r := bufio.NewReader(out)
-	for {
-		line, err := r.ReadString('\n')
-		if err == io.EOF {
-			break // a line cut off was not acknowledged
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-		if len(lines) == n {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	cmd.Wait() // says it was killed, as it should
-	if len(lines) < n {
-		t.Fatalf("the victim ended by itself after %d lines: %s", len(lines), stderr.String())
-	}
-	return lines
 }

@@ -8,28 +8,12 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"weir/internal/systest"
 )
-
-// mount makes a small file system in memory and returns its directory.
-func mount(t *testing.T, flags uintptr, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("weir-test", dir, "tmpfs", flags, options); err != nil {
-		t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
-	}
-	t.Cleanup(func() {
-		// Detached, so that a test that failed with a file open leaves no mount behind.
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	return dir
-}
 
 func TestFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) {
-		dir := mount(t, 0, "size=1m")
+		dir := systest.Disk(t, "1m")
 		path := filepath.Join(dir, "test.cells")
 		s := mustOpen(t, path, 4096, o)
 		for i := range s.Len() {
@@ -63,7 +47,7 @@ func TestFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
 
 // A file copied with holes, on a disk that cannot fill them, must not become a fault in an advance.
 func TestHolesOnAFullDiskAreAnErrorOfOpen(t *testing.T) {
-	path := filepath.Join(mount(t, 0, "size=256k"), "test.cells")
+	path := filepath.Join(systest.Disk(t, "256k"), "test.cells")
 	mustClose(t, mustOpen(t, path, 1, Options{}))
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -83,20 +67,34 @@ func TestHolesOnAFullDiskAreAnErrorOfOpen(t *testing.T) {
 }
 
 func TestReadOnlyDirectoryIsAClearError(t *testing.T) {
-	dir := mount(t, unix.MS_RDONLY, "size=1m")
+	dir := systest.Disk(t, "1m")
+	systest.MakeReadOnly(t, dir)
 	_, err := Open(filepath.Join(dir, "test.cells"), 10, Options{})
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "mount "+dir+" writable") {
 		t.Errorf("new file: %v, want EROFS that says what to do", err)
 	}
 
-	dir = mount(t, 0, "size=1m")
+	dir = systest.Disk(t, "1m")
 	path := filepath.Join(dir, "test.cells")
 	mustClose(t, mustOpen(t, path, 10, Options{}))
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
-	}
+	systest.MakeReadOnly(t, dir)
 	_, err = Open(path, 10, Options{})
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "make the file and its directory writable") {
 		t.Errorf("existing file: %v, want EROFS that says what to do", err)
 	}
+}
+
+func TestNamesLast(t *testing.T) {
+	path := temp(t)
+	watched := systest.Watch(t, filepath.Dir(path))
+	mustClose(t, mustOpen(t, path, 10, Options{}))
+	watched.WantSync("create test.cells.redo", "")
+
+	// A log is gone for good before there are new cells that it is not of.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	watched = systest.Watch(t, filepath.Dir(path))
+	mustClose(t, mustOpen(t, path, 10, Options{}))
+	watched.WantSync("remove test.cells.redo", "rename test.cells")
 }

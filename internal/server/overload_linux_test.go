@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"weir/internal/systest"
 )
 
 // blocked returns a service whose deferred and lent handlers wait until release is called.
@@ -205,7 +207,7 @@ func TestRunningOutOfDescriptorsIsSurvived(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := child.Start(); err != nil {
+	if err := systest.Start(child); err != nil {
 		t.Fatal(err)
 	}
 	defer child.Wait() //nolint:errcheck // its answers tell
