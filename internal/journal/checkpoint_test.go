@@ -289,3 +289,21 @@ func TestASegmentThatCannotBeRemovedIsTriedAgain(t *testing.T) {
 		t.Errorf("%d segments are left, want 1", n)
 	}
 }
+
+func TestACheckpointAtTheEndOfASegmentMakesItSuperfluous(t *testing.T) {
+	dir := t.TempDir()
+	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	k.records = numbered(t, j, 0, 10)
+	at, state := j.Position(), keeper{slices.Clone(k.records)}
+	k.records = append(k.records, strings.Repeat("x", 2*pageSize))
+	mustAppend(t, j, k.records[10])
+	if err := j.Checkpoint(at, state.save); err != nil {
+		t.Fatal(err)
+	}
+	if paths := segmentFiles(t, dir); len(paths) != 1 || filepath.Base(paths[0]) != segmentName(at) {
+		t.Errorf("segments %q, want the one that begins at %d", paths, at)
+	}
+	mustClose(t, j)
+	_, got := mustOpen(t, dir, Options{})
+	wantRecords(t, got, k.records...)
+}

@@ -341,3 +341,50 @@ func TestADirectoryIsForOneJournal(t *testing.T) {
 		t.Errorf("Open without a parent: %v, want ErrNotExist that says what to do", err)
 	}
 }
+
+// What is not more than the bounds is taken: a batch of MaxBatch bytes, and a frame that ends where a segment may.
+func TestBoundsAreIncluded(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, dir, Options{})
+	largest := strings.Repeat("x", MaxBatch-4) // and four bytes of length
+	b := batchOf(largest)
+	if b.Size() != MaxBatch {
+		t.Fatalf("a batch of %d bytes, want %d", b.Size(), MaxBatch)
+	}
+	if err := j.Append(b); err != nil {
+		t.Error(err)
+	}
+	mustClose(t, j)
+	_, k := mustOpen(t, dir, Options{})
+	wantRecords(t, k, largest)
+
+	const frame = frameHeaderLen + 1 + 100
+	j, _ = mustOpen(t, t.TempDir(), Options{Segment: headerLen + 3*frame})
+	for n, want := range []int64{1, 1, 1, 2, 2, 2, 3} {
+		mustAppend(t, j, strings.Repeat("x", 100))
+		if got := j.segments.Load(); got != want {
+			t.Errorf("%d segments after %d of three frames each, want %d", got, n+1, want)
+		}
+	}
+}
+
+// A frame that no segment has room for goes into the one there is, if that is empty.
+func TestAnEmptySegmentTakesAFrameOfAnyLength(t *testing.T) {
+	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * pageSize})
+	mustAppend(t, j, strings.Repeat("x", 3*pageSize))
+	if got := j.segments.Load(); got != 1 {
+		t.Errorf("%d segments, want 1", got)
+	}
+}
+
+// Of several who find a segment full one begins the next, and the others go on in that.
+func TestARotationThatWasMadeIsNotMadeAgain(t *testing.T) {
+	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * pageSize})
+	mustAppend(t, j, "one")
+	if err := j.rotate(100); err != nil || j.segments.Load() != 1 {
+		t.Errorf("%d segments, error %v, want the one that has room", j.segments.Load(), err)
+	}
+	if err := j.rotate(2 * pageSize); err != nil || j.segments.Load() != 2 {
+		t.Errorf("%d segments, error %v, want 2", j.segments.Load(), err)
+	}
+}

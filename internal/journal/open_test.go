@@ -329,3 +329,22 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 		t.Errorf("%d bytes were written again of a journal that was closed, want the last page at most", written)
 	}
 }
+
+// A sync that ends with a page is followed by a frame without a gap, which begins where it says that all was synced.
+func TestDamageBeforeAFrameThatFollowsASyncAtOnceIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := mustOpen(t, dir, Options{})
+	mustAppend(t, j, strings.Repeat("x", pageSize-frameHeaderLen-2))
+	if j.Position() != headerLen+pageSize {
+		t.Fatalf("the first frame ends at %d, want %d", j.Position(), headerLen+pageSize)
+	}
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, j, "two")
+	killed := copyDir(t, dir)
+	change(t, segmentFiles(t, killed)[0], flip(headerLen+100))
+	if _, _, err := open(killed, Options{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("error %v, want ErrCorrupt", err)
+	}
+}

@@ -416,3 +416,55 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 		t.Errorf("a journal without a name has %v segments", v)
 	}
 }
+
+// A mark says that all before it is on the disk, so it follows nothing that may not be.
+func TestWhatIsNotSyncedIsNotMarked(t *testing.T) {
+	j, _ := mustOpen(t, t.TempDir(), Options{})
+	mustAppend(t, j, "one")
+	end := j.Position()
+	j.mark()
+	if j.Position() != end {
+		t.Error("a mark follows what was not synced")
+	}
+	if err := j.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	j.mark()
+	if j.Position() == end {
+		t.Error("no mark follows what was synced")
+	}
+}
+
+func TestCloseSyncsItsMark(t *testing.T) {
+	var o Options
+	syncs, failing := 0, 0
+	o.Faults.FailSync = func() error {
+		if syncs++; syncs == failing {
+			return syscall.EIO
+		}
+		return nil
+	}
+	for failing = 1; failing <= 2; failing++ { // the sync of what was appended, and that of the mark
+		j, _ := mustOpen(t, t.TempDir(), o)
+		mustAppend(t, j, "one")
+		syncs = 0
+		if err := j.Close(); !errors.Is(err, ErrPoisoned) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("sync %d failed: %v, want ErrPoisoned with its cause", failing, err)
+		}
+	}
+}
+
+// All that was replayed and that nobody knows to be synced is written again, to the last byte.
+func TestOpenRewritesWhatMayBeMissing(t *testing.T) {
+	for more := range int64(3) {
+		dir := t.TempDir()
+		j, _ := mustOpen(t, dir, Options{})
+		mustAppend(t, j, strings.Repeat("x", int(windowLen-1+more)-frameHeaderLen-3))
+		killed := copyDir(t, dir)
+		written := int64(0)
+		mustOpen(t, killed, Options{failWrite: func(n int) (int, error) { written += int64(n); return n, nil }})
+		if want := windowLen - 1 + more; written != want {
+			t.Errorf("%d bytes were written again, want the %d of the frame", written, want)
+		}
+	}
+}

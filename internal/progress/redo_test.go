@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -442,4 +443,75 @@ func FuzzRedoLog(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// The unmapped mode refuses a log with entries, so it takes what Close has left.
+func TestCloseLeavesNothingInTheLog(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
+	for range 3 { // a checkpoint, and two batches of the log
+		mustAdvance(t, s, 0)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, s)
+	s = mustOpen(t, path, 10, Options{unmapped: true})
+	wantCell(t, s, 0, 3)
+}
+
+// An entry for the cell after the last is of a store that had more, and new cells are zero.
+func TestLogOfTheCellAfterTheLast(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
+	few := look(t, path).cells
+	if err := errors.Join(s.Grow(11), s.Sync()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		mustAdvance(t, s, 10)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = mustOpen(t, image{few, look(t, path).redo}.restore(t), 0, Options{})
+	if err := s.Grow(11); err != nil {
+		t.Fatal(err)
+	}
+	wantCell(t, s, 10, 0)
+}
+
+func TestLogIsUsedToItsEnd(t *testing.T) {
+	mapped(t)
+	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
+	l := s.redo
+	for size, fits := range map[int64]bool{redoEntryLen - 1: false, redoEntryLen: true} {
+		l.chunk = make([]byte, redoEntryLen, redoChunkLen)
+		next, err := l.flush(l.size - size)
+		if err != nil || (next == l.size) != fits || (next == 0) == fits {
+			t.Errorf("with %d bytes left: next is %d of %d, error %v", size, next, l.size, err)
+		}
+	}
+}
+
+// What the system could not write of the cells by itself must not come out when the log is full, with cells lost by then.
+func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
+	mapped(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil { // a checkpoint; from now on by the log
+		t.Fatal(err)
+	}
+	mustAdvance(t, s, 0)
+	if err := s.f.Close(); err != nil { // which the log does not need
+		t.Fatal(err)
+	}
+	if err := s.Sync(); !errors.Is(err, ErrPoisoned) {
+		t.Errorf("Sync: %v, want ErrPoisoned", err)
+	}
 }

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -243,5 +244,67 @@ func TestMetricsCarryTheNameOfTheStore(t *testing.T) {
 	}
 	if got := metric(t, r, "weir_progress_last_sync_duration_seconds"); got <= 0 {
 		t.Errorf("weir_progress_last_sync_duration_seconds is %v", got)
+	}
+}
+
+// Who swaps in a cell relies on the header that promises it.
+func TestCellsAreThereOnlyOnceTheHeaderIs(t *testing.T) {
+	inBothModes(t, func(t *testing.T, o Options) {
+		var s *Store
+		var seen []uint64
+		o.SyncInterval = time.Hour
+		o.Faults.FailSync = func() error {
+			if s != nil {
+				seen = append(seen, s.Len())
+			}
+			return nil
+		}
+		s = mustOpen(t, temp(t), 10, o)
+		for _, cells := range []uint64{11, 100_000} { // within what is allocated, and beyond
+			before := s.Len()
+			seen = nil
+			if err := s.Grow(cells); err != nil {
+				t.Fatal(err)
+			}
+			if want := []uint64{before, before, before}; !slices.Equal(seen, want) || s.Len() != cells {
+				t.Errorf("%d cells at the syncs, want %d until space and both pages are on the disk", seen, want)
+			}
+		}
+		seen = nil
+		if err := s.Grow(s.Len()); err != nil || len(seen) != 0 {
+			t.Errorf("%d syncs, error %v, where there was nothing to grow", len(seen), err)
+		}
+	})
+}
+
+func TestWhatWasReadAheadIsNotReadAgain(t *testing.T) {
+	mapped(t)
+	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
+	s.cache()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cached != s.size {
+		t.Errorf("%d bytes of %d are known to be read", s.cached, s.size)
+	}
+}
+
+// Room that was taken for cells is given back when there is none for their log: others may need it.
+func TestCellsWhoseLogHasNoRoomTakeNone(t *testing.T) {
+	mapped(t)
+	calls, failing := 0, false
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailAllocate: func() error {
+		if calls++; failing && calls == 2 { // the cells, then the log
+			return errors.New("no room")
+		}
+		return nil
+	}}})
+	before := len(look(t, path).cells)
+	calls, failing = 0, true
+	if err := s.Grow(100_000); err == nil || calls != 2 {
+		t.Fatalf("error %v after %d allocations, want one in the second", err, calls)
+	}
+	if after := len(look(t, path).cells); after != before {
+		t.Errorf("the file of cells has %d bytes, had %d", after, before)
 	}
 }
