@@ -114,7 +114,6 @@ type Bandit struct {
 	log       *slog.Logger
 	model     atomic.Pointer[model] // nil until it is loaded
 	learned   [levels]*arms.Learned // by arms.Level
-	forgotten [levels]atomic.Int64  // of these arms, those that were forgotten and still have a cell
 	events    events
 	store     *featurestore.Store // nil for none
 	scratch   sync.Pool           // of *scratch

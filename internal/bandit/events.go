@@ -231,14 +231,7 @@ func (b *Bandit) save(now int64, stripe int) error {
 // arms that were forgotten.
 func (b *Bandit) hasRoom(level, n int) bool {
 	l := b.learned[level]
-	if l.Len()+n <= b.cfg.MaxLearned || l.Len()+b.events.newArms(b, level) <= b.cfg.MaxLearned {
-		return true
-	}
-	if b.forgotten[level].Load() == 0 {
-		return false
-	}
-	b.compact(level)
-	return l.Len()+b.events.newArms(b, level) <= b.cfg.MaxLearned
+	return n <= l.Room() || b.events.newArms(b, level) <= l.Room() || l.Compact() > 0 && b.events.newArms(b, level) <= l.Room()
 }
 
 // newArms returns how many arms of a level the batch makes, where several events are of the same one.
@@ -302,15 +295,7 @@ func (b *Bandit) apply(r *record) error {
 		if k == (arms.Key{}) {
 			continue
 		}
-		l := b.learned[level]
-		if b.forgotten[level].Load() > 0 && l.Has(k) && !l.Teaches(k) {
-			b.forgotten[level].Add(-1)
-		}
-		err := l.Add(k, r.reward, r.at)
-		if err != nil && b.compact(level) > 0 { // a replay comes here, where hasRoom had been before
-			err = l.Add(k, r.reward, r.at)
-		}
-		if err != nil {
+		if err := b.learned[level].Add(k, r.reward, r.at); err != nil {
 			return err
 		}
 	}
@@ -358,15 +343,10 @@ func (b *Bandit) openEvents(dir string, env server.Env) error {
 // learnedArms returns how many arms events have taught of.
 func (b *Bandit) learnedArms() int {
 	n := 0
-	for level := range b.learned {
-		n += b.learnedOf(level)
+	for _, l := range b.learned {
+		n += l.Len()
 	}
 	return n
-}
-
-// learnedOf is learnedArms for a level.
-func (b *Bandit) learnedOf(level int) int {
-	return b.learned[level].Len() - int(b.forgotten[level].Load())
 }
 
 // closeEvents writes what was learned as a whole, so that nothing has to be replayed, and closes the journal.

@@ -147,23 +147,15 @@ func (b *Bandit) teaches(r *record) bool {
 func (b *Bandit) unlearn(r *record) (n int) {
 	if r.everything() {
 		n = b.learnedArms()
-		for level, l := range b.learned {
-			b.forgotten[level].Store(0)
+		for _, l := range b.learned {
 			l.ForgetAll()
 		}
 		return n
 	}
 	for level, k := range r.arms {
 		if k != (arms.Key{}) && b.learned[level].Forget(k) {
-			b.forgotten[level].Add(1)
 			n++
 		}
 	}
 	return n
-}
-
-// compact takes back the room of arms of a level that were forgotten, and returns for how many others there is room now.
-func (b *Bandit) compact(level int) int {
-	b.forgotten[level].Store(0)
-	return b.learned[level].Compact()
 }

@@ -299,7 +299,7 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 		m = f.memory().arms
 		for level := range m {
 			maps.DeleteFunc(m[level], func(_ arms.Key, sums [2]float64) bool { return sums == [2]float64{} })
-			if n := f.learnedOf(level); n != len(m[level]) {
+			if n := f.learned[level].Len(); n != len(m[level]) {
 				t.Errorf("level %d is said to have %d arms and has %d", level, n, len(m[level]))
 			}
 		}

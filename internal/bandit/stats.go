@@ -61,7 +61,7 @@ func (b *Bandit) register(r *metrics.Registry) {
 	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "ok")
 	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "refused")
 	for level, name := range [levels]string{"item", "segment", "pair"} {
-		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(b.learnedOf(level)) }, "level", name)
+		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(b.learned[level].Len()) }, "level", name)
 	}
 	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.", func() float64 { return float64(b.events.remembered.Load()) })
 	imported := func(of func(arms.Stats) uint64) func() float64 {

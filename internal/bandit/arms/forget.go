@@ -8,9 +8,11 @@ func (l *Learned) Forget(k Key) bool {
 	if !l.Teaches(k) {
 		return false
 	}
-	cell := l.cells.Load().find(k)
+	c := l.cells.Load()
+	cell := c.find(k)
 	cell[2].Store(0)
 	cell[3].Store(0)
+	c.idle.Add(1)
 	return true
 }
 
@@ -28,19 +30,20 @@ func (l *Learned) Teaches(k Key) bool {
 func (l *Learned) ForgetAll() { l.cells.Store(&cells{}) }
 
 // Compact gives back the cells of arms that events teach nothing of, and returns how many they were. It takes as long as
-// growing, and is for one goroutine at a time, as Add.
+// growing if there are any, and is for one goroutine at a time, as Add.
 func (l *Learned) Compact() int {
 	old := l.cells.Load()
-	if old.size == 0 {
+	idle := int(old.idle.Load())
+	if idle == 0 {
 		return 0
 	}
 	c := newCells(old.size, old.landmark)
 	old.each(func(k Key, alpha, beta float64) bool {
-		if alpha+beta > 0 {
+		if alpha != 0 || beta != 0 {
 			c.add(k, alpha, beta)
 		}
 		return true
 	})
 	l.cells.Store(c)
-	return int(old.count.Load() - c.count.Load())
+	return idle
 }

@@ -35,11 +35,14 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 	if a, b, _ := l.View(at).Find(NumberKey(0)); a != 0.25 || b != 0.75 || !l.Teaches(NumberKey(0)) {
 		t.Errorf("the arm is at %v, %v after it was taught anew", a, b)
 	}
-	if err := l.Add(NumberKey(5000), 1, at); !errors.Is(err, ErrFull) {
-		t.Errorf("there is room before it is given back: %v", err)
+	if l.Len() != 1501 || l.Room() != 0 {
+		t.Errorf("%d arms, and room for %d, before any is given back", l.Len(), l.Room())
 	}
 	if n := l.Compact(); n != 499 || l.Len() != 1501 {
 		t.Errorf("%d cells are given back and %d arms are left, want 499 and 1501", n, l.Len())
+	}
+	if n := l.Compact(); n != 0 || l.Room() != 499 {
+		t.Errorf("%d more are given back, and there is room for %d", n, l.Room())
 	}
 	for k := range uint64(2000) {
 		if taught := k == 0 || k >= 500; l.Teaches(NumberKey(k)) != taught || l.Has(NumberKey(k)) != taught {
@@ -58,6 +61,60 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || a != 0.25 || b != 0.75 {
 		t.Errorf("after all was forgotten an event makes %v, %v, %t", a, b, ok)
 	}
+}
+
+func TestTheRoomOfForgottenArmsIsTakenBackWhenItIsNeeded(t *testing.T) {
+	l := NewLearned(3, time.Hour)
+	at := time.Now().UnixMicro()
+	add := func(k uint64, at int64, want error) {
+		t.Helper()
+		if err := l.Add(NumberKey(k), 1, at); !errors.Is(err, want) {
+			t.Fatalf("arm %d: %v, want %v", k, err, want)
+		}
+	}
+	is := func(arms, room int) {
+		t.Helper()
+		if l.Len() != arms || l.Room() != room {
+			t.Errorf("%d arms and room for %d, want %d and %d", l.Len(), l.Room(), arms, room)
+		}
+	}
+	for k := range uint64(3) {
+		add(k, at, nil)
+	}
+	add(3, at, ErrFull)
+	l.Forget(NumberKey(0))
+	l.Forget(NumberKey(1))
+	is(1, 0)
+	add(1, at, nil) // has its cell still
+	is(2, 0)
+	add(3, at, nil)
+	is(3, 0)
+	add(0, at, ErrFull)
+	if l.Has(NumberKey(0)) || !l.Has(NumberKey(3)) {
+		t.Error("the wrong arm has lost its cell")
+	}
+	// An event of long ago weighs nothing: it teaches nothing, and stands in nobody's way.
+	l.Forget(NumberKey(3))
+	add(3, at-int64(10_000*time.Hour/time.Microsecond), nil)
+	is(2, 0)
+	l.Forget(NumberKey(2))
+	is(1, 0)
+	add(4, at-int64(10_000*time.Hour/time.Microsecond), nil)
+	is(1, 1)
+	add(5, at, nil)
+	add(6, at, nil)
+	is(3, 0)
+	// Growing and a later landmark keep count.
+	l = NewLearned(10_000, time.Hour)
+	for k := range uint64(5000) {
+		add(k, at, nil)
+		if k%2 == 0 {
+			l.Forget(NumberKey(k))
+		}
+	}
+	is(2500, 5000)
+	add(1, at+int64(100*time.Hour/time.Microsecond), nil)
+	is(2500, 5000)
 }
 
 func TestReadersFindTheOthersWhileSomeAreForgotten(t *testing.T) {

@@ -32,6 +32,7 @@ type cells struct {
 	size     uint64          // cells
 	seeds    [2]uint64       // odd
 	count    atomic.Int64    // in use
+	idle     atomic.Int64    // of these, those with sums of 0: what they taught was forgotten, or weighs nothing
 	landmark int64           // when an event has the weight 1, Unix microseconds
 }
 
@@ -52,8 +53,14 @@ func newCells(size uint64, landmark int64) *cells {
 	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size, seeds: [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1}, landmark: landmark}
 }
 
-// Len returns the number of arms.
-func (l *Learned) Len() int { return int(l.cells.Load().count.Load()) }
+// Len returns the number of arms that events teach of.
+func (l *Learned) Len() int {
+	c := l.cells.Load()
+	return int(c.count.Load() - c.idle.Load())
+}
+
+// Room returns how many new arms find room before Compact is needed.
+func (l *Learned) Room() int { return l.limit - int(l.cells.Load().count.Load()) }
 
 // View is the table at one moment, for reading.
 type View struct {
@@ -124,14 +131,14 @@ func (c *cells) find(k Key) []atomic.Uint64 {
 	}
 }
 
-// Has reports whether an arm is there.
+// Has reports whether an arm is there, forgotten or not.
 func (l *Learned) Has(k Key) bool {
 	c := l.cells.Load()
 	return c.size > 0 && c.find(k) != nil
 }
 
 // Add counts an event of the time at, in Unix microseconds, with its reward from 0 to 1. It returns
-// ErrFull when the arm is new and there is no room; nothing has changed then.
+// ErrFull when the arm is new and there is no room, not even by Compact; nothing has changed then.
 func (l *Learned) Add(k Key, reward float64, at int64) error {
 	c, err := l.room(k, at)
 	if err != nil {
@@ -148,16 +155,18 @@ const renewAt = 1 << 60
 // room returns cells that an event of that time can be added to.
 func (l *Learned) room(k Key, at int64) (*cells, error) {
 	c := l.cells.Load()
-	count := int(c.count.Load())
-	switch isNew := c.size == 0 || c.find(k) == nil; {
-	case isNew && count >= l.limit:
-		return nil, ErrFull
-	case isNew && uint64(count+1)*8 > c.size*5:
-		landmark := c.landmark
-		if count == 0 {
-			landmark = at
+	if c.size == 0 || c.find(k) == nil {
+		if l.Room() <= 0 && l.Compact() == 0 {
+			return nil, ErrFull
 		}
-		c = l.rebuild(max(1024, 2*c.size), landmark)
+		c = l.cells.Load()
+		if count := c.count.Load(); uint64(count+1)*8 > c.size*5 {
+			landmark := c.landmark
+			if count == 0 {
+				landmark = at
+			}
+			c = l.rebuild(max(1024, 2*c.size), landmark)
+		}
 	}
 	if l.weight(at-c.landmark) > renewAt {
 		c = l.rebuild(c.size, at)
@@ -186,6 +195,7 @@ func (c *cells) add(k Key, alpha, beta float64) {
 		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
 		hi := cell[1].Load()
 		if hi == 0 || hi == k.Hi && cell[0].Load() == k.Lo {
+			was := hi != 0 && cell[2].Load()|cell[3].Load() == 0
 			// Where nothing is added nothing is written, so that an event with a reward of 0 or 1 is seen whole.
 			if alpha != 0 {
 				cell[2].Store(math.Float64bits(math.Float64frombits(cell[2].Load()) + alpha))
@@ -197,6 +207,11 @@ func (c *cells) add(k Key, alpha, beta float64) {
 				cell[0].Store(k.Lo)
 				cell[1].Store(k.Hi)
 				c.count.Add(1)
+			}
+			if is := cell[2].Load()|cell[3].Load() == 0; is && !was {
+				c.idle.Add(1)
+			} else if was && !is {
+				c.idle.Add(-1)
 			}
 			return
 		}
