@@ -246,6 +246,9 @@ func TestAClientThatDoesNotReadIsClosedAfterTheWriteTimeout(t *testing.T) {
 	if conn.phase != phaseDraining {
 		t.Fatal("the answer went into the socket at once; the test needs it to wait")
 	}
+	if conn.timed.queue != &conn.loop.write {
+		t.Fatal("a client that takes nothing at all has no deadline")
+	}
 	d.pass(29 * time.Second)
 	if conn.fd < 0 {
 		t.Fatal("closed too early")

@@ -93,3 +93,14 @@ func TestProblemsQuoteWhatTheyAreTold(t *testing.T) {
 		t.Errorf("the fields of what the problem replaces are still there: %q", w.header)
 	}
 }
+
+// A handler that appends to a value it was given gets memory of its own.
+func TestDecodedValuesEndWhereTheyEnd(t *testing.T) {
+	r := Request{params: [maxParams][]byte{[]byte("%41"), []byte("%42")}}
+	if !r.decodeParams() {
+		t.Fatal("escapes were refused")
+	}
+	if longer := append(r.Param(0), '!'); string(longer) != "A!" || string(r.Param(1)) != "B" {
+		t.Errorf("got %q, and then %q for the next", longer, r.Param(1))
+	}
+}

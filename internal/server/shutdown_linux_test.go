@@ -60,3 +60,24 @@ func TestARequestNotYetReadOfASlowReaderIsAnsweredAtTheStop(t *testing.T) {
 		c.expectClosed()
 	})
 }
+
+// A connection that is dealt to a loop in its last moment is the loop's, or is told to be nobody's.
+func TestALoopDoesNotEndWithMessagesUnread(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	nobody := message{kind: msgBlocked, conn: new(conn)}
+	if !d.post(nobody) {
+		t.Fatal("a loop that runs takes no message")
+	}
+	if d.release() {
+		t.Fatal("the loop has ended with a message unread")
+	}
+	d.turn()
+	if !d.release() {
+		t.Fatal("the loop does not end with nothing to do")
+	}
+	if d.post(nobody) {
+		t.Error("a loop that has ended takes a message")
+	}
+	// The descriptors are closed again at the end of the test: they must not be others' by then.
+	t.Cleanup(func() { d.epoll, d.wakeFD = -1, -1 })
+}
