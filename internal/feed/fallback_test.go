@@ -251,3 +251,15 @@ func TestShortAnswersAreLoggedOnceASecond(t *testing.T) {
 		<-done
 	})
 }
+
+func TestLongFillsAreNotForEventLoops(t *testing.T) {
+	for _, c := range []struct {
+		items, length int
+		costly        bool
+	}{{2048, 2048, false}, {2049, 0, true}, {1, 2049, true}} {
+		f := &fallback{items: make([]fallbackItem, c.items)}
+		if got := f.costly(c.length); got != c.costly {
+			t.Errorf("%d fallback items and a list of %d: costly is %t", c.items, c.length, got)
+		}
+	}
+}

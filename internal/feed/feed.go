@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math/bits"
 	"path/filepath"
@@ -139,11 +140,14 @@ func (f *Feed) Close() error {
 // load opens the configured snapshot as a generation that does not serve yet. One that is to
 // replace another is read into memory and checked as a whole first.
 func (f *Feed) load(ctx context.Context, whole bool) (*generation, error) {
-	lists, file, err := openLists(f.cfg.Path)
+	lists, err := snapshot.Open(f.cfg.Path)
+	if missing := new(fs.PathError); errors.As(err, &missing) {
+		return nil, fmt.Errorf("--feeds: %w", err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{lists: lists, file: file, stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
+	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
 	if err := f.prepare(ctx, g, whole); err != nil {
 		return nil, errors.Join(err, lists.Close())
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/disk"
 	"weir/internal/server"
 )
 
@@ -129,7 +130,7 @@ func FuzzKeyFilesAreReadOrRefused(f *testing.F) {
 		if err := os.WriteFile(path, image, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		k, err := openKeyFile(path, 0)
+		k, err := openKeyFile(path, 0, disk.Faults{})
 		if err != nil {
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, image) {
 				t.Errorf("the refused file was changed: %v", err)
@@ -142,7 +143,7 @@ func FuzzKeyFilesAreReadOrRefused(f *testing.F) {
 			t.Fatal(err)
 		}
 		k.close()
-		if k, err = openKeyFile(path, uint64(len(before))); err != nil {
+		if k, err = openKeyFile(path, uint64(len(before)), disk.Faults{}); err != nil {
 			t.Fatal(err)
 		}
 		defer k.close()

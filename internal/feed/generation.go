@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -60,26 +59,4 @@ func (g *generation) retire() error {
 		}
 	}
 	return g.lists.Close()
-}
-
-// openLists opens a snapshot and tells which file it is, even when another is renamed over the
-// path at the same time.
-func openLists(path string) (*snapshot.Snapshot, os.FileInfo, error) {
-	for {
-		before, err := os.Stat(path)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--feeds: %w", err)
-		}
-		lists, err := snapshot.Open(path)
-		if err != nil {
-			return nil, before, err
-		}
-		after, err := os.Stat(path)
-		if err == nil && os.SameFile(before, after) {
-			return lists, after, nil
-		}
-		if err := lists.Close(); err != nil {
-			return nil, nil, fmt.Errorf("close %s: %w", path, err)
-		}
-	}
 }

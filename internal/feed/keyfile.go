@@ -24,10 +24,11 @@ import (
 // A block that a crash has torn was never synced, so its keys were never given cells: it is cut
 // off at open. When keys are missing that were, the file was damaged, and is refused.
 type keyFile struct {
-	f     *os.File
-	path  string
-	count uint64 // keys, those not written yet included
-	size  int64  // bytes that hold whole blocks
+	f      *os.File
+	faults disk.Faults
+	path   string
+	count  uint64 // keys, those not written yet included
+	size   int64  // bytes that hold whole blocks
 
 	block   []byte // entries not written yet
 	entries uint32
@@ -46,12 +47,12 @@ const (
 var errKeyFile = errors.New("the file of user keys is damaged")
 
 // openKeyFile opens or makes a key file of which the first used keys have cells.
-func openKeyFile(path string, used uint64) (_ *keyFile, err error) {
+func openKeyFile(path string, used uint64, faults disk.Faults) (_ *keyFile, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	k := &keyFile{f: f, path: path, size: keyHeader}
+	k := &keyFile{f: f, faults: faults, path: path, size: keyHeader}
 	defer func() {
 		if err != nil {
 			f.Close()
@@ -69,7 +70,7 @@ func openKeyFile(path string, used uint64) (_ *keyFile, err error) {
 		if _, err := f.WriteAt(head[:], 0); err != nil {
 			return nil, err
 		}
-		if err := f.Sync(); err != nil {
+		if err := faults.SyncData(f); err != nil {
 			return nil, err
 		}
 		return k, disk.SyncDir(filepath.Dir(path))
@@ -92,7 +93,7 @@ func openKeyFile(path string, used uint64) (_ *keyFile, err error) {
 		if err := f.Truncate(k.size); err != nil {
 			return nil, err
 		}
-		if err := f.Sync(); err != nil {
+		if err := faults.SyncData(f); err != nil {
 			return nil, err
 		}
 	}
@@ -226,7 +227,7 @@ func (k *keyFile) write() error {
 	if _, err := k.f.WriteAt(block, k.size); err != nil {
 		return fmt.Errorf("%s cannot take new users: %w", k.path, err)
 	}
-	if err := k.f.Sync(); err != nil {
+	if err := k.faults.SyncData(k.f); err != nil {
 		k.failed = fmt.Errorf("%s cannot take new users: %w", k.path, err)
 		return k.failed
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/disk"
 	"weir/internal/progress"
 )
 
@@ -54,7 +55,7 @@ func keysOf(t *testing.T, f *keyFile) (all []key) {
 func keyFileOf(t *testing.T, blocks ...[]key) (path string, ends []int64) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "keys.log")
-	f, err := openKeyFile(path, 0)
+	f, err := openKeyFile(path, 0, disk.Faults{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ var (
 
 func TestKeysKeepTheirSlots(t *testing.T) {
 	path, _ := keyFileOf(t, firstKeys, secondKeys, nil, thirdKeys)
-	f, err := openKeyFile(path, 7)
+	f, err := openKeyFile(path, 7, disk.Faults{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,14 +92,14 @@ func TestKeysKeepTheirSlots(t *testing.T) {
 
 func TestManyKeysAreWrittenInBlocks(t *testing.T) {
 	var many []key
-	for i := range 10_000 {
-		many = append(many, key{0, fmt.Sprintf("%0255d", i)})
+	for i := range 10_000 { // the first block is of the usual length, the others end with a key that goes beyond
+		many = append(many, key{0, fmt.Sprintf("%0*d", 255-min(1, i/5000), i)})
 	}
 	path, ends := keyFileOf(t, many)
 	if ends[0] < 2*maxKeyBlock {
 		t.Fatalf("%d bytes: too few for the test", ends[0])
 	}
-	f, err := openKeyFile(path, uint64(len(many)))
+	f, err := openKeyFile(path, uint64(len(many)), disk.Faults{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestATornTailIsCutOff(t *testing.T) {
 		if err := os.WriteFile(path, image, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		f, err := openKeyFile(path, uint64(len(firstKeys)))
+		f, err := openKeyFile(path, uint64(len(firstKeys)), disk.Faults{})
 		if err != nil {
 			t.Fatalf("image %d: %v", n, err)
 		}
@@ -163,7 +164,7 @@ func TestDamageToKeysInUseIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, image, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		f, err := openKeyFile(path, 7)
+		f, err := openKeyFile(path, 7, disk.Faults{})
 		if err == nil {
 			f.close()
 			t.Errorf("%s: the file was opened with %d keys", what, f.count)
@@ -198,7 +199,7 @@ func TestAKeyFileOfAnotherVersionIsRefused(t *testing.T) {
 	if err := os.WriteFile(path, image, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err = openKeyFile(path, 0)
+	_, err = openKeyFile(path, 0, disk.Faults{})
 	wantError(t, "version 2", err, path, "version 2", "reads version 1", "another --data directory")
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, image) {
 		t.Error("the refused file was changed")
@@ -215,4 +216,77 @@ func TestACellWithoutItsKeyIsNoticed(t *testing.T) {
 	}
 	_, err := openSlots(dir, progress.Options{})
 	wantError(t, "no key file", err, "keys.log", "damaged")
+}
+
+// A key that is not on the disk must not be given a cell, and neither the file's beginning nor what was cut off may come back.
+func TestKeysAreSynced(t *testing.T) {
+	syncs, failing := 0, false
+	faults := disk.Faults{FailSync: func() error {
+		syncs++
+		if failing {
+			return errors.New("input/output error")
+		}
+		return nil
+	}}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "keys.log")
+	want := func(what string, n int) {
+		t.Helper()
+		if syncs != n {
+			t.Errorf("%d syncs of %s, want %d", syncs, what, n)
+		}
+		syncs = 0
+	}
+	f, err := openKeyFile(path, 0, faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("a new file", 1)
+	key{7, ""}.add(t, f)
+	want("a key alone", 0)
+	if err := f.sync(); err != nil {
+		t.Fatal(err)
+	}
+	want("a block", 1)
+	key{8, ""}.add(t, f)
+	failing = true
+	if err := f.sync(); err == nil {
+		t.Error("a block that is not on the disk was taken for one that is")
+	}
+	failing = false
+	if err := f.sync(); err == nil { // which nobody knows to be there
+		t.Error("a key file goes on after a failed sync")
+	}
+	f.close() //nolint:errcheck // as after a crash
+	syncs = 0
+	if f, err = openKeyFile(path, 1, faults); err != nil {
+		t.Fatal(err)
+	}
+	want("a whole file", 0)
+	f.close() //nolint:errcheck // as above
+	torn, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := torn.WriteString("torn"); err != nil {
+		t.Fatal(err)
+	}
+	torn.Close()
+	if f, err = openKeyFile(path, 2, faults); err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	want("a file that was cut", 1)
+}
+
+func TestOneKeyTooFewIsNoticed(t *testing.T) {
+	path, _ := keyFileOf(t, firstKeys, secondKeys)
+	if f, err := openKeyFile(path, 5, disk.Faults{}); err != nil {
+		t.Errorf("all keys are there: %v", err)
+	} else {
+		f.close()
+	}
+	if _, err := openKeyFile(path, 6, disk.Faults{}); !errors.Is(err, errKeyFile) {
+		t.Errorf("error %v, want that a key is missing", err)
+	}
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"weir/internal/feed/snapshot"
@@ -198,4 +200,38 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 		})
 		check()
 	}
+}
+
+// Two who move one user at once leave the count right, whoever looks first and whoever counts last. That takes many tries to go wrong.
+func TestTheLastToCountLooksAgain(t *testing.T) {
+	const items = 5
+	dir := t.TempDir()
+	numbered(2, items).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	g := f.current.Load()
+	<-g.warmed
+	u, _ := f.user(g, 1)
+	var arrived atomic.Int64
+	const rounds = 100_000
+	together(2, func(i int) {
+		for round := range int64(rounds) {
+			// Both begin as near to each other as it gets.
+			for arrived.Add(1); arrived.Load() < 4*round+2; {
+				runtime.Gosched()
+			}
+			if i == 0 {
+				f.set(g, &u, func(int) int { return items })
+			} else {
+				f.set(g, &u, func(int) int { return 0 })
+			}
+			for arrived.Add(1); arrived.Load() < 4*round+4; {
+				runtime.Gosched()
+			}
+			if i == 0 && !t.Failed() {
+				if n, end := g.exhausted.count.Load(), u.atEnd(); (n == 1) != end || n < 0 || n > 1 {
+					t.Errorf("round %d: %d users are counted as exhausted, and the one who moves is: %t", round, n, end)
+				}
+			}
+		}
+	})
 }

@@ -47,7 +47,7 @@ func openSlots(dir string, o progress.Options) (s *slots, err error) {
 	if s.keys, err = progress.Open(filepath.Join(dir, "keys.cells"), 0, o); err != nil {
 		return s, err
 	}
-	if s.file, err = openKeyFile(filepath.Join(dir, "keys.log"), s.keys.Len()); err != nil {
+	if s.file, err = openKeyFile(filepath.Join(dir, "keys.log"), s.keys.Len(), o.Faults); err != nil {
 		return s, err
 	}
 	// A crash may have come between a key and its cell.

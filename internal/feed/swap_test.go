@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -402,4 +403,60 @@ func TestTheWatcherActsOnRenamesOnly(t *testing.T) {
 	if n := f.stats.reloaded.Value(); n != 2 {
 		t.Errorf("%d reloads, want 2", n)
 	}
+}
+
+// A snapshot that is replaced before all of it was read is read no further: the new one's turn comes after that.
+func TestASwapEndsTheWarmingOfTheOldSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	old, stopped := f.current.Load(), make(chan struct{})
+	stop := old.stopWarming
+	old.stopWarming = func() { close(stopped); stop() }
+	if err := f.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-stopped:
+	case <-time.After(20 * time.Second):
+		t.Error("the old snapshot is warmed on")
+	}
+}
+
+// Which file a snapshot is, is what the watcher goes by.
+func TestSnapshotsThatAreRenamedWhileTheyAreOpenedAreKnownForWhatTheyAre(t *testing.T) {
+	files := t.TempDir()
+	path, other := filepath.Join(files, "feeds.weir"), filepath.Join(files, "other")
+	numbered(10, 20).write(t, path, dense, false)
+	f := open(t, files)
+	numbered(2000, 20).write(t, other, dense, false)
+	over := make(chan struct{})
+	var renamer sync.WaitGroup
+	renamer.Go(func() { // one over the other, and another one made of that
+		for n := 0; ; n++ {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			spare := filepath.Join(files, "spare")
+			if err := errors.Join(os.Link(path, spare), os.Rename(other, path), os.Rename(spare, other)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 1000 {
+		g, err := f.load(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.lists.Close()
+		if g.file.Size() != g.lists.Stats().Bytes {
+			t.Errorf("a snapshot of %d bytes is taken for a file of %d", g.lists.Stats().Bytes, g.file.Size())
+			break
+		}
+	}
+	close(over)
+	renamer.Wait()
 }

@@ -32,7 +32,6 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"weir/internal/disk"
 
@@ -59,8 +58,7 @@ type Snapshot struct {
 	mapping *disk.Mapping
 	single  *disk.Mapping // the same file again, for Fetch
 	data    []byte
-	size    int64 // when it was opened, as changed
-	changed time.Time
+	info    os.FileInfo // when it was opened
 }
 
 // Open maps a snapshot and checks it but for the lists and the item names, which Warm checks.
@@ -83,16 +81,17 @@ func (s *Snapshot) open() error {
 	if err != nil {
 		return err
 	}
+	s.info = info
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is no regular file", ErrNotSnapshot)
 	}
-	s.size, s.changed = info.Size(), info.ModTime()
 	var page [headerBytes]byte
-	n, err := s.file.ReadAt(page[:min(s.size, headerBytes)], 0)
-	if err != nil && n < int(min(s.size, headerBytes)) {
+	length := min(info.Size(), headerBytes)
+	n, err := s.file.ReadAt(page[:length], 0)
+	if err != nil && n < int(length) {
 		return err
 	}
-	if s.h, err = decodeHeader(page[:n], uint64(s.size)); err != nil {
+	if s.h, err = decodeHeader(page[:n], uint64(info.Size())); err != nil {
 		return err
 	}
 	if s.mapping, err = disk.MapReadOnly(s.file); err != nil {
@@ -316,6 +315,9 @@ func (s *Snapshot) Name(i uint64) string {
 // Lock keeps the whole file in memory until Close.
 func (s *Snapshot) Lock() error { return s.mapping.Lock() }
 
+// File is the file as it was when it was opened, whatever is at its path by now.
+func (s *Snapshot) File() os.FileInfo { return s.info }
+
 // ChangedOnDisk is an error when the file was changed in place since it was opened, which
 // nobody may do: what is served is then of neither the old nor the new contents.
 func (s *Snapshot) ChangedOnDisk() error {
@@ -323,9 +325,9 @@ func (s *Snapshot) ChangedOnDisk() error {
 	if err != nil {
 		return err
 	}
-	if info.Size() != s.size || !info.ModTime().Equal(s.changed) {
+	if info.Size() != s.info.Size() || !info.ModTime().Equal(s.info.ModTime()) {
 		return fmt.Errorf("%s: changed in place while it was served (%d bytes of %v, opened with %d bytes of %v); write a new file and rename it",
-			s.path, info.Size(), info.ModTime(), s.size, s.changed)
+			s.path, info.Size(), info.ModTime(), s.info.Size(), s.info.ModTime())
 	}
 	return nil
 }
