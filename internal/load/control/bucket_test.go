@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -69,5 +70,52 @@ func TestALoadBorneAtFirstOnlyWasSavedUp(t *testing.T) {
 	a.tooMuch(opinion{decided: true, sure: true, limit: "p99"})
 	if a.saves {
 		t.Error("known to save up of latencies")
+	}
+}
+
+// A load of which as much is served as of others is no surprise where that is known to be the ceiling, or is being proved, and is not
+// tried once more. Elsewhere it is: what was borne contradicts it.
+func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		saves  bool
+		state  state
+		served float64
+		again  bool
+	}{
+		{"nothing known", false, narrowing, 1001, true},
+		{"known to save up", true, narrowing, 1001, false},
+		{"being proved", false, proving, 1001, false},
+		{"known to save up, and less served", true, narrowing, 960, true},
+		{"being proved, and less served", false, proving, 960, true},
+	} {
+		a := searching(c.saves)
+		a.start(c.state, 1150)
+		a.tooMuch(opinion{decided: true, limit: "shed", goodput: c.served, weight: 1})
+		if again := a.doubted == 1150; a.state != cooling || again != c.again || again && (a.after != c.state || a.next != 1150) {
+			t.Errorf("%s: tried again: %t, as %q at %.0f", c.name, again, phases[a.after], a.next)
+		}
+	}
+}
+
+// A look above the ceiling that was borne of what had been saved up does not move the ceiling of a target that is known to.
+func TestWhatIsBorneForAMomentDoesNotMoveTheCeiling(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		saves bool
+		lo    float64
+		stays bool
+	}{
+		{"known to save up", true, 1029, true},
+		{"not known to", false, 1029, false},
+		{"known to save up, and nothing borne any more", true, 0, false},
+	} {
+		a := searching(c.saves)
+		a.found, a.ceiling = true, Ceiling{Rate: 1000, Low: 985, High: 1022, Converged: true, Limit: "shed"}
+		a.lo, a.hi = side{rate: c.lo}, side{rate: math.Inf(1)}
+		a.start(climbing, 1080)
+		if got, ok := a.Ceiling(); !ok || (got == a.ceiling) != c.stays {
+			t.Errorf("%s: the ceiling is %+v, and was %+v", c.name, got, a.ceiling)
+		}
 	}
 }
