@@ -290,3 +290,34 @@ func TestOneKeyTooFewIsNoticed(t *testing.T) {
 		t.Errorf("error %v, want that a key is missing", err)
 	}
 }
+
+// What was taken back leaves no trace: the next key has the slot that it will be read with.
+func TestKeysThatWereTakenBackHaveNoSlot(t *testing.T) {
+	path, _ := keyFileOf(t, firstKeys)
+	f, err := openKeyFile(path, 3, disk.Faults{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	size := f.size
+	for _, k := range secondKeys {
+		k.add(t, f)
+	}
+	if err := f.sync(); err != nil {
+		t.Fatal(err)
+	}
+	key{9, ""}.add(t, f) // and one that is in no block yet
+	if err := f.cut(size, 3); err != nil {
+		t.Fatal(err)
+	}
+	slot, err := f.add(10, nil)
+	if err != nil || slot != 3 {
+		t.Errorf("the key after three has slot %d, error %v", slot, err)
+	}
+	if err := f.sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := keysOf(t, f), append(slices.Clone(firstKeys), key{10, ""}); !slices.Equal(got, want) {
+		t.Errorf("keys %v, want %v", got, want)
+	}
+}

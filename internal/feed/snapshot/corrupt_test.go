@@ -227,7 +227,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"many users":  {change(func(b []byte) { b[atUserCount+3] = 1; rehash(b) }), ErrCorrupt, "users in 77 slots"},
 		"many slots":  {change(func(b []byte) { b[atSlots+4] = 1; rehash(b) }), ErrCorrupt, "in 4294967373 slots"},
 		"long lists":  {change(func(b []byte) { b[atLongest+2] = 1; rehash(b) }), ErrCorrupt, "lists of 0 to"},
-		"no padding":  {unpadded(good), ErrCorrupt, "fallback items: it is at"},
+		"no padding":  {padded(good, 0), ErrCorrupt, "fallback items: it is at"},
+		"too little":  {padded(good, loadSlack-1), ErrCorrupt, "fallback items: it is at"},
 	} {
 		path := filepath.Join(t.TempDir(), "feeds.weir")
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {
@@ -243,14 +244,14 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// unpadded is a file without the padding behind its last section.
-func unpadded(data []byte) []byte {
+// padded is a file with so many bytes of padding behind its last section.
+func padded(data []byte, padding uint64) []byte {
 	h, err := decodeHeader(data, uint64(len(data)))
 	if err != nil {
 		panic(err)
 	}
 	last := h.sections[sectionFallback]
-	data = slices.Clone(data[:last.offset+last.length])
+	data = slices.Clone(data[:last.offset+last.length+padding])
 	rehash(data)
 	return data
 }
@@ -265,6 +266,13 @@ func TestSectionsThatCannotBe(t *testing.T) {
 	l := append(make([]byte, 16), 64, 0, 0, 0, 0, 0, 0, 0)
 	if _, err := decodeLine("offsets", append(l, make([]byte, 3*8+loadSlack)...), 3); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("residuals of 64 bits: %v", err)
+	}
+	// Of 57 bits any load holds all, of one more it does not.
+	for width, want := range map[byte]bool{maxGroupBits: true, maxGroupBits + 1: false} {
+		l := append(make([]byte, 16), width, 0, 0, 0, 0, 0, 0, 0)
+		if _, err := decodeLine("offsets", append(l, make([]byte, int(width)+loadSlack)...), 8); (err == nil) != want {
+			t.Errorf("residuals of %d bits: %v", width, err)
+		}
 	}
 	if _, err := decodeLine("offsets", make([]byte, lineHeader-1+loadSlack), 0); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a line without a header: %v", err)
@@ -400,4 +408,37 @@ func openBytes(t testing.TB, data []byte) *Snapshot {
 		t.Fatal(err)
 	}
 	return open(t, path)
+}
+
+// Some tools write a file and set its time back.
+func TestAnotherLengthIsAChangeWhateverTheTime(t *testing.T) {
+	path := bigSnapshot(t)
+	s := open(t, path)
+	was := s.File()
+	if err := errors.Join(os.Truncate(path, was.Size()+1), os.Chtimes(path, was.ModTime(), was.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.ChangedOnDisk(); err == nil {
+		t.Error("a longer file is said to be as it was")
+	}
+}
+
+// A record is below the watermark when the longest there is would be.
+func TestTheWatermarkIsPassedByWholeRecords(t *testing.T) {
+	s := open(t, bigSnapshot(t))
+	at := s.records.at(1)
+	for below, resident := range map[uint64]bool{0: false, s.recordBound - 1: false, s.recordBound: true} {
+		s.warmed.Store(at + below)
+		if s.Resident(1) != resident {
+			t.Errorf("with %d bytes of it, at most %d, below the watermark: %t", below, s.recordBound, !resident)
+		}
+	}
+}
+
+func TestRanksAreAtMostWhatASnapshotHas(t *testing.T) {
+	for largest, dense := range map[uint64]bool{MaxSlots - 1: true, MaxSlots: false} {
+		if denseEnough(1<<31, largest) != dense {
+			t.Errorf("ids up to %d as ranks: %t", largest, !dense)
+		}
+	}
 }
