@@ -178,6 +178,7 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 		}
 		return control.Adaptive(control.AdaptiveOptions{
 			Start: rate, Healthy: healthy, Warmup: warmup, Duration: warmup + p.Length(), StopWhen: stop, Limits: limits,
+			Random: client.Arrivals(p.Arrivals) == client.Poisson,
 		}), nil
 	}
 	if rate == 0 && p.Connections == 0 && p.Stages == "" {

@@ -277,6 +277,35 @@ func TestASearchEndsWithItsTarget(t *testing.T) {
 	}
 }
 
+// A search takes its time where few requests come at random times.
+func TestASearchIsToldHowRequestsArrive(t *testing.T) {
+	climbed := make(map[string]time.Duration)
+	for _, arrivals := range []string{"constant", "poisson"} {
+		p := plan("http://127.0.0.1:9/")
+		p.Mode, p.Rate, p.Arrivals = "adaptive", "50/s", arrivals
+		c, err := p.controller(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := c.Begin()
+		w := measure.NewWindow()
+		for d.Rate == 50 && w.End < 10*time.Second {
+			start := w.End
+			w.Reset()
+			w.Start, w.End, w.Intended, w.Sent, w.Served = start, start+Interval, 5, 5, 5
+			for range 5 {
+				measure.Record(w.Latency, time.Millisecond)
+				measure.Record(w.Lag, time.Microsecond)
+			}
+			d = c.Next(w)
+		}
+		climbed[arrivals] = w.End
+	}
+	if climbed["constant"] > 1500*time.Millisecond || climbed["poisson"] < 2*time.Second {
+		t.Errorf("the first load is left after %v", climbed)
+	}
+}
+
 // steadily sends at 1000/s, whenever it is looked at.
 type steadily struct {
 	broken

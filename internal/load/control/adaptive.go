@@ -18,6 +18,9 @@ type AdaptiveOptions struct {
 	Healthy []Condition
 	// Warmup is spent at Start before anything is judged.
 	Warmup time.Duration
+	// Random says that requests come at random times. They wait for each other then, long before the ceiling of what is
+	// served, and it takes many of them to know how often.
+	Random bool
 	// Duration is how long the run is, warm-up included. 0 ends it Hold after the ceiling was found, or once Patience
 	// is over without.
 	Duration       time.Duration
@@ -30,9 +33,13 @@ type AdaptiveOptions struct {
 const (
 	climbStep = 2.0  // from load to load while nothing is known
 	floorPart = 0.96 // of the ceiling, the load between the probes
+	// floorRandom is that where few requests come at random times, as the ceiling is known less well.
+	floorRandom = 0.9
 	// near is how far from the ceiling the two loads are that have to be borne and not; nearFew that where there are
 	// few requests.
 	near, nearFew = 0.015, 0.02
+	// nearRandom is that where few requests come at random times.
+	nearRandom = 0.03
 	// above is how much farther the upper one is: a bucket that fills while nobody asks for more hides a small excess.
 	above       = 1.5
 	fewRequests = 200.0 // a second
@@ -65,6 +72,7 @@ func Adaptive(o AdaptiveOptions) Searcher {
 	}
 	o.Start = min(max(o.Start, o.Limits.Min), o.Limits.Max)
 	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen), state: warming, rate: o.Start}
+	a.random = o.Random
 	return a
 }
 
@@ -142,7 +150,7 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	if away && answered && a.found {
 		// That it was away says nothing of how much it bears.
 		a.evidence = a.lately.evidence
-		a.rest(holding, a.ceiling.Rate*floorPart)
+		a.rest(holding, a.floor())
 	}
 	a.advance(w)
 	a.inFlight = w.InFlight
@@ -205,7 +213,9 @@ func (a *adaptive) advance(w *measure.Window) {
 func (a *adaptive) borne(o opinion) {
 	a.doubted = 0
 	borne := a.rate
-	if a.state == climbing {
+	if a.state == climbing && a.atRandom(a.rate) {
+		borne /= 1.5 // it was borne for a moment
+	} else if a.state == climbing {
 		borne /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
 	}
 	if a.hi.limit != "max" {
@@ -374,11 +384,19 @@ func (a *adaptive) settle() {
 	}
 	a.step = 0
 	a.ceiling, _ = a.estimate()
-	rate := a.ceiling.Rate * floorPart
+	rate := a.floor()
 	if a.hi.limit == "max" {
 		rate = a.o.Limits.Max
 	}
 	a.start(holding, rate)
+}
+
+// floor is the load between the probes.
+func (a *adaptive) floor() float64 {
+	if a.atRandom(a.ceiling.Rate) {
+		return a.ceiling.Rate * floorRandom
+	}
+	return a.ceiling.Rate * floorPart
 }
 
 // check looks whether the ceiling still is where it was, above and below it in turn.
@@ -403,6 +421,9 @@ func (a *adaptive) start(s state, rate float64) {
 	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
+	if a.judge.random = a.atRandom(rate); a.judge.random && s != climbing {
+		a.judge.settle = max(a.judge.settle, a.judge.need/5) // a queue takes its time to be as long as it mostly is
+	}
 	if a.found {
 		a.judge.quorum = 5 // it takes more to doubt what is known
 	}
@@ -412,6 +433,15 @@ func (a *adaptive) start(s state, rate float64) {
 // queue takes its time to be noticed.
 func (a *adaptive) needed(s state, rate float64) time.Duration {
 	requests := func(n float64) time.Duration { return time.Duration(n / rate * float64(time.Second)) }
+	if a.atRandom(rate) {
+		switch s {
+		case climbing:
+			return min(max(400*time.Millisecond, requests(100), a.slowness()), 10*time.Second)
+		case proving:
+			return max(provingTime, min(requests(randomRequests), time.Minute))
+		}
+		return min(max(2*time.Second, requests(randomRequests)), time.Minute)
+	}
 	switch s {
 	case climbing:
 		if a.step == 0 { // the next one is a small step
@@ -426,6 +456,10 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 	sure := time.Duration(1.2 * slack.Seconds() / a.near() * float64(time.Second))
 	return min(max(sure, requests(150)), 5*time.Second)
 }
+
+// atRandom says that so few requests come at random times that they are judged by their number. Of many, a window has
+// enough.
+func (a *adaptive) atRandom(rate float64) bool { return a.random && rate < 1000 }
 
 // slowness is how long it takes until an answer tells of a load.
 func (a *adaptive) slowness() time.Duration {

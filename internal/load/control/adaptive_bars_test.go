@@ -157,3 +157,19 @@ func TestASearchUnderstandsBursts(t *testing.T) {
 		}
 	}
 }
+
+// A bucket that is full at the beginning bears anything for a while.
+func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
+	for _, bucket := range []float64{1, 5, 10, 60} {
+		for _, rate := range []float64{100, 2000, 20000} {
+			for seed := range uint64(2) {
+				p := newPlant(sheds, rate, seed)
+				p.bucket, p.credit = bucket, bucket*rate
+				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, 2*time.Minute)
+				if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest || c.Rate/rate > highest || c.Seconds > 35 {
+					t.Errorf("%v/s and %v s of it saved up, seed %d: %+v", rate, bucket, seed, c)
+				}
+			}
+		}
+	}
+}

@@ -14,6 +14,7 @@ type evidence struct {
 	proven  float64  // a load above the goodput that was borne for long: the target serves less of too much
 	saves   bool     // a load above it was borne at first only: the target saves up for bursts
 	first   Ceiling  // as it was found first
+	random  bool     // requests come at random times
 }
 
 // side is one bound of the ceiling. No lower one is 0, no upper one is infinite or 0.
@@ -28,7 +29,7 @@ type sample struct{ rate, weight float64 }
 // keptSamples are averaged: enough to even out noise, few enough to follow.
 const keptSamples = 5
 
-func (e *evidence) forget() { *e = evidence{first: e.first} }
+func (e *evidence) forget() { *e = evidence{first: e.first, random: e.random} }
 
 // good notes that rate was borne.
 func (e *evidence) good(rate float64, at time.Duration) {
@@ -120,7 +121,10 @@ func (e *evidence) served() (float64, bool) {
 
 // near is how far from the ceiling its two sides are looked for.
 func (e *evidence) near() float64 {
-	if max(e.lo.rate, min(e.upper(), MaxRate)/2) < fewRequests {
+	switch rate := max(e.lo.rate, min(e.upper(), MaxRate)/2); {
+	case e.random && rate < 1000:
+		return nearRandom
+	case rate < fewRequests:
 		return nearFew
 	}
 	return near
@@ -160,8 +164,8 @@ func (a *adaptive) Ceiling() (Ceiling, bool) {
 	if a.found {
 		_, doubtful := a.doubtful()
 		beside := a.state == holding || a.state == checking || a.state == cooling && (a.after == checking || a.after == holding)
-		// What a target that saves up bears for a moment says little.
-		if beside || doubtful || a.saves && a.lo.rate > 0 {
+		// What a target that saves up bears for a moment says little, and so do few requests at random times.
+		if beside || doubtful || a.atRandom(a.rate) || a.saves && a.lo.rate > 0 {
 			return a.ceiling, true
 		}
 	}
@@ -184,11 +188,18 @@ func (a *adaptive) estimate() (Ceiling, bool) {
 		spread := a.spread(g)
 		c.Low, c.High = min(lo, c.Rate-spread), max(hi, c.Rate+spread)
 	}
+	if a.atRandom(c.Rate) {
+		c.Low, c.High = min(c.Low, c.Rate*(1-spreadRandom)), max(c.High, c.Rate*(1+spreadRandom))
+	}
 	if a.hi.limit == "max" {
 		c.Rate, c.Low, c.High = hi, hi, hi
 	}
 	return c, true
 }
+
+// spreadRandom is how far from the truth what is found of few requests at random times may be, by simulation: the p99 of 1000 that
+// depend on each other is that uncertain.
+const spreadRandom = 0.15
 
 // spread is 1.96 times the standard error of the goodput, and half a per cent at least.
 func (e *evidence) spread(g float64) float64 {

@@ -22,6 +22,8 @@ const (
 const (
 	// blockRequests is how many requests a block of windows has: quantiles of fewer say nothing.
 	blockRequests = 20
+	// Of requests at random times a block has randomBlock, and a load randomRequests: ten beyond its p99.
+	randomBlock, randomRequests = 100, 1000
 	// badShare is how many of its blocks may be bad for a load to be healthy still: a machine stalls now and then.
 	badShare = 0.2
 	// sureTime is how long latencies are bad without getting better before the load is to blame.
@@ -142,6 +144,7 @@ type judge struct {
 	need   time.Duration // that a load has to be healthy for
 	quorum int           // blocks in a row that are clearly bad and leave no doubt
 	settle time.Duration // at the beginning, which is not judged
+	random bool          // few requests, at random times
 
 	begin    time.Duration
 	started  bool
@@ -193,6 +196,13 @@ func (j *judge) see(w *measure.Window) opinion {
 	j.acc.Add(w)
 	j.acc.InFlight = w.InFlight
 	j.acc.Target = w.Target
+	if j.random {
+		if j.acc.Intended < randomBlock && j.acc.End-j.acc.Start < mostSettle {
+			return opinion{}
+		}
+		j.close()
+		return j.ofRandom()
+	}
 	if j.acc.Intended < blockRequests && j.acc.End-j.acc.Start < sureTime {
 		return opinion{}
 	}
@@ -294,6 +304,53 @@ func (j *judge) opinion() opinion {
 	return opinion{}
 }
 
+// ofRandom is opinion for few requests at random times. They queue now and then at any load, and for long close to the
+// ceiling, so that a few blocks say little: all requests are looked at together.
+func (j *judge) ofRandom() opinion {
+	last := j.blocks[len(j.blocks)-1]
+	judged := last.end - j.blocks[0].start
+	share := j.badShares(j.blocks)
+	if share != "" && j.enough(block.refused) {
+		return j.unhealthy(share, true)
+	}
+	if j.enough(func(b block) bool { return b.limit != "" && b.losing }) {
+		return j.unhealthy(last.limit, true)
+	}
+	sure := judged > mostSettle // a stall of the machine is not much of it
+	if judged > j.need/4 && len(j.blocks) > 1 {
+		if limit := j.slow(2); limit != "" {
+			return j.unhealthy(limit, sure)
+		}
+	}
+	if judged < j.need-usualWindow/2 {
+		return opinion{}
+	}
+	if share != "" {
+		return j.unhealthy(share, sure)
+	}
+	if limit := j.slow(1); limit != "" {
+		return j.unhealthy(limit, sure)
+	}
+	if j.growing(j.blocks) {
+		return j.unhealthy("queue", false)
+	}
+	return opinion{decided: true, healthy: true, p99: float64(j.all.Latency.ValueAtPercentile(99)) / 1e9}
+}
+
+// slow names what is beyond its limit by a factor in all that was judged.
+func (j *judge) slow(factor float64) string {
+	for i := range j.latency {
+		v := j.latency[i].Judge(j.all)
+		if beyond := v.Known && !v.Holds; beyond && (factor == 1 || j.latency[i].ofLatency() && v.Value > factor*j.latency[i].limit) {
+			return j.latency[i].Signal()
+		}
+	}
+	if p99 := float64(j.all.Latency.ValueAtPercentile(99)) / 1e9; j.relative && p99 > factor*j.health.limit() {
+		return "p99"
+	}
+	return ""
+}
+
 // enough reports whether the last blocks all are as said: so many that it was no stall.
 func (j *judge) enough(is func(block) bool) bool {
 	n := len(j.blocks)
@@ -383,7 +440,11 @@ func (j *judge) growing(blocks []block) bool {
 	judged := (blocks[len(blocks)-1].end - blocks[0].end).Seconds()
 	typical := slopes[len(slopes)/2] * judged
 	whole := (blocks[len(blocks)-1].backlog - blocks[0].backlog) / j.rate
-	return min(typical, whole) > slack.Seconds() && min(typical, whole)*j.rate > 3
+	chance := 3.
+	if j.random {
+		chance = 2 * math.Sqrt(float64(j.all.Intended))
+	}
+	return min(typical, whole) > slack.Seconds() && min(typical, whole)*j.rate > chance
 }
 
 // unhealthy makes up the opinion of a load that is too much.
@@ -421,7 +482,11 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 		due += b.intended
 		seconds += (b.end - b.start).Seconds()
 	}
-	if float64(served) < 0.995*float64(due)-1 {
+	chance := 1.
+	if j.random {
+		chance = 3 * math.Sqrt(float64(due))
+	}
+	if float64(served) < 0.995*float64(due)-chance {
 		o.goodput, o.weight = float64(served)/seconds, seconds
 	}
 	return o
