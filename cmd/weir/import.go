@@ -92,7 +92,7 @@ complete; on failure it stays as it is.`,
 	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has several lists: merge them in the order of the sources, or refuse")
 	f.Int64Var(&o.MaxBad, "max-bad", 0, "how many bad rows to leave out before giving up (default 0)")
 	f.IntVar(&o.Fallback, "fallback", o.Fallback, "how many of the most frequent items to keep for users who have none left, 0 to 65535")
-	f.Var(&memory, "memory", "bytes for sort buffers, at least 64MiB; the process takes up to half as much again")
+	f.Var(&memory, "memory", "bytes for sort buffers, at least 64MiB; the process takes up to half as much again, and 32MiB")
 	f.StringVar(&o.Ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the input (default that of the output)")
 	f.BoolVar(&o.Ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
 	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))

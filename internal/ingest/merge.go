@@ -16,15 +16,18 @@ type Groups struct {
 	Keys   Column   // Numbers or Text
 	Values []uint64 // of all keys, in turn
 	Ends   []uint32 // where the values of each key end
-	// Cut says of keys that have more than MostValues, by their index, how many they have. Values has some of them.
+	// Cut says of keys that have more than [MostValues], by their index, how many they have. Values has some of them.
 	Cut map[int]uint64
 
 	orders []uint64 // of the values of the last key
 }
 
-// MostValues is how many values of one key Merge hands over: 64 times as many as the longest list, for duplicates. All
-// values of a key are in memory at a time, and a source may have one key in all of its rows.
-const MostValues = 64 << 16
+// MostValues returns how many values of one key Merge hands over, given SortOptions.Memory: 64 times as many as the longest list,
+// for duplicates, or as many as a memory of less than 512 MiB has room for, but four times. All values of a key are in memory at a time,
+// with what arranges them and what the caller makes of them some 60 bytes each, and a source may have one key in all of its rows.
+func MostValues(memory int64) uint64 {
+	return uint64(min(64<<16, max(4<<16, memory/128)))
+}
 
 // SharedKeyError says that a key is in two sources, or twice in one, and should not have been.
 type SharedKeyError struct {
@@ -215,7 +218,7 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 	if err != nil {
 		return err
 	}
-	m := merger{apart: s.o.Apart}
+	m := merger{apart: s.o.Apart, most: MostValues(s.o.Memory)}
 	for _, r := range h {
 		m.wideOrders = m.wideOrders || r.wideOrders
 	}
@@ -249,6 +252,7 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 // merger puts together the values of one key after the other.
 type merger struct {
 	apart      bool
+	most       uint64 // values of a key
 	wideOrders bool
 	pairs      []orderedValue
 	packed     []uint64
@@ -281,7 +285,7 @@ func (m *merger) group(h *heap, g *Groups) error {
 		if err != nil {
 			return err
 		}
-		if total += count; total > MostValues {
+		if total += count; total > m.most {
 			r.valAt.skip(count, r.wide)
 			if r.ordered {
 				r.ordAt.skip(count, r.wideOrders)
@@ -309,7 +313,7 @@ func (m *merger) group(h *heap, g *Groups) error {
 			return err
 		}
 	}
-	if total > MostValues {
+	if total > m.most {
 		if g.Cut == nil {
 			g.Cut = make(map[int]uint64)
 		}

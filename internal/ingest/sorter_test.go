@@ -226,7 +226,8 @@ func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 	for i := range batch {
 		keys.Numbers[i], values[i], order[i] = 5, uint64(i), 0.1*float64(i) // an order of 64 bits
 	}
-	s, err := NewSorter(SortOptions{Dir: t.TempDir(), Memory: 4 << 20, Keys: Number})
+	const memory = 4 << 20
+	s, err := NewSorter(SortOptions{Dir: t.TempDir(), Memory: memory, Keys: Number})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 		}
 	}
 	add(4, 40)
-	const batches = MostValues/batch + 3
+	batches := int(MostValues(memory)/batch) + 3
 	for range batches {
 		if err := s.AddRows(0, keys, values, order); err != nil {
 			t.Fatal(err)
@@ -256,7 +257,7 @@ func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 			key := g.Keys.Numbers[i]
 			seen[key] = int(end - from)
 			if key == 5 {
-				if got := g.Cut[i]; got != batches*batch {
+				if got := g.Cut[i]; got != uint64(batches*batch) {
 					t.Errorf("it says %d values, want %d", got, batches*batch)
 				}
 			} else {
@@ -276,8 +277,16 @@ func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen[4] != 1 || seen[6] != batches || seen[7] != 1 || seen[5] == 0 || seen[5] > MostValues {
+	if seen[4] != 1 || seen[6] != batches || seen[7] != 1 || seen[5] == 0 || seen[5] > int(MostValues(memory)) {
 		t.Errorf("values by key: %v", seen)
+	}
+}
+
+func TestHowManyValuesOfAKeyThereMayBe(t *testing.T) {
+	for memory, want := range map[int64]uint64{1 << 10: 262_144, 32 << 20: 262_144, 64 << 20: 524_288, 512 << 20: 4_194_304, 1 << 40: 4_194_304} {
+		if got := MostValues(memory); got != want {
+			t.Errorf("with %d bytes %d values, want %d", memory, got, want)
+		}
 	}
 }
 
