@@ -4,16 +4,20 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"weir/internal/disk"
+	"weir/internal/progress"
 	"weir/internal/sequence/decimal"
 	"weir/internal/server"
 )
@@ -54,8 +58,19 @@ func serve(t testing.TB, kernel server.Config, cfg Config) *served {
 		if waiting, bytes := seq.computations.load(); waiting != 0 || bytes != 0 {
 			t.Errorf("after the end %d requests with %d bytes still count as waiting", waiting, bytes)
 		}
+		notPinned(t, seq)
 	})
 	return s
+}
+
+// notPinned checks that nobody who has gone keeps a value from being replaced.
+func notPinned(t testing.TB, s *Sequence) {
+	t.Helper()
+	for i := range s.recent.slots {
+		if pins := s.recent.slots[i].pins.Load(); pins != 0 {
+			t.Errorf("slot %d stays pinned %d times", i, pins)
+		}
+	}
 }
 
 // lanes runs a test on the event loops and on net/http.
@@ -413,6 +428,56 @@ func TestRangesOfValuesAreAnArray(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A value that is at hand is let go where the index cannot move to it.
+func TestAStepThatCannotBeSavedLetsItsValueGo(t *testing.T) {
+	s, err := Open(Config{}, env(t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := false
+	store, err := progress.Open(filepath.Join(t.TempDir(), "other.cells"), 1, progress.Options{
+		SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error {
+			if failing {
+				return errors.New("input/output error")
+			}
+			return nil
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := s.store
+	s.store = store
+	defer func() {
+		s.store = own
+		store.Close() //nolint:errcheck // it is poisoned
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, want := range []int{0, http.StatusServiceUnavailable} { // 0 is 200: see server.Response
+		var w server.Response
+		s.fastStep(forward)(&w, &server.Request{Method: http.MethodGet})
+		if w.Status != want {
+			t.Errorf("status %d, want %d: %s", w.Status, want, w.Body)
+		}
+		notPinned(t, s)
+		failing = true
+		if err := store.Sync(); err == nil {
+			t.Fatal("the store is not poisoned")
+		}
+	}
+}
+
+func TestTheBoundOfARangeIsIncluded(t *testing.T) {
+	length, fits := rangeLength(0, 9, 1<<20)
+	if _, same := rangeLength(0, 9, length); !fits || !same {
+		t.Errorf("an answer of %d bytes does not fit into %d", length, length)
+	}
+	if _, fits := rangeLength(0, 9, length-1); fits {
+		t.Errorf("an answer of %d bytes fits into %d", length, length-1)
+	}
 }
 
 func TestARangeOfValuesIsBoundedInBytes(t *testing.T) {
