@@ -366,6 +366,12 @@ func (a *adaptive) cool(w *measure.Window) {
 // narrow goes on between what is borne and what is not.
 func (a *adaptive) narrow() {
 	if rate, ok := a.doubtful(); ok {
+		if len(a.samples) == 1 && !a.measured && !math.IsInf(a.upper(), 1) {
+			// What was served of too much was measured once, perhaps while the machine was busy: that is known sooner.
+			a.measured = true
+			a.start(narrowing, a.upper())
+			return
+		}
 		a.start(proving, rate)
 		return
 	}

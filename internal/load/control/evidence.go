@@ -10,11 +10,13 @@ import (
 type evidence struct {
 	lo, hi  side
 	samples []sample // of goodput, the latest last
-	downs   int      // loads in a row that were too much while none is known that is borne
-	proven  float64  // a load above the goodput that was borne for long: the target serves less of too much
-	saves   bool     // a load above it was borne at first only: the target saves up for bursts
-	first   Ceiling  // as it was found first
-	random  bool     // requests come at random times
+	// measured says that what is served of too much was looked at once more.
+	measured bool
+	downs    int     // loads in a row that were too much while none is known that is borne
+	proven   float64 // a load above the goodput that was borne for long: the target serves less of too much
+	saves    bool    // a load above it was borne at first only: the target saves up for bursts
+	first    Ceiling // as it was found first
+	random   bool    // requests come at random times
 }
 
 // side is one bound of the ceiling. No lower one is 0, no upper one is infinite or 0.
@@ -68,7 +70,7 @@ func (e *evidence) bursts(at time.Duration) {
 // bad notes that rate was too much.
 func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
 	if g, ok := e.served(); ok && o.goodput > 0 && math.Abs(o.goodput/g-1) > 0.05 {
-		e.samples = nil // of another time
+		e.samples, e.measured = nil, false // of another time
 		if o.goodput < 0.93*g && o.goodput < 0.93*e.lo.rate {
 			e.lo = side{} // this, too
 		}
