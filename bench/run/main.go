@@ -153,6 +153,12 @@ func (b *bench) run(ctx context.Context, jsonPath string) error {
 		defer awake.Close()
 		r.Machine.Awake = probe()
 	}
+	if err := mayBeNice(measuredNice); err != nil {
+		log.Printf("whatever else runs takes its turns: %v", err)
+	} else {
+		nice := measuredNice
+		r.Machine.Nice = &nice
+	}
 	if slices.Contains(b.services, serviceFeed) {
 		if err := b.measureFeed(ctx, r); err != nil {
 			return err

@@ -46,6 +46,8 @@ type machine struct {
 	// where they could not be switched off.
 	Asleep *wakeups `json:"wakeups,omitempty"`
 	Awake  *wakeups `json:"wakeups_measured,omitempty"`
+	// Nice is how nice what was measured was, nil where it could not be chosen.
+	Nice *int `json:"nice,omitempty"`
 }
 
 type parameters struct {
@@ -108,6 +110,11 @@ func (m machine) wakes() string {
 	say("With idle states off, as everything here was measured", m.Awake)
 	if m.Awake == nil {
 		b.WriteString("\n- Idle states were on: a p99 includes how late the machine wakes a core up.")
+	}
+	if m.Nice == nil {
+		b.WriteString("\n- Servers and load generators were no more urgent than anything else that ran.")
+	} else {
+		fmt.Fprintf(&b, "\n- Servers and load generators ran with a nice value of %d, so that kernel threads waited for them.", *m.Nice)
 	}
 	return b.String() + "\n"
 }
