@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,3 +214,27 @@ func TestAnAddressInUseIsSaidWithItsFlag(t *testing.T) {
 		}
 	}
 }
+
+// A service may use those before it until it has closed.
+func TestServicesCloseInReverseOrder(t *testing.T) {
+	var closed []string
+	services := []Service{&closing{"first", &closed}, &closing{"second", &closed}, &closing{"third", &closed}}
+	_, stop := launch(t, Config{}, services...)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"third", "second", "first"}; !slices.Equal(closed, want) {
+		t.Errorf("closed in the order %v, want %v", closed, want)
+	}
+}
+
+// closing is a service that says when it is closed.
+type closing struct {
+	name   string
+	closed *[]string
+}
+
+func (c *closing) Name() string    { return c.name }
+func (c *closing) Routes() []Route { return nil }
+func (c *closing) Ready() error    { return nil }
+func (c *closing) Close() error    { *c.closed = append(*c.closed, c.name); return nil }

@@ -1,0 +1,185 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is refused because net/http has too much to do counts as nowhere, and its connection as closed.
+func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
+	for name, request := range map[string]string{
+		"lent": get("/lent/a"),
+		"left": "GET /fast/a HTTP/1.0\r\nHost: weir\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newHandDriven(t, Config{})
+			d.lane.lent, d.lane.left = newHandover(0, nil), newHandover(0, nil) // with room for none
+			c, conn := d.connect()
+			c.send(request)
+			d.turn()
+			if name == "lent" {
+				if resp, _ := c.response("GET"); resp.StatusCode != 503 || !resp.Close {
+					t.Errorf("got %d, close %t; want 503 and that it is the last", resp.StatusCode, resp.Close)
+				}
+				c.Close()
+				for conn.fd >= 0 {
+					d.turn()
+				}
+			} else {
+				c.expectClosed()
+			}
+			if n := d.s.refused.Value(); n != 1 {
+				t.Errorf("%d refusals are counted, want 1", n)
+			}
+			if away, open := d.s.away.Load(), d.s.connections.Load(); away != 0 || open != 0 {
+				t.Errorf("%d requests are away and %d connections open, want none", away, open)
+			}
+		})
+	}
+}
+
+func TestALeavingConnectionThatCannotBeMadeOneCountsAsClosed(t *testing.T) {
+	s := start(t, Config{}, &echo{})
+	before := s.connections.Load()
+	s.connectionOpened()
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil { // which is no socket
+		t.Fatal(err)
+	}
+	defer unix.Close(pipe[1])
+	if c, err := (&leaving{fd: pipe[0]}).conn(s); err == nil {
+		c.Close()
+		t.Fatal("a pipe is a connection")
+	}
+	if after := s.connections.Load(); after != before {
+		t.Errorf("%d connections count as open, were %d", after, before)
+	}
+}
+
+// How many connections wait in net/http for their next request is bounded, so they have to be counted right.
+func TestKeptConnectionsAreCounted(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, conn := d.connect()
+	for range 3 {
+		c.send(get("/lent/a"))
+		d.turn()
+		if conn.lent == nil || d.kept != 0 {
+			t.Fatalf("while a request is lent %d are kept, want none", d.kept)
+		}
+		conn.lent.state(http.StateIdle) // as net/http says after the answer
+		d.turn()
+		if conn.kept == nil || d.kept != 1 {
+			t.Fatalf("after a lent request %d are kept, want one", d.kept)
+		}
+	}
+}
+
+// A Write may have told the loop that it waits just before its client went.
+func TestALentConnectionThatIsGoneIsWatchedNoMore(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, conn := d.connect()
+	c.send(get("/lent/a"))
+	d.turn()
+	lent := conn.lent
+	d.close(conn)
+	d.post(message{kind: msgBlocked, conn: conn})
+	d.turn()
+	lent.Close() //nolint:errcheck // never fails
+	d.turn()
+	if conn.fd >= 0 {
+		t.Error("the descriptor is kept after all have gone")
+	}
+}
+
+// Deadlines are for clients: of a request that somebody works on none runs.
+func TestNoDeadlineRunsWhileARequestIsElsewhere(t *testing.T) {
+	for _, path := range []string{"/lent/a", "/deferred/a"} {
+		d := newHandDriven(t, Config{})
+		c, conn := d.connect()
+		c.send(get(path))
+		d.turn()
+		if conn.phase == phaseReading {
+			t.Fatalf("%s was answered at once", path)
+		}
+		d.pass(24 * time.Hour)
+		if conn.gone || conn.fd < 0 {
+			t.Errorf("%s: the connection was closed while its request was away", path)
+		}
+	}
+}
+
+// An answer of a worker that the socket does not take at once goes on where it stopped.
+func TestALongAnswerOfAWorkerArrivesAsItIs(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, conn := d.connect()
+	smallBuffers(t, c, conn)
+	c.send(get("/deferred/a"))
+	d.turn()
+	if conn.phase != phaseDeferred {
+		t.Fatal("the request was not deferred")
+	}
+	var answer []byte
+	for i := 0; len(answer) < 2_000_000; i++ {
+		answer = fmt.Appendf(answer, "%d ", i)
+	}
+	conn.out = append(conn.out, answer...)
+	d.post(message{kind: msgAnswered, conn: conn})
+	d.turn()
+	if conn.phase != phaseDraining {
+		t.Fatal("the answer went into the socket at once; the test needs it to wait")
+	}
+	got := make([]byte, len(answer))
+	d.while(func() {
+		if _, err := io.ReadFull(c.r, got); err != nil {
+			t.Error(err)
+		}
+	})
+	if !bytes.Equal(got, answer) {
+		t.Error("the answer arrived changed")
+	}
+	d.turn()
+	c.send(get("/fast/a"))
+	d.turn()
+	c.expect("GET", 200, "GET a ")
+}
+
+// Whoever waits for a queue to be empty waits no longer than there is somebody to empty it.
+func TestAClosedQueueIsNotWaitedFor(t *testing.T) {
+	for size := range 2 {
+		h := newHandover(size, nil)
+		for h.offer(func() (net.Conn, error) { return nil, os.ErrClosed }) {
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+		drained := make(chan struct{})
+		go func() { h.drain(); close(drained) }()
+		select {
+		case <-drained:
+		case <-time.After(patient):
+			t.Fatalf("a queue of %d that is full and closed is waited for", size)
+		}
+	}
+}
+
+// Sleeping for a little too short, a loop would wake up again and again until it is time.
+func TestALoopSleepsUntilItsNextDeadlineIsOver(t *testing.T) {
+	d := newHandDriven(t, Config{IdleTimeout: time.Hour})
+	for i := range 1000 {
+		var one timed
+		d.idle.startAt(&one, int64(time.Since(d.epoch)+time.Hour+time.Duration(i)*time.Microsecond))
+		sleep := time.Duration(d.untilNext()) * time.Millisecond
+		if now := time.Since(d.epoch); int64(now+sleep) < one.at {
+			t.Fatalf("at %v it sleeps %v, and the deadline is at %v", now, sleep, time.Duration(one.at))
+		}
+		one.stop()
+	}
+}
