@@ -32,6 +32,9 @@ the new one is complete.`,
 			if out == "-" {
 				return usageError{cmd.CommandPath(), errors.New("-o -: the feeds go to a file, not to standard output: name one")}
 			}
+			if err := o.Check(); err != nil {
+				return usageError{cmd.CommandPath(), err}
+			}
 			// An interrupted run takes its unfinished file with it.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"weir/internal/server"
 )
 
 func main() {
@@ -15,17 +17,21 @@ func main() {
 }
 
 // run executes one command line and returns its exit code: 0, 1 for a failure, 2 for a command
-// line that cannot be understood.
+// line that cannot be understood or makes no sense. What only the world makes impossible, a file that is missing, is a failure.
 func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
 	var usage usageError
-	if errors.As(err, &usage) {
+	var flags *server.FlagError
+	if errors.As(err, &flags) {
+		usage.command = cmd.CommandPath()
+	}
+	if errors.As(err, &usage) || flags != nil {
 		fmt.Fprintf(os.Stderr, "Run '%s --help' for the flags and their defaults.\n", usage.command)
 		return 2
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,6 +54,9 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 		cfg, keys, err := kernel.config(cmd)
 		if err == nil && clock != "real" && clock != "stepped" {
 			err = fmt.Errorf("--clock must be real or stepped, got %q", clock)
+		}
+		if err == nil && step == 0 { // which is the default for mock.Open
+			err = errors.New("--step must be a duration from 1s to 24h, got 0s")
 		}
 		var m *mock.Server
 		if err == nil {

@@ -323,14 +323,20 @@ func (p *process) wait(code int) {
 // fails runs weir serve, which must end by itself with code 1 and say all of these.
 func fails(t testing.TB, args []string, says ...string) {
 	t.Helper()
+	ends(t, 1, args, says...)
+}
+
+// ends is fails with a code.
+func ends(t testing.TB, code int, args []string, says ...string) {
+	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
 	cmd := exec.CommandContext(ctx, "weir", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	var exit *exec.ExitError
-	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("weir serve %v: %v, want exit code 1\n%s", args, err, &stderr)
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != code {
+		t.Errorf("weir serve %v: %v, want exit code %d\n%s", args, err, code, &stderr)
 	}
 	wantSays(t, fmt.Sprintf("weir serve %v", args), stderr.String(), says...)
 }

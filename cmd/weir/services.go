@@ -28,12 +28,14 @@ func wire(services []server.Service) error {
 	}
 	switch {
 	case predictions == nil:
-		return errors.New("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use --feed-fallback uniform")
+		return flagError("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use --feed-fallback uniform")
 	case predictions.HasStore():
-		return errors.New("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms instead of --bandit-store, or --feed-fallback uniform")
+		return flagError("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms instead of --bandit-store, or --feed-fallback uniform")
 	}
 	return feeds.SetRanker(func(items []string) feed.Ranking { return predictions.Ranking(items) })
 }
+
+func flagError(text string) error { return &server.FlagError{Err: errors.New(text)} }
 
 // services lists what weir serves: a service is one folder and one line. Each adds its flags and
 // returns what opens it once they are parsed.

@@ -34,9 +34,9 @@ func TestTheBanditFillsShortFeedsWithTheBest(t *testing.T) {
 			t.Errorf("an event: %d %s", status, body)
 		}
 	}
-	fails(t, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "bandit", "--bandit=false"},
+	ends(t, 2, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "bandit", "--bandit=false"},
 		"--feed-fallback", "--bandit=false")
-	fails(t, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "best"}, "--feed-fallback", "uniform or bandit", `"best"`)
-	fails(t, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "bandit", "--bandit-store", "feast+http://127.0.0.1:1"},
+	ends(t, 2, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "best"}, "--feed-fallback", "uniform or bandit", `"best"`)
+	ends(t, 2, []string{"--listen", "127.0.0.1:0", "--admin", "", "--data", filepath.Join(dir, "d"), "--feeds", feeds, "--feed-fallback", "bandit", "--bandit-store", "feast+http://127.0.0.1:1"},
 		"--feed-fallback", "--bandit-store")
 }

@@ -46,37 +46,42 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 			return nil, server.Off("--bandit=false")
 		}
 		cfg.Checkpoint = int64(checkpoint)
-		var err error
-		if cfg.Prior, err = ParsePrior(prior); err != nil {
-			return nil, fmt.Errorf("--bandit-prior %s: %w", prior, err)
-		}
-		switch learn {
-		case "item":
-			cfg.Learn = arms.Item
-		case "segment":
-			cfg.Learn = arms.Segmented
-		case "pair":
-			cfg.Learn = arms.Pair
-		default:
-			return nil, fmt.Errorf("--bandit-learn must be item, segment or pair, got %q", learn)
-		}
-		switch storeError {
-		case "fail", "prior":
-			cfg.PriorOnStoreError = storeError == "prior"
-		default:
-			return nil, fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
-		}
-		if err := cfg.StoreOptions.CheckFlags(flags, cfg.Store); err != nil {
-			return nil, err
-		}
-		switch {
-		case cfg.Store == "" && flags.Changed("bandit-on-store-error"):
-			return nil, errors.New("--bandit-on-store-error: there is no feature store to fail; name one with --bandit-store, or leave it out")
-		case cfg.Arms == "" && flags.Changed("bandit-arms-watch"):
-			return nil, errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, or leave it out")
+		if err := cfg.readFlags(flags, prior, learn, storeError); err != nil {
+			return nil, &server.FlagError{Err: err}
 		}
 		return Open(ctx, cfg, env)
 	}
+}
+
+// readFlags takes up the flags that are words, and refuses those that cannot work.
+func (c *Config) readFlags(flags *pflag.FlagSet, prior, learn, storeError string) error {
+	var err error
+	if c.Prior, err = ParsePrior(prior); err != nil {
+		return fmt.Errorf("--bandit-prior %s: %w", prior, err)
+	}
+	switch learn {
+	case "item":
+		c.Learn = arms.Item
+	case "segment":
+		c.Learn = arms.Segmented
+	case "pair":
+		c.Learn = arms.Pair
+	default:
+		return fmt.Errorf("--bandit-learn must be item, segment or pair, got %q", learn)
+	}
+	switch storeError {
+	case "fail", "prior":
+		c.PriorOnStoreError = storeError == "prior"
+	default:
+		return fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
+	}
+	switch {
+	case c.Store == "" && flags.Changed("bandit-on-store-error"):
+		return errors.New("--bandit-on-store-error: there is no feature store to fail; name one with --bandit-store, or leave it out")
+	case c.Arms == "" && flags.Changed("bandit-arms-watch"):
+		return errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, or leave it out")
+	}
+	return errors.Join(c.StoreOptions.CheckFlags(flags, c.Store), c.check())
 }
 
 // ParsePrior reads the alpha and beta of a prior.

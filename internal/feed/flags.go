@@ -26,16 +26,16 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 			return nil, server.Off("no lists are given, use --feeds FILE")
 		}
 		if cfg.Sync <= 0 {
-			return nil, fmt.Errorf("--sync-interval must be above 0, got %v", cfg.Sync)
+			return nil, &server.FlagError{Err: fmt.Errorf("--sync-interval must be above 0, got %v", cfg.Sync)}
 		}
 		if cfg.Watch == 0 {
-			return nil, errors.New("--feeds-watch must not be 0; negative is never")
+			return nil, &server.FlagError{Err: errors.New("--feeds-watch must not be 0; negative is never")}
 		}
 		switch fill {
 		case "uniform", "bandit":
 			cfg.RankFallback = fill == "bandit"
 		default:
-			return nil, fmt.Errorf("--feed-fallback must be uniform or bandit, got %q", fill)
+			return nil, &server.FlagError{Err: fmt.Errorf("--feed-fallback must be uniform or bandit, got %q", fill)}
 		}
 		return Open(ctx, cfg, env)
 	}

@@ -27,7 +27,7 @@ const batchItems = 1 << 16
 // size. Most items are drawn evenly; one draw in 32 is of a thousand popular items, the first of
 // them sixty times as often as the last, so that there are most frequent ones to find.
 func Generate(ctx context.Context, path string, o GenerateOptions) (snapshot.Stats, error) {
-	if err := errors.Join(o.check(), checkOutput(path)); err != nil {
+	if err := errors.Join(o.Check(), checkOutput(path)); err != nil {
 		return snapshot.Stats{}, err
 	}
 	w, err := snapshot.Create(path, snapshot.Options{
@@ -67,7 +67,8 @@ func Generate(ctx context.Context, path string, o GenerateOptions) (snapshot.Sta
 	return w.Commit()
 }
 
-func (o *GenerateOptions) check() error {
+// Check says what cannot be made.
+func (o *GenerateOptions) Check() error {
 	switch {
 	case o.Users > snapshot.MaxSlots:
 		return fmt.Errorf("%d users: at most %d are possible", o.Users, uint64(snapshot.MaxSlots))

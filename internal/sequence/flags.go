@@ -38,15 +38,19 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 			return nil, server.Off("--sequence=false")
 		}
 		// The zero value of a Config is its default, and no value of a flag.
+		var err error
 		switch {
 		case cfg.MaxIndex == 0:
-			return nil, fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got 0", uint64(HardMaxIndex))
+			err = fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got 0", uint64(HardMaxIndex))
 		case cfg.Computations == 0:
-			return nil, fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got 0", maxComputations)
+			err = fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got 0", maxComputations)
 		case cfg.Waiting == 0:
-			return nil, errors.New("--sequence-waiting must be a whole number above 0, got 0")
+			err = errors.New("--sequence-waiting must be a whole number above 0, got 0")
 		case cfg.Sync == 0:
-			return nil, errors.New("--sequence-sync must be a time above 0, got 0s")
+			err = errors.New("--sequence-sync must be a time above 0, got 0s")
+		}
+		if err != nil {
+			return nil, &server.FlagError{Err: err}
 		}
 		cfg.CacheBytes, cfg.ComputeBytes, cfg.RangeBytes = int64(cacheBytes), int64(computeBytes), int64(rangeBytes)
 		return Open(cfg, env)

@@ -154,7 +154,7 @@ var howNames = [hows]string{"direct", "close", "miss"}
 // Open opens the index, which is 0 when there is none yet.
 func Open(cfg Config, env server.Env) (*Sequence, error) {
 	if err := cfg.fill(); err != nil {
-		return nil, err
+		return nil, &server.FlagError{Err: err}
 	}
 	s := &Sequence{cache: newCache(cfg.CacheBytes), long: env.Long}
 	if s.long == nil {

@@ -60,6 +60,17 @@ func Off(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrOff, fmt.Sprintf(format, args...))
 }
 
+// A FlagError is what is wrong with the flags of a command by themselves: a value that cannot be, or flags that do not go together.
+// A file that is missing or an address that is taken is none. An Opener returns one so that the command ends as it does after other
+// mistakes in its flags.
+type FlagError struct{ Err error }
+
+// Error implements error.
+func (e *FlagError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *FlagError) Unwrap() error { return e.Err }
+
 // Handler answers one request on the fast lane. It appends the answer to w.Body and returns; it
 // must not block, allocate on its usual path, or keep w, r or any slice of them.
 //
