@@ -41,6 +41,12 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Error("a byte too many is read")
 		}
 	}
+	// One that forgets has no id.
+	b := (&record{forget: true, arms: [levels]arms.Key{{Lo: 1, Hi: 2}}}).append(nil)
+	b[1] |= flagID
+	if err := new(record).read(appendKey(b, arms.Key{Lo: 3, Hi: 4})); err == nil {
+		t.Error("a record that forgets is read with an id")
+	}
 	for flags := range 8 {
 		want := record{forget: true, came: r.Int64()}
 		for level := range levels {

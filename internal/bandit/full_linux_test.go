@@ -40,6 +40,9 @@ func TestAFullDiskRefusesEventsAsLongAsItIsFull(t *testing.T) {
 		// The last page of the journal may have some room yet.
 		big := "[" + strings.TrimSuffix(strings.Repeat(`{"item":"a","reward":1},`, 200), ",") + `,{"item":"a","reward":1,"id":"y"}]`
 		s.problem(s.do("POST", s.url+"/events", big), 503, "events cannot be saved at the moment, so none of this request counts")
+		if !strings.Contains(f.log.String(), "events could not be saved") {
+			t.Errorf("the log does not say it: %s", f.log)
+		}
 		sameMemory(t, f.memory(), before)
 		if err := f.Ready(); err != nil {
 			t.Errorf("predictions go on: %v", err)
