@@ -174,9 +174,18 @@ func (b *browser) fill(id, text string) {
 	b.eval(fmt.Sprintf("(() => { const e = document.getElementById(%q); e.value = %s; e.dispatchEvent(new Event('input', {bubbles: true})); })()", id, value))
 }
 
+// click looks for the element again where the page has put another in its place before the mouse was there.
 func (b *browser) click(selector string) {
 	b.t.Helper()
-	b.do(chromedp.Click(chromedp.CSS(selector)))
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector)))
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "Could not find node") || time.Now().After(deadline) {
+			b.t.Fatalf("click on %s: %v", selector, err)
+		}
+	}
 }
 
 // shot takes a picture of the whole page into the folder WEIR_SCREENSHOTS, if it is set.
