@@ -42,8 +42,8 @@ type process struct {
 }
 
 // measuredNice is how nice a server and whoever asks it are. Kernel threads have work to do on every machine: here one that looks for cold
-// memory took a core for 2 ms twice a second and for 75 ms every five, by turns of 3 ms, which is the p99 of whatever waits for
-// that core. They have to wait instead, alike for every server. It takes root.
+// memory took a core for 2 ms twice a second and for 75 ms every five, by turns of 3 to 5 ms: 2 % of the time, and so the p99 of
+// whatever waits for that core. They have to wait instead, alike for every server. It takes root.
 const measuredNice = -20
 
 // startPinned starts cmd on the given cores, with measuredNice where that is allowed. Both are set on this thread before the
