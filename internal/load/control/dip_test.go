@@ -1,4 +1,8 @@
+//go:build !race
+
 package control
+
+// As in adaptive_bars_test.go: simulated minutes on one goroutine.
 
 import (
 	"testing"
