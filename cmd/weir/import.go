@@ -59,8 +59,6 @@ complete; on failure it stays as it is.`,
 				return usage("--max-bad %d: expected 0 or more rows", o.MaxBad)
 			case o.Fallback < 0 || o.Fallback > 65535:
 				return usage("--fallback %d: expected 0 to 65535 items", o.Fallback)
-			case o.RankColumn != "" && o.ScoreColumn != "":
-				return usage("--rank-column and --score-column: one of them arranges the items, name only one")
 			}
 			if o.UserIDs, err = idKind("--user-ids", userIDs); err != nil {
 				return usage("%w", err)

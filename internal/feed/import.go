@@ -9,6 +9,7 @@ import (
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
 	"weir/internal/ingest"
+	"weir/internal/server"
 )
 
 // ImportOptions says how sources become a snapshot.
@@ -85,7 +86,7 @@ func (o *ImportOptions) fields() []ingest.Field {
 // the sources. On failure there is no file, and one that was there before stays as it was.
 func Import(ctx context.Context, sources []string, path string, o ImportOptions) (ImportStats, error) {
 	if o.RankColumn != "" && o.ScoreColumn != "" {
-		return ImportStats{}, errors.New("--rank-column and --score-column: one of them arranges the items, name only one")
+		return ImportStats{}, &server.FlagError{Err: errors.New("--rank-column and --score-column: one of them arranges the items, name only one")}
 	}
 	// What cannot be written is said now, and not after an hour of reading.
 	if err := ingest.CheckReplaced(path, sources); err != nil {

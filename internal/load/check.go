@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"weir/internal/load/access"
 	"weir/internal/load/client"
 	"weir/internal/load/control"
 	"weir/internal/load/scenario"
@@ -84,8 +84,8 @@ func (p *Plan) check() error {
 		return errors.New("--rate and --every both say how much: leave one of them out")
 	}
 	for _, a := range p.Agents {
-		if u, err := url.Parse("//" + a); err != nil || u.Port() == "" || u.Host != a {
-			return fmt.Errorf("--agents takes host:port, got %q", a)
+		if err := access.CheckAgent(a); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -144,7 +144,8 @@ func withoutCheck(err error, agents bool) error {
 func (r *Run) String() string { return r.scenario.String() }
 
 // Do makes the load, until the plan's time is over, a condition ends it, or ctx is done; then the result has what there
-// is. It may be called once. An error, which a search also ends with when its target is gone, comes with what was measured until then, or with nil before the first window.
+// is. It may be called once. An error, which a search also ends with when its target is gone, comes with what was measured
+// until then, or with nil before the first window.
 func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 	defer r.dismiss()
 	load, err := r.start(ctx)

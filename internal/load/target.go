@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"weir/internal/load/access"
 	"weir/internal/load/measure"
 )
 
@@ -36,15 +37,12 @@ type watcher struct {
 
 // watchTarget reads url once, so that what cannot work is known before any load.
 func watchTarget(ctx context.Context, from string) (*watcher, error) {
-	w := &watcher{url: from, client: http.Client{Timeout: scrapeLimit, CheckRedirect: here}}
+	w := &watcher{url: from, client: http.Client{Timeout: scrapeLimit, CheckRedirect: access.NoRedirect}}
 	if err := w.read(ctx); err != nil {
 		return nil, fmt.Errorf("--target-metrics: %w; those of weir are at /metrics of its --admin port, as in http://127.0.0.1:8081/metrics", err)
 	}
 	return w, nil
 }
-
-// here keeps to the address that was given, and checked.
-func here(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // run reads until ctx is done.
 func (w *watcher) run(ctx context.Context) {

@@ -1,5 +1,5 @@
 // Package access says who may make load from this machine, for all that can be asked to make some: whoever is on it, and
-// beyond it those with the token.
+// beyond it those with the token. And it keeps what is asked of others to the addresses that were given.
 package access
 
 import (
@@ -7,7 +7,9 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 )
 
@@ -42,3 +44,14 @@ func Same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
+
+// CheckAgent refuses what is not the address of an agent.
+func CheckAgent(address string) error {
+	if u, err := url.Parse("//" + address); err != nil || u.Port() == "" || u.Host != address {
+		return fmt.Errorf("--agents takes host:port, got %q", address)
+	}
+	return nil
+}
+
+// NoRedirect is the CheckRedirect of a client that asks only where it was told to: what it sends, a token for one, is for nobody else.
+func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/load/access"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
@@ -96,21 +97,18 @@ func gathered(ctx context.Context, hosts []string, token string, patience time.D
 	f := &Fleet{epoch: time.Now(), rest: measure.NewWindow()}
 	there := make(map[string]bool)
 	for _, host := range hosts {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			return nil, nil, fmt.Errorf("--agents takes host:port, got %q", host)
+		if err := access.CheckAgent(host); err != nil {
+			return nil, nil, err
 		}
 		if there[host] {
 			return nil, nil, fmt.Errorf("--agents names %s twice, and an agent makes one run at a time", host)
 		}
 		there[host] = true
-		f.members = append(f.members, &member{host: host, token: token, patience: patience, http: &http.Client{Transport: transport, CheckRedirect: here}, window: measure.NewWindow()})
+		f.members = append(f.members, &member{host: host, token: token, patience: patience, http: &http.Client{Transport: transport, CheckRedirect: access.NoRedirect}, window: measure.NewWindow()})
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return f, transport, nil
 }
-
-// here keeps a leader's token with the agents that it was given for: an agent sends nobody elsewhere.
-func here(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Ask asks each of the agents, given as host:port, whether it is there, is of this version, takes the token and is free. The
 // error names one that is not.

@@ -29,7 +29,7 @@ type pulse struct {
 // see takes a window and says whether something was answered in it.
 func (p *pulse) see(w *measure.Window) bool {
 	p.now, p.waiting = w.End, w.InFlight > 0
-	if w.Served+w.Shed+w.Failed[measure.Status]+w.Failed[measure.Malformed] > 0 {
+	if w.Answered() {
 		p.alive, p.last, p.ended, p.failed = true, w.End, 0, 0
 		return true
 	}

@@ -96,5 +96,10 @@ func (w *Window) Errors() uint64 {
 	return sum
 }
 
+// Answered reports whether anything came back at all, an error or nonsense included.
+func (w *Window) Answered() bool {
+	return w.Served+w.Shed+w.Failed[Status]+w.Failed[Malformed] > 0
+}
+
 // Done counts the requests that are over, however they ended.
 func (w *Window) Done() uint64 { return w.Served + w.Shed + w.Errors() }

@@ -54,7 +54,7 @@ type silence struct {
 
 // see takes what was counted until a time, in seconds.
 func (s *silence) see(w *measure.Window, until float64) {
-	if w.Served+w.Shed+w.Failed[measure.Status]+w.Failed[measure.Malformed] > 0 {
+	if w.Answered() {
 		*s = silence{answered: true, from: until}
 		return
 	}

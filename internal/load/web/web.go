@@ -22,11 +22,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
 	"weir/internal/load"
+	"weir/internal/load/access"
 	"weir/internal/load/report"
 )
 
@@ -96,8 +96,8 @@ func New(o Options) (*UI, error) {
 		return nil, fmt.Errorf("the number of results to keep must be at least 1, got %d", o.Keep)
 	}
 	for _, a := range o.Agents {
-		if u, err := url.Parse("//" + a); err != nil || u.Port() == "" || u.Host != a {
-			return nil, fmt.Errorf("--agents takes host:port, got %q", a)
+		if err := access.CheckAgent(a); err != nil {
+			return nil, err
 		}
 	}
 	if o.Log == nil {
