@@ -397,7 +397,7 @@ func (s *Store) Close() error {
 	close(s.stop)
 	<-s.stopped
 	s.caching.Wait()
-	err := s.sync()
+	err := s.sync(func() {})
 	if err == nil && s.redo != nil && s.redo.end > pageSize {
 		// So that the file of cells is whole without its log.
 		if err = s.checkpoint(); err != nil {

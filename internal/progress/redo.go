@@ -53,7 +53,8 @@ type redoLog struct {
 	size   int64 // bytes that are allocated
 	end    int64 // where the next batch goes; 0 means that a checkpoint comes first
 	epoch  uint64
-	chunk  []byte // entries on their way into the file
+	chunk  []byte   // entries on their way into the file
+	ahead  []uint64 // cells that were asked for into the processor's cache
 	hash   *xxh3.Hasher
 }
 
@@ -64,6 +65,7 @@ const (
 	checkedRedo   = 32 // bytes of a header that its checksum covers
 	redoEntryLen  = 24
 	redoChunkLen  = 64 << 10
+	redoAhead     = 512 // cells
 
 	// The log is as long as the cells' file, so that in the long run each is written as much as the other, but not longer than this.
 	maxRedoLen = 256 << 20
@@ -92,7 +94,7 @@ func openRedo(path string, faults disk.Faults) (*redoLog, error) {
 	if err := disk.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &redoLog{f: f, faults: faults, length: info.Size(), chunk: make([]byte, 0, redoChunkLen), hash: xxh3.New()}, nil
+	return &redoLog{f: f, faults: faults, length: info.Size(), chunk: make([]byte, 0, redoChunkLen), ahead: make([]uint64, 0, redoAhead+64), hash: xxh3.New()}, nil
 }
 
 // removeRedo removes a log without cells: it belongs to a file that is gone.
@@ -146,14 +148,14 @@ func (l *redoLog) reserve(size int64) error {
 }
 
 // append writes the cells that are marked in changed, and unmarks them, as one batch, and waits until it is on the disk. It returns false when the log
-// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint.
-func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) {
+// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint. It calls rest every 2,730 cells.
+func (l *redoLog) append(changed, words []atomic.Uint64, rest func()) (fits bool, err error) {
 	if l.end == 0 {
 		return false, nil
 	}
 	begin := l.end
 	at := begin + redoHeaderLen
-	l.chunk = l.chunk[:0]
+	l.chunk, l.ahead = l.chunk[:0], l.ahead[:0]
 	l.hash.Reset()
 	for w := range changed {
 		if changed[w].Load() == 0 {
@@ -162,16 +164,20 @@ func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) 
 		// Unmark before reading: whoever swaps in between marks it again.
 		for marks := changed[w].Swap(0); marks != 0; marks &= marks - 1 {
 			i := uint64(w*64 + bits.TrailingZeros64(marks))
-			value, count := readCounted(words, i)
-			e := binary.NativeEndian
-			l.chunk = e.AppendUint64(e.AppendUint64(e.AppendUint64(l.chunk, i), value), count)
+			disk.PrefetchWord(&words[word(i)])
+			l.ahead = append(l.ahead, i)
 		}
-		if len(l.chunk) >= redoChunkLen-64*redoEntryLen {
+		if len(l.ahead) < redoAhead {
+			continue
+		}
+		if l.read(words); len(l.chunk) > redoChunkLen-cap(l.ahead)*redoEntryLen {
 			if at, err = l.flush(at); at == 0 || err != nil {
 				return false, err
 			}
+			rest()
 		}
 	}
+	l.read(words)
 	if at, err = l.flush(at); at == 0 || err != nil {
 		return false, err
 	}
@@ -185,6 +191,16 @@ func (l *redoLog) append(changed, words []atomic.Uint64) (fits bool, err error) 
 	l.end = (at + pageSize - 1) / pageSize * pageSize
 	disk.Uncache(l.f, begin, l.end-begin) //nolint:errcheck // nobody will read it soon; only memory
 	return true, nil
+}
+
+// read makes entries of the cells in ahead.
+func (l *redoLog) read(words []atomic.Uint64) {
+	for _, i := range l.ahead {
+		value, count := readCounted(words, i)
+		e := binary.NativeEndian
+		l.chunk = e.AppendUint64(e.AppendUint64(e.AppendUint64(l.chunk, i), value), count)
+	}
+	l.ahead = l.ahead[:0]
 }
 
 // readCounted returns what cell i holds, and the count of its line at that moment.

@@ -223,7 +223,7 @@ func TestEntriesAreNotNewerThanTheirCount(t *testing.T) {
 		})
 	}
 	for range 2000 {
-		fits, err := s.redo.append(s.changed[:1], s.words)
+		fits, err := s.redo.append(s.changed[:1], s.words, func() {})
 		if err != nil {
 			t.Fatal(err)
 		}

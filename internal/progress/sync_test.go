@@ -55,6 +55,50 @@ func TestBackgroundSyncsOnlyWhatIsDirty(t *testing.T) {
 	})
 }
 
+// A sync in one go keeps the processor from the loops; one that rests for long has more to lose by a power failure.
+func TestABackgroundSyncRestsForUpToAQuarterOfItsInterval(t *testing.T) {
+	mapped(t)
+	const dirty = 30_000     // at most 2,730 a step
+	const cells = 10 * dirty // their log has room for all syncs
+	for _, test := range []struct{ interval, least, most time.Duration }{
+		{time.Second, dirty / 2730 * restFor, 20 * restFor},
+		{12 * restFor, 3 * restFor, 3 * restFor},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			path := temp(t)
+			s := mustOpen(t, path, cells, Options{SyncInterval: test.interval})
+			time.Sleep(test.interval / 2) // off the beat of the syncs
+			for turn := range 3 {
+				for i := range uint64(dirty) {
+					mustAdvance(t, s, i)
+				}
+				time.Sleep(test.interval)
+				synctest.Wait()
+				took := time.Duration(s.lastSync.Load())
+				if turn > 0 && (took < test.least || took > test.most) { // the first one is a checkpoint
+					t.Errorf("turn %d: of %v between syncs one took %v, want %v to %v", turn, test.interval, took, test.least, test.most)
+				}
+			}
+			for i := range uint64(dirty) {
+				mustAdvance(t, s, i)
+			}
+			before := time.Now()
+			if err := s.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(before); took != 0 {
+				t.Errorf("a sync that was asked for rested for %v", took)
+			}
+			killed := mustOpen(t, look(t, path).restore(t), 0, Options{SyncInterval: time.Hour})
+			if got, want := values(killed)[:dirty], slices.Repeat([]uint64{4}, dirty); !slices.Equal(got, want) {
+				t.Error("what was synced in steps is not all there")
+			}
+			mustClose(t, killed)
+			mustClose(t, s)
+		})
+	}
+}
+
 // A process that was killed leaves writes behind that are not on the disk; nobody else will sync them.
 func TestWhatAKilledProcessLeftIsSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
