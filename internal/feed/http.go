@@ -21,7 +21,7 @@ const (
 // Routes implements server.Service.
 func (f *Feed) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /feed/{userId}", Fast: f.next},
+		{Pattern: "GET /feed/{userId}", Fast: f.next, Ahead: f.ahead},
 		{Pattern: "POST /feed/{userId}", Fast: f.next},
 		{Pattern: "GET /feed/{userId}/position", Fast: f.getPosition},
 		{Pattern: "PUT /feed/{userId}/position", Fast: f.putPosition},
@@ -227,6 +227,31 @@ func (f *Feed) find(g *generation, w *server.Response, r *server.Request) (u use
 	u.store.Prefetch(u.cell)
 	g.lists.Prefetch(u.rank)
 	return u, true
+}
+
+// ahead asks the processor for what find will ask it for, of several users at once: most of such a wait is for the address to be
+// translated, and waits that begin close together are one. Only lists are asked for that are found without waiting.
+func (f *Feed) ahead(stripe int, params [][]byte) {
+	g := f.pin(stripe)
+	defer g.unpin(stripe)
+	if !g.lists.Dense() || !g.lists.InMemory() {
+		return
+	}
+	var ranks [64]uint64
+	for len(params) > 0 {
+		n := 0
+		for ; n < len(ranks) && len(params) > 0; params = params[1:] {
+			if rank, ok := parseNumber(params[0]); ok && rank < g.lists.Slots() {
+				ranks[n] = rank
+				n++
+			}
+		}
+		for _, rank := range ranks[:n] {
+			store, cell := f.slots.cell(g, rank, rank, nil)
+			store.Prefetch(cell)
+			g.lists.Prefetch(rank)
+		}
+	}
 }
 
 // read reads the list of a user that find has found. It answers by itself and returns false when

@@ -585,3 +585,24 @@ func TestReloadIsOnTheAdminPortAlone(t *testing.T) {
 		t.Errorf("%d refusals are counted", n)
 	}
 }
+
+// It asks for memory and no more: whoever is named, nothing moves, nothing stays pinned, and a generation with its snapshot can go.
+func TestLookingAheadChangesNothing(t *testing.T) {
+	eachShape(t, func(t *testing.T, as shape, names bool) {
+		x := open(t, writeDemo(t, as, names))
+		<-x.current.Load().warmed
+		x.take(0, 4, 7)
+		params := [][]byte{[]byte("4"), []byte("9"), []byte("10"), []byte("18446744073709551615"), []byte("18446744073709551616"), []byte("x"), {}, []byte("%34")}
+		for range 4 { // more than fit at once
+			params = append(params, params...)
+		}
+		x.ahead(1, params)
+		x.wantAt(7, 4)
+		x.wantAt(0, 0, 1, 2, 3, 5)
+		for i := range x.current.Load().stripes {
+			if n := x.current.Load().stripes[i].Load(); n != 0 {
+				t.Errorf("stripe %d has %d pins", i, n)
+			}
+		}
+	})
+}

@@ -134,7 +134,7 @@ func (l *loop) rest(c *conn) {
 // readable reads once and answers what has wholly arrived.
 func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
-		n, err := receive(c.fd, l.read)
+		n, err := receive(c.fd, l.read[:readSize])
 		if n > 0 {
 			l.answer(c, l.read[:n])
 		} else if err != unix.EAGAIN {

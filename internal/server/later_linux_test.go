@@ -128,9 +128,7 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 	if err != nil || n != 3 {
 		t.Fatal(n, err)
 	}
-	for i := range n {
-		d.dispatch(&d.events[i])
-	}
+	d.handle(d.events[:n])
 	if len(d.later) != 1 || len(d.s.fast.jobs) != 1 {
 		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.later), len(d.s.fast.jobs))
 	}

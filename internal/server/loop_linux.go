@@ -24,7 +24,8 @@ type loop struct {
 	kept     int // connections with a lentConn in waiting
 	stopping bool
 
-	read []byte // what a read event fills; a connection keeps a buffer only for what is left over
+	read     []byte // what read events fill; a connection keeps a buffer only for what is left over
+	gathered gathered
 
 	out    []byte // answers to the event at hand
 	spare  spares
@@ -76,8 +77,8 @@ const (
 )
 
 const (
-	readSize  = 64 << 10
-	maxEvents = 2048 // in one turn: what is ready and not reported is not counted by the shedder
+	readSize  = 64 << 10 // from one connection at once
+	maxEvents = 2048     // in one turn: what is ready and not reported is not counted by the shedder
 )
 
 func newLoop(f *fastLane, stripe int) (*loop, error) {
@@ -93,7 +94,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 	}
 	l := &loop{
 		s: s, lane: f, stripe: stripe, epoll: epoll, wakeFD: wake,
-		read:    make([]byte, readSize),
+		read:    make([]byte, 2*readSize), // as much as one connection may send, behind what others have sent
 		out:     make([]byte, 0, 2*readSize),
 		epoch:   time.Now(),
 		idle:    deadlines{timeout: s.cfg.IdleTimeout},
@@ -159,9 +160,7 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	if l.mail.Load() {
 		l.readInbox()
 	}
-	for i := range events {
-		l.dispatch(&events[i])
-	}
+	l.handle(events)
 	l.expire()
 	if len(l.later) > 0 {
 		l.doLater()
@@ -207,6 +206,15 @@ func (l *loop) untilNext() int {
 	return int((left + int64(time.Millisecond) - 1) / int64(time.Millisecond))
 }
 
+// handle does what a batch of events asks for.
+func (l *loop) handle(events []unix.EpollEvent) {
+	for i := range events {
+		l.dispatch(&events[i])
+	}
+	l.answerGathered()
+}
+
+// dispatch does what an event asks for, or has it done by answerGathered.
 func (l *loop) dispatch(e *unix.EpollEvent) {
 	if e.Fd < 0 {
 		var buf [8]byte
@@ -230,6 +238,8 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			l.close(c)
 		}
+	case len(c.in) == 0:
+		l.gather(c)
 	default:
 		l.readable(c)
 	}

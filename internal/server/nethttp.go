@@ -352,6 +352,16 @@ func (s *Server) run(route *route, w *Response, r *Request) {
 	}
 }
 
+// lookAhead calls a route's Ahead. What panics there does for the requests, too, which then fail as they should.
+func (s *Server) lookAhead(route *route, stripe int, params [][]byte) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(route, p)
+		}
+	}()
+	route.Ahead(stripe, params)
+}
+
 // faultAddress tells a memory fault in mapped data from other panics: with SetPanicOnFault, and
 // only then, the runtime's error names an address.
 func faultAddress(p any) (uintptr, bool) {

@@ -18,6 +18,7 @@ import (
 type router struct {
 	root     node
 	patterns []string // in the order they were added
+	ahead    []*route // those that have an Ahead
 }
 
 type node struct {
@@ -43,6 +44,7 @@ type route struct {
 	Route
 	path     string   // the pattern without its method
 	names    []string // of its wildcards
+	begins   []byte   // how its requests do, up to the wildcard, if it has an Ahead
 	latency  *metrics.Histogram
 	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
 }
@@ -82,6 +84,14 @@ func (t *router) add(r *route) {
 	}
 	if params > maxParams {
 		panic(fmt.Sprintf("BUG: route %q has more than %d wildcards", r.Pattern, maxParams))
+	}
+	if r.Ahead != nil {
+		begins, _, _ := strings.Cut(r.Pattern, "{")
+		if params != 1 || ended || r.Fast == nil || !strings.HasSuffix(path, "}") {
+			panic(fmt.Sprintf("BUG: route %q has an Ahead, but not Fast or not one wildcard at its end", r.Pattern))
+		}
+		r.begins = []byte(begins)
+		t.ahead = append(t.ahead, r)
 	}
 	t.patterns = append(t.patterns, r.Pattern)
 	n.bind(method, r)

@@ -98,6 +98,10 @@ type Route struct {
 	Pattern string
 	// Fast is answered inline by the event loop.
 	Fast Handler
+	// Ahead, which may be nil, is told of requests that Fast will get within a millisecond, by the values of their first wildcard, still
+	// encoded: it may ask for what they need into the processor's caches, and must do nothing else, for not all of
+	// them need come. The path must end with that wildcard, the only one. params are valid during the call; stripe is as in Request.
+	Ahead func(stripe int, params [][]byte)
 	// HTTP is lent to net/http: it may block, stream and allocate. Beside Fast it is called for
 	// requests that Fast has lent, and for those that reach net/http without it: it must be able
 	// to answer all.

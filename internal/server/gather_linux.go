@@ -1,0 +1,101 @@
+package server
+
+import (
+	"bytes"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of the connections that have something to read, with nothing left from before, up to maxGathered are read before the first of them
+// is answered. Routes that have an Ahead can so ask for what several requests need from memory at once: the
+// waits, each as long as all the rest that is done for a request of a pipeline, are then one. Measured with 5 million lists: 1.24 us
+// a pipelined request became 1.11, and 7.8 us a single one 7.6.
+type gathered struct {
+	conns  [maxGathered]*conn
+	data   [maxGathered][]byte
+	n      int
+	params [][]byte
+}
+
+const (
+	maxGathered = 16 // connections
+	maxAhead    = 16 // requests of one connection that are looked at ahead
+)
+
+// gather has c, which is phaseReading and has nothing in in, read and answered by the next answerGathered.
+func (l *loop) gather(c *conn) {
+	g := &l.gathered
+	g.conns[g.n] = c
+	if g.n++; g.n == maxGathered {
+		l.answerGathered()
+	}
+}
+
+// answerGathered reads from each of the connections gathered once, and answers what has wholly arrived.
+func (l *loop) answerGathered() {
+	g := &l.gathered
+	for conns := g.conns[:g.n]; len(conns) > 0; {
+		n := l.receiveSome(conns)
+		l.lookAhead(g.data[:n])
+		for i, data := range g.data[:n] {
+			if len(data) > 0 {
+				l.answer(conns[i], data)
+			}
+		}
+		conns = conns[n:]
+	}
+	g.n = 0
+}
+
+// receiveSome reads from conns, one after the other as long as there is room for as much as one may send, and returns from how many.
+// What has come is in data, nothing from those that were closed.
+func (l *loop) receiveSome(conns []*conn) (n int) {
+	used := 0
+	for n < len(conns) && len(l.read)-used >= readSize {
+		c := conns[n]
+		got, err := receive(c.fd, l.read[used:used+readSize])
+		l.gathered.data[n] = l.read[used : used+got]
+		used += got
+		n++
+		if got == 0 && err != unix.EAGAIN {
+			l.close(c)
+		}
+	}
+	return n
+}
+
+// lookAhead tells routes of the requests in data, if there are several.
+func (l *loop) lookAhead(data [][]byte) {
+	g := &l.gathered
+	for _, r := range l.s.routes.ahead {
+		g.params = g.params[:0]
+		for _, d := range data {
+			g.params = r.paramsOf(g.params, d)
+		}
+		if len(g.params) > 1 {
+			l.s.lookAhead(r, l.stripe, g.params)
+		}
+	}
+}
+
+// paramsOf appends the first parameters of the requests at the beginning of data that r will get, by the look of them: what is not
+// one after all is looked up for nothing.
+func (r *route) paramsOf(params [][]byte, data []byte) [][]byte {
+	for range maxAhead {
+		rest, ok := bytes.CutPrefix(data, r.begins)
+		if !ok {
+			break
+		}
+		n := 0
+		for n < len(rest) && rest[n] != ' ' && rest[n] != '?' && rest[n] != '/' {
+			n++
+		}
+		params = append(params, rest[:n])
+		size := headEnd(rest, n)
+		if size == 0 {
+			break
+		}
+		data = rest[size:]
+	}
+	return params
+}
