@@ -32,7 +32,7 @@ three seconds.`,
 			defer stop()
 			l, err := access.Listen(listen, o.Token)
 			if err != nil {
-				return err
+				return optionError(cmd, err)
 			}
 			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			s := agent.New(o)

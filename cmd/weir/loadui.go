@@ -63,6 +63,9 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 	cobra.CheckErr(cmd.MarkFlagDirname("files"))
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if keep < 1 {
+			return usageError{cmd.CommandPath(), fmt.Errorf("--keep must be at least 1, got %d", keep)}
+		}
 		if history == "" {
 			data, err := userData()
 			if err != nil {
@@ -95,11 +98,11 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 		})
 		if err != nil {
-			return err
+			return optionError(cmd, err)
 		}
 		l, err := access.Listen(listen, token)
 		if err != nil {
-			return errors.Join(fmt.Errorf("--listen: %w", err), ui.Close())
+			return optionError(cmd, errors.Join(err, ui.Close()))
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -146,4 +149,13 @@ func userData() (string, error) {
 		return filepath.Join(home, "Library", "Application Support"), nil
 	}
 	return filepath.Join(home, ".local", "share"), nil
+}
+
+// optionError has what the packages say of an option printed as a mistake in the command line.
+func optionError(cmd *cobra.Command, err error) error {
+	var option *access.OptionError
+	if errors.As(err, &option) {
+		return usageError{cmd.CommandPath(), err}
+	}
+	return err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -116,23 +117,31 @@ func TestLoadUIRefusesWhatIsNotSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		args []string
-		says string
+		args  []string
+		says  string
+		usage bool // exits with 2
 	}{
-		{[]string{"--listen", "0.0.0.0:0"}, "--token"},
-		{[]string{"--token", "short"}, "at least 16"},
-		{[]string{"--files", file}, "--files"},
-		{[]string{"--history", file}, "--history"},
-		{[]string{"--keep", "-1"}, "keep"},
-		{[]string{"--listen", "nonsense"}, "--listen"},
+		{[]string{"--listen", "0.0.0.0:0"}, "--token", true},
+		{[]string{"--token", "short"}, "at least 16", true},
+		{[]string{"--files", file}, "--files", false},
+		{[]string{"--history", file}, "--history", false},
+		{[]string{"--keep", "-1"}, "--keep", true},
+		{[]string{"--keep", "0"}, "--keep", true},
+		{[]string{"--agents", "box1"}, "--agents", true},
+		{[]string{"--listen", "nonsense"}, "--listen", false},
 	} {
 		root := newRoot()
 		root.SetArgs(append([]string{"load", "ui", "--listen", "127.0.0.1:0", "--history", t.TempDir()}, c.args...))
 		root.SetOut(io.Discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // if it starts after all, it ends
-		if err := root.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), c.says) {
+		err := root.ExecuteContext(ctx)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: the error is %v, expected one about %s", c.args, err, c.says)
+		}
+		var usage usageError
+		if errors.As(err, &usage) != c.usage {
+			t.Errorf("%q: the error is a %T; whether it is about the command line: %v expected", c.args, err, c.usage)
 		}
 	}
 }

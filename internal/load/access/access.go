@@ -13,15 +13,36 @@ import (
 	"strings"
 )
 
+// OptionError is what a user has to change on the command line.
+type OptionError struct{ Reason string }
+
+func (e *OptionError) Error() string { return e.Reason }
+
+// refused makes an OptionError of what to change.
+func refused(format string, args ...any) error {
+	return &OptionError{fmt.Sprintf(format, args...)}
+}
+
+// shortestToken is what can't be guessed over a network.
+const shortestToken = 16
+
+// CheckToken refuses what could be guessed. None is none, and left to Listen.
+func CheckToken(token string) error {
+	if token != "" && len(token) < shortestToken {
+		return refused("--token must have at least %d characters, or it can be guessed; this one has %d", shortestToken, len(token))
+	}
+	return nil
+}
+
 // Listen listens on address. Where other machines can reach that it wants a token.
 func Listen(address, token string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%w; choose another address with --listen", err)
+		return nil, fmt.Errorf("--listen: %w; choose another address", err)
 	}
 	if token == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		l.Close() //nolint:errcheck // nothing was accepted
-		return nil, fmt.Errorf("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
+		return nil, refused("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
 	}
 	return l, nil
 }
@@ -48,7 +69,7 @@ func Same(a, b string) bool {
 // CheckAgent refuses what is not the address of an agent.
 func CheckAgent(address string) error {
 	if u, err := url.Parse("//" + address); err != nil || u.Port() == "" || u.Host != address {
-		return fmt.Errorf("--agents takes host:port, got %q", address)
+		return refused("--agents takes host:port, got %q", address)
 	}
 	return nil
 }

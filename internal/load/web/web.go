@@ -81,13 +81,10 @@ type UI struct {
 	runs    sync.WaitGroup
 }
 
-// shortestToken is what can't be guessed over a network.
-const shortestToken = 16
-
 // New returns a UI that runs nothing yet. Close ends it.
 func New(o Options) (*UI, error) {
-	if o.Token != "" && len(o.Token) < shortestToken {
-		return nil, fmt.Errorf("the token has %d characters: it must have at least %d", len(o.Token), shortestToken)
+	if err := access.CheckToken(o.Token); err != nil {
+		return nil, err
 	}
 	if o.Keep == 0 {
 		o.Keep = 200
