@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -166,4 +167,23 @@ func TestRoutesThatCannotLookAheadAreBugs(t *testing.T) {
 			new(router).add(&route{Route: r})
 		}()
 	}
+}
+
+func FuzzLookingAhead(f *testing.F) {
+	f.Add([]byte(get("/ahead/a") + get("/ahead/b?q")))
+	f.Add([]byte("GET /ahead/"))
+	f.Add([]byte("GET /ahead/a\r\n\r\nGET /ahead//\n\n"))
+	r := &route{Route: Route{Pattern: "GET /ahead/{word}", Fast: func(*Response, *Request) {}, Ahead: func(int, [][]byte) {}}}
+	new(router).add(r)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		params := r.paramsOf(nil, data)
+		if len(params) > maxAhead {
+			t.Errorf("%d requests are looked at", len(params))
+		}
+		for i, p := range params {
+			if bytes.ContainsAny(p, " ?/") {
+				t.Errorf("parameter %d is %q", i, p)
+			}
+		}
+	})
 }
