@@ -406,6 +406,7 @@ func (l *loop) discard(c *conn) {
 // which must wait.
 func (l *loop) busyEvent(c *conn, events uint32) {
 	switch {
+	case c.gone: // it was closed after the event had been collected, and epoll does not know it any more
 	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		l.close(c)
 	case events&unix.EPOLLOUT != 0:

@@ -54,7 +54,7 @@ func (l *loop) receiveSome(conns []*conn) (n int) {
 	for n < len(conns) && len(l.read)-used >= readSize {
 		c := conns[n]
 		got, err := receive(c.fd, l.read[used:used+readSize])
-		l.gathered.data[n] = l.read[used : used+got]
+		l.gathered.data[n] = l.read[used : used+got : used+got] // who appends to it does not write into the next one
 		used += got
 		n++
 		if got == 0 && err != unix.EAGAIN {

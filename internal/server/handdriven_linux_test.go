@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -549,5 +550,25 @@ func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The events of a turn are collected before a loop is told to end all connections.
+func TestAnEventOfAConnectionThatWasJustClosedDoesNothing(t *testing.T) {
+	for _, lane := range []string{"lent", "deferred"} {
+		for _, events := range []uint32{unix.EPOLLIN, unix.EPOLLOUT, unix.EPOLLIN | unix.EPOLLHUP} {
+			t.Run(fmt.Sprintf("%s %#x", lane, events), func(t *testing.T) {
+				d := newHandDriven(t, Config{})
+				c, conn := d.connect()
+				c.send(get("/" + lane + "/a"))
+				d.turn()
+				c.CloseWrite()
+				d.post(message{kind: msgKill})
+				d.loop.turn([]unix.EpollEvent{{Events: events, Fd: int32(conn.slot), Pad: conn.generation}}, d.now)
+				if !conn.gone || d.loop.open != 1 {
+					t.Errorf("gone %t, %d connections are open; want one, which is gone, and somebody works on", conn.gone, d.loop.open)
+				}
+			})
+		}
 	}
 }
