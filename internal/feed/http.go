@@ -82,6 +82,9 @@ func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
 	var err error
 	switch {
 	case !u.known():
+		if g.fallback.costly(0) && w.Defer() {
+			return nil
+		}
 	default:
 		if at.position, err = f.position(g, &u); err != nil {
 			return err

@@ -237,11 +237,11 @@ func (k *keyFile) write() error {
 
 // cut takes back what was added since the file had size bytes and count keys.
 func (k *keyFile) cut(size int64, count uint64) error {
-	if k.failed != nil {
-		return nil
-	}
 	k.size, k.count = size, count
 	k.block, k.entries = k.block[:0], 0
+	if k.failed != nil {
+		return nil // what is in the file beyond size is found to be of no use when it is opened again
+	}
 	return k.f.Truncate(size)
 }
 

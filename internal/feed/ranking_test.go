@@ -1,8 +1,13 @@
 package feed
 
 import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -63,4 +68,48 @@ func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 		first := s.items("GET", "/feed/99999?size=3")
 		eventually(t, "another fill", func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
 	})
+}
+
+// waiting is a ranking that takes as long as the test wants.
+type waiting struct{ begun, over chan struct{} }
+
+func (r waiting) Sample([]float64, []byte) bool {
+	r.begun <- struct{}{}
+	<-r.over
+	return false
+}
+
+// A fill of many scored items is made by a worker, whoever it is for: both loops answer others meanwhile.
+func TestLongFillsKeepNobodyWaiting(t *testing.T) {
+	dir := writeDemo(t, dense, false)
+	var items strings.Builder
+	for i := range 2 * maxRankedInline {
+		fmt.Fprintln(&items, 1000+i)
+	}
+	file := filepath.Join(dir, "fallback")
+	if err := os.WriteFile(file, []byte(items.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, dir, func(c *Config) { c.RankFallback, c.Fallback = true, file })
+	r := waiting{make(chan struct{}), make(chan struct{})}
+	if err := f.SetRanker(func([]string) Ranking { return r }); err != nil {
+		t.Fatal(err)
+	}
+	<-f.current.Load().warmed
+	s := serveOpen(t, f, server.Config{})
+	s.client.Transport.(*http.Transport).DisableKeepAlives = true // each request is on another loop than the one before
+	for _, user := range []string{"9", "99999"} {
+		filled := make(chan []uint64)
+		go func() { filled <- s.items("GET", "/feed/"+user) }()
+		<-r.begun
+		for range 4 {
+			if got := s.items("GET", "/feed/4?size=1"); len(got) != 1 {
+				t.Errorf("%d items came while user %s's are ranked", len(got), user)
+			}
+		}
+		r.over <- struct{}{}
+		if got := <-filled; len(got) != 10 {
+			t.Errorf("user %s has got %d items, want 10", user, len(got))
+		}
+	}
 }

@@ -1,9 +1,13 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"weir/internal/disk"
@@ -245,4 +249,53 @@ func TestAFailedSyncPoisonsAdvancesAndNothingElse(t *testing.T) {
 	}
 	f.Feed.Close() // says that it is poisoned
 	f.Feed = nil
+}
+
+// What was added before a sync failed is not in use, and must not be counted as if it was, whatever comes next.
+func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, l lists, as shape) string {
+		path := filepath.Join(dir, name)
+		l.write(t, path, as, false)
+		return path
+	}
+	write("feeds.weir", lists{1 << 40: {1, 2, 3}}, keyed)
+	more := write("more.weir", lists{1 << 40: {1, 2, 3}, 1 << 41: {4, 5}, 1 << 42: {4, 5}}, keyed)
+	numbers := write("numbers.weir", lists{0: {1, 2}, 1: {3, 4}}, dense)
+	var failing atomic.Bool
+	f := open(t, dir, func(c *Config) {
+		c.faults = disk.Faults{FailSync: func() error {
+			if failing.CompareAndSwap(true, false) {
+				return errors.New("no such luck")
+			}
+			return nil
+		}}
+	})
+	<-f.current.Load().warmed
+	keys := filepath.Join(dir, "feed", "keys.log")
+	synced, err := os.Stat(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing.Store(true)
+	f.Feed.cfg.Path = more
+	wantError(t, "the reload", f.Reload(context.Background()), "no such luck")
+	f.Feed.cfg.Path = numbers
+	if err := f.Reload(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if f.slots.keys.Len() != 1 {
+		t.Errorf("there are %d cells for one key", f.slots.keys.Len())
+	}
+	f.close()
+	if err := os.Truncate(keys, synced.Size()); err != nil { // the power went, and what was not synced with it
+		t.Fatal(err)
+	}
+	s, err := openSlots(filepath.Join(dir, "feed"), progress.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
 }
