@@ -65,7 +65,8 @@ const (
 	checkedRedo   = 32 // bytes of a header that its checksum covers
 	redoEntryLen  = 24
 	redoChunkLen  = 64 << 10
-	redoAhead     = 512 // cells
+	redoAhead     = 512          // cells
+	redoScanned   = 8 << 20 / 64 // words of marks that are looked at without a rest
 
 	// The log is as long as the cells' file, so that in the long run each is written as much as the other, but not longer than this.
 	maxRedoLen = 256 << 20
@@ -148,7 +149,8 @@ func (l *redoLog) reserve(size int64) error {
 }
 
 // append writes the cells that are marked in changed, and unmarks them, as one batch, and waits until it is on the disk. It returns false when the log
-// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint. It calls rest every 2,730 cells.
+// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint. It calls rest at least every 2,730 changed
+// cells and every eight million that are not.
 func (l *redoLog) append(changed, words []atomic.Uint64, rest func()) (fits bool, err error) {
 	if l.end == 0 {
 		return false, nil
@@ -158,6 +160,9 @@ func (l *redoLog) append(changed, words []atomic.Uint64, rest func()) (fits bool
 	l.chunk, l.ahead = l.chunk[:0], l.ahead[:0]
 	l.hash.Reset()
 	for w := range changed {
+		if w%redoScanned == redoScanned-1 {
+			rest()
+		}
 		if changed[w].Load() == 0 {
 			continue
 		}

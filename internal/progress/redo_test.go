@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -513,5 +514,19 @@ func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 	}
 	if err := s.Sync(); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("Sync: %v, want ErrPoisoned", err)
+	}
+}
+
+func TestALookAtManyUnchangedCellsIsInSteps(t *testing.T) {
+	mapped(t)
+	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
+	mustAdvance(t, s, 0)
+	if err := s.Sync(); err != nil { // a checkpoint; from now on by the log
+		t.Fatal(err)
+	}
+	rests := 0
+	fits, err := s.redo.append(make([]atomic.Uint64, 3*redoScanned+1), nil, func() { rests++ })
+	if !fits || err != nil || rests != 3 {
+		t.Errorf("fits %t, error %v, %d rests; want 3", fits, err, rests)
 	}
 }
