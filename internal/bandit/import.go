@@ -51,7 +51,8 @@ const (
 
 func (o *ImportOptions) fields() []ingest.Field {
 	id := func(name, column, flag string, guess ...string) ingest.Field {
-		return ingest.Field{Name: name, IDs: ingest.String, Column: column, Flag: flag, Guess: guess, Optional: true, Nullable: true}
+		// Rows of items, of segments and of users may be mixed.
+		return ingest.Field{Name: name, IDs: ingest.String, Column: column, Flag: flag, Guess: guess, Optional: true, Nullable: true, Sparse: name != "item"}
 	}
 	number := func(name, column, flag, ranged string, is func(float64) bool, guess ...string) ingest.Field {
 		return ingest.Field{Name: name, Type: ingest.Float, Column: column, Flag: flag, Guess: guess, Optional: true, Range: is, Ranged: ranged, Text: true}
@@ -143,6 +144,10 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 	}
 	defer in.Close()
 	plan, err := in.Plan(m.fields)
+	var unlike *ingest.UnlikeError
+	if errors.As(err, &unlike) {
+		return fmt.Errorf("%w, or give each as a source of its own, in one command", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -239,6 +244,9 @@ func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) e
 	if len(segment) > 0 && len(user) > 0 {
 		return m.bad(file, b, i, "item "+string(item), "a segment or a user", "both")
 	}
+	// A name that was given may turn up in any row.
+	m.found[segmentColumn] = m.found[segmentColumn] || len(segment) > 0
+	m.found[userColumn] = m.found[userColumn] || len(user) > 0
 	level, k := arms.Item, arms.KeyOf(item)
 	var scope arms.Scope
 	switch {

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -341,5 +342,60 @@ func TestColumnsThatAreOfNoUseMayHoldAnything(t *testing.T) {
 				t.Errorf("%q", notes)
 			}
 		})
+	}
+}
+
+// In JSON lines what a row has is said by the row: a segment may be named for the first time after any number of others.
+func TestScopesMayBeNamedForTheFirstTimeInAnyRow(t *testing.T) {
+	const rows = 500 // columns are learned from fewer
+	items := func(more string) []byte {
+		return []byte(strings.Repeat(`{"item":"a","alpha":1,"beta":1`+more+"}\n", rows))
+	}
+	tests := []struct {
+		name    string
+		head    []byte
+		tail    string
+		columns string // that are named
+		counts  string
+	}{
+		{"left out", items(""), `{"item":"a","alpha":2,"beta":2,"segment":"s"}` + "\n" + `{"item":"b","alpha":2,"beta":2,"User_ID":7}`, "", "3 1 1 0"},
+		{"null", items(`,"segment":null,"user":null`), `{"item":"a","alpha":2,"beta":2,"segment":"s"}` + "\n" + `{"item":"b","alpha":2,"beta":2,"user":7}`, "", "3 1 1 0"},
+		{"named", items(""), `{"item":"a","alpha":2,"beta":2,"of":{"s":"s"}}`, "of.s", "2 1 0 0"},
+		{"named and null", items(`,"x":null`), `{"item":"a","alpha":2,"beta":2,"x":"s"}`, "x", "2 1 0 0"},
+		{"users", []byte(strings.Repeat(`{"user":"u","segment":null}`+"\n", rows)), `{"user":"v","segment":"s"}`, "", "0 0 0 1"},
+	}
+	for _, test := range tests {
+		o := importOptions(t)
+		o.SegmentColumn, o.Duplicates = test.columns, arms.Last
+		_, stats, err := imported(t, o, map[string][]byte{"a.jsonl": append(test.head, test.tail...)})
+		if got := fmt.Sprint(stats.Arms, stats.SegmentArms, stats.UserArms, stats.Users); err != nil || got != test.counts {
+			t.Errorf("%s: %s in all, of segments, of users, and users, %v; want %s", test.name, got, err, test.counts)
+		}
+	}
+
+	o := importOptions(t)
+	o.SegmentColumn = "sgement"
+	if _, _, err := imported(t, o, map[string][]byte{"a.jsonl": []byte(`{"item":"a","alpha":1,"beta":1}`)}); err == nil || !strings.Contains(err.Error(), "--segment-column sgement: no source has such a column") {
+		t.Errorf("a name that is nowhere: %v", err)
+	}
+}
+
+func TestFilesOfADirectoryMayLackScopesAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.jsonl": `{"item":"a","alpha":1,"beta":2}`, "b.jsonl": `{"item":"a","segment":"s","alpha":1,"beta":2}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "arms.weir")
+	stats, err := ImportArms(t.Context(), []string{dir}, path, importOptions(t))
+	if err != nil || stats.Arms != 2 || stats.SegmentArms != 1 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c.csv"), []byte("user,segment\nu,s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = ImportArms(t.Context(), []string{dir}, path, importOptions(t)); err == nil || !strings.Contains(err.Error(), "as a source of its own") {
+		t.Errorf("users among arms: %v", err)
 	}
 }

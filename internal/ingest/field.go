@@ -63,6 +63,9 @@ type Field struct {
 	// Nullable IDs may be missing, null or empty in single rows, and are empty strings there. It goes with
 	// IDs that are String.
 	Nullable bool
+	// Sparse goes with Nullable and Optional: the field may be missing from any source, and where each row says what it has,
+	// as in JSON lines, from the first rows, which the columns are learned from.
+	Sparse bool
 	// Range says which numbers a Float may be, and Ranged what to call them; nil is any.
 	Range  func(float64) bool
 	Ranged string
@@ -79,6 +82,7 @@ type column struct {
 	// offered all the same, to be named in messages.
 	ids    Kind
 	float  bool
+	null   bool   // as far as it was looked at
 	typ    string // for messages
 	sample sample // of text
 }
@@ -110,7 +114,8 @@ func hasValues(columns []column) bool {
 
 // A choice is the column of a source that a field was found in.
 type choice struct {
-	column int // -1: the field is missing
+	column int  // -1: the field is missing
+	late   bool // that is, from the first rows
 	list   bool
 	kind   Kind // of an ID
 }
@@ -133,11 +138,12 @@ func (f *Field) fits(c column) bool {
 	if f.Type == Float {
 		return c.float || f.Text && c.ids != Auto
 	}
-	return c.ids != Auto
+	return c.ids != Auto || c.null && f.Nullable
 }
 
-// find chooses the column of a field, -1 when there is none. taken are the columns of other fields.
-func (f *Field) find(columns []column, taken []int) (choice, error) {
+// find chooses the column of a field, -1 when there is none. grows says that there may be more in later rows; taken are the
+// columns of other fields.
+func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) {
 	if f.List {
 		if c, err := f.findList(columns, taken); err != nil || c.column >= 0 {
 			return c, err
@@ -154,8 +160,8 @@ func (f *Field) find(columns []column, taken []int) (choice, error) {
 	}
 	if f.Column != "" {
 		i := at(f.Column, true)
-		if i < 0 && f.Elsewhere {
-			return choice{column: -1}, nil
+		if late := f.Sparse && grows; i < 0 && (f.Elsewhere || late) {
+			return choice{column: -1, late: late}, nil
 		}
 		if i < 0 {
 			return choice{column: -1}, fmt.Errorf("%s %s: there is no such column", f.Flag, f.Column)
@@ -171,7 +177,7 @@ func (f *Field) find(columns []column, taken []int) (choice, error) {
 			return choice{column: i, kind: columns[i].ids}, nil
 		}
 	}
-	return choice{column: -1}, nil
+	return choice{column: -1, late: f.Sparse && grows}, nil
 }
 
 // findList chooses the list column of a field: by its flag, by name, or because it is the only one.
@@ -275,8 +281,8 @@ func (f *Field) wanted() string {
 	return "ids"
 }
 
-// choose finds every field in the columns of one source.
-func choose(fields []Field, columns []column) ([]choice, error) {
+// choose finds every field in the columns of one source, of which later rows may have more.
+func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 	chosen := make([]choice, len(fields))
 	var taken []int
 	lists := false
@@ -290,7 +296,7 @@ func choose(fields []Field, columns []column) ([]choice, error) {
 		}
 	}
 	for _, i := range order {
-		c, err := fields[i].find(columns, taken)
+		c, err := fields[i].find(columns, grows, taken)
 		if err != nil {
 			return nil, fmt.Errorf("%w; the columns are %s", err, offered(columns))
 		}

@@ -45,6 +45,9 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 			t.offers = append(t.offers, column{name: name, shape: list, ids: Number, typ: "numbers"})
 		}
 	}
+	t.offers = slices.DeleteFunc(t.offers, func(c column) bool { // it is known after all
+		return c.null && slices.ContainsFunc(t.offers, func(o column) bool { return o.name == c.name && !o.null })
+	})
 	if len(t.offers) == 0 {
 		if broken == nil {
 			broken = fmt.Errorf("the first line is longer than %d MiB", sampled>>20)
@@ -83,7 +86,7 @@ func (t *jsonlTable) learn(s *scanner, name string, top bool) bool {
 // sample takes note of one value.
 func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 	raw, ok := s.value(0)
-	if !ok || string(raw) == "null" {
+	if !ok || shape == list && string(raw) == "null" {
 		return ok
 	}
 	var c *column
@@ -95,7 +98,15 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 	if c == nil {
 		t.offers = append(t.offers, column{name: name, member: member, shape: shape, typ: "neither numbers nor strings"})
 		c = &t.offers[len(t.offers)-1]
+		c.null = true
 	}
+	if string(raw) == "null" {
+		if c.null {
+			c.typ = "null"
+		}
+		return true
+	}
+	c.null = false
 	switch isNumber := raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9'; {
 	case raw[0] == '"':
 		c.sample.add(raw[1 : len(raw)-1])
@@ -122,6 +133,7 @@ type wanted struct {
 	outer, member string // outer.member, or outer alone
 	element       string // of the objects in a list
 	list          bool
+	late          []string // names as Field.Guess has them, in place of all that: it was not in the first rows
 }
 
 func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
@@ -132,20 +144,26 @@ func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) erro
 	defer s.close()
 	var fields []wanted
 	for f, c := range to.chosen {
-		if c.column < 0 {
+		w := wanted{field: f}
+		name := to.fields[f].Column
+		switch {
+		case c.column >= 0:
+			o := t.offers[c.column]
+			name, w.element, w.list = o.name, o.member, c.list
+		case !c.late:
 			continue
+		case name == "":
+			w.late = to.fields[f].Guess
 		}
-		o := t.offers[c.column]
-		w := wanted{field: f, element: o.member, list: c.list}
-		w.outer, w.member, _ = strings.Cut(o.name, ".")
+		w.outer, w.member, _ = strings.Cut(name, ".")
 		if w.member != "" && w.outer == "" {
-			w.outer, w.member = o.name, ""
+			w.outer, w.member = name, ""
 		}
 		fields = append(fields, w)
 	}
 	cut := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	return readText(ctx, s, 0, to, cut, func(blk block, b *Batch) {
-		p := jsonlParser{to: to, fields: fields, spans: make([][]byte, len(fields)), marks: make([]mark, len(to.fields)), b: b}
+		p := jsonlParser{to: to, fields: fields, late: make(map[string]int), spans: make([][]byte, len(fields)), marks: make([]mark, len(to.fields)), b: b}
 		p.block(blk)
 	}, emit)
 }
@@ -154,8 +172,9 @@ func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) erro
 type jsonlParser struct {
 	to     target
 	fields []wanted
-	spans  [][]byte // what was found of fields in this line
-	fault  []byte   // the member "error", by which Amazon Personalize says why there is no output
+	late   map[string]int // from the names of members that were not in the first rows to fields, -1 is none
+	spans  [][]byte       // what was found of fields in this line
+	fault  []byte         // the member "error", by which Amazon Personalize says why there is no output
 	marks  []mark
 	b      *Batch
 }
@@ -212,7 +231,7 @@ func (p *jsonlParser) member(s *scanner, name []byte) bool {
 	nested := false
 	for i := range p.fields {
 		w := &p.fields[i]
-		if string(name) != w.outer {
+		if string(name) != w.outer || w.late != nil {
 			continue
 		}
 		if w.member == "" {
@@ -234,10 +253,23 @@ func (p *jsonlParser) member(s *scanner, name []byte) bool {
 		})
 	}
 	raw, ok := s.value(0)
+	if i := p.lateField(name); i >= 0 {
+		p.spans[i] = raw
+	}
 	if string(name) == "error" {
 		p.fault = raw
 	}
 	return ok
+}
+
+// lateField returns which of the fields that were not in the first rows has that name, -1 if none.
+func (p *jsonlParser) lateField(name []byte) int {
+	i, known := p.late[string(name)]
+	if !known {
+		i = slices.IndexFunc(p.fields, func(w wanted) bool { return slices.Contains(w.late, plain(string(name))) })
+		p.late[string(name)] = i
+	}
+	return i
 }
 
 // append decodes what was found of one field.

@@ -166,9 +166,9 @@ func TestSourcesHaveToAgree(t *testing.T) {
 		want  string
 	}{
 		{"lists and rows", []string{`a={"user":1,"items":[2]}`, "b=user,item\n1,2\n"},
-			"the item is a list in a and a single value in b: import them one after the other, or name the columns alike"},
+			"the item is a list in a and a single value in b: name the columns alike"},
 		{"rank and none", []string{"a=user,item,rank\n1,2,3\n", "b=user,item\n1,2\n"},
-			"the rank is a single value in a and missing in b: import them one after the other, or name the columns alike"},
+			"the rank is a single value in a and missing in b: name the columns alike"},
 		{"numbers and names", []string{`a={"user":"ada","items":[2]}`},
 			"the user is a string in a and a number in " + als + ": --user-ids string reads both as strings"},
 	} {

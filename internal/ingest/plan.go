@@ -11,7 +11,7 @@ import (
 type Plan struct {
 	// Kinds are the kinds of the fields, Auto for a Float.
 	Kinds []Kind
-	// Found says which of the fields there are.
+	// Found says which of the fields there are, Sparse ones in any of the sources.
 	Found []bool
 	// Lists says that a field holds lists, one row being a whole list.
 	Lists bool
@@ -30,7 +30,8 @@ func (in *Input) Plan(fields []Field) (*Plan, error) {
 		if len(columns) == 0 {
 			continue
 		}
-		chosen, err := choose(fields, columns)
+		_, grows := t.(*jsonlTable)
+		chosen, err := choose(fields, columns, grows)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", in.Sources[i], err)
 		}
@@ -47,7 +48,7 @@ func (in *Input) Plan(fields []Field) (*Plan, error) {
 			return nil, err
 		}
 		p.Kinds = append(p.Kinds, kind)
-		p.Found = append(p.Found, p.chosen[first][f].column >= 0)
+		p.Found = append(p.Found, slices.ContainsFunc(p.chosen, func(c []choice) bool { return c != nil && c[f].column >= 0 }))
 		p.Lists = p.Lists || p.chosen[first][f].list
 	}
 	return p, nil
@@ -63,11 +64,16 @@ func (p *Plan) Leave(f int) {
 	}
 }
 
+// UnlikeError says that files which were given as one are not of one make.
+type UnlikeError struct{ reason string }
+
+func (e *UnlikeError) Error() string { return e.reason }
+
 // agree refuses sources that are not of one make: their rows could not be put in one order.
 func (p *Plan) agree(a, b int) error {
 	for f := range p.fields {
 		x, y := p.chosen[a][f], p.chosen[b][f]
-		if x.list != y.list || (x.column < 0) != (y.column < 0) {
+		if x.list != y.list || (x.column < 0) != (y.column < 0) && !p.fields[f].Sparse {
 			say := func(c choice) string {
 				switch {
 				case c.list:
@@ -77,8 +83,8 @@ func (p *Plan) agree(a, b int) error {
 				}
 				return "a single value"
 			}
-			return fmt.Errorf("the %s is %s in %s and %s in %s: import them one after the other, or name the columns alike",
-				p.fields[f].Name, say(x), p.in.Sources[a], say(y), p.in.Sources[b])
+			return &UnlikeError{fmt.Sprintf("the %s is %s in %s and %s in %s: name the columns alike",
+				p.fields[f].Name, say(x), p.in.Sources[a], say(y), p.in.Sources[b])}
 		}
 	}
 	return nil
@@ -142,7 +148,7 @@ func (p *Plan) String() string {
 		}
 		var names []string
 		for i, chosen := range p.chosen {
-			if chosen == nil {
+			if chosen == nil || chosen[f].column < 0 {
 				continue
 			}
 			c := p.in.tables[i].columns()[chosen[f].column]
