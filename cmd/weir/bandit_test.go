@@ -145,7 +145,7 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 	}
 	importArms(t, arms, "items.csv", items)
 	cert, key := certificate(t, dir, "one")
-	keys, err := openCertificate("on", cert, key)
+	keys, err := openCertificate(cert, key)
 	if err != nil {
 		t.Fatal(err)
 	}

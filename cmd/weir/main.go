@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weir/internal/server"
 )
@@ -62,6 +64,11 @@ func newRoot() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var number *strconv.NumError
+		var value *pflag.InvalidValueError
+		if errors.As(err, &number) && errors.As(err, &value) { // without the name of a Go function
+			err = fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(), value.GetFlag().Name, number.Err)
+		}
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newMock(), newLoad(), newVersion())

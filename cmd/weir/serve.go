@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -40,7 +42,7 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", ":8080", "address of the public port")
+	f.StringVar(&listen, "listen", ":8080", "address of the public port; empty is off, with --tls-listen")
 	f.StringVar(&dataDir, "data", "weir-data", "directory of what must outlive the process")
 	kernel.add(cmd)
 	openers := make([]server.Opener, len(services))
@@ -66,6 +68,17 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 			return err
 		}
 		cfg.Listen = listen
+		switch {
+		case dataDir == "": // a variable that is not set, perhaps
+			err = errors.New("--data must name a directory")
+		case listen == "" && cfg.TLSListen == "":
+			err = errors.New("--listen may be empty only with --tls-listen: there would be no public port")
+		default:
+			err = checkAddress("--listen", listen)
+		}
+		if err != nil {
+			return usageError{cmd.CommandPath(), err}
+		}
 		return serve(cmd.Context(), cfg, dataDir, openers, keys)
 	}
 	return cmd
@@ -137,9 +150,9 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	if cfg.Shed, err = k.shed.config(); err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
-	keys, err := openCertificate(cfg.TLSListen, k.certificate, k.keyFile)
+	keys, err := openCertificate(k.certificate, k.keyFile)
 	if err != nil {
-		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
+		return server.Config{}, nil, err
 	}
 	cfg.TLS = keys.config()
 	if err := k.shed.limitMemory(); err != nil {
@@ -162,10 +175,33 @@ func (k *kernelFlags) check(cmd *cobra.Command, cfg *server.Config) error {
 			return fmt.Errorf("--%s must be above 0; without it, it is %s", name, f.DefValue)
 		}
 	}
+	if (cfg.TLSListen == "") != (k.certificate == "") || (k.certificate == "") != (k.keyFile == "") {
+		return errors.New("--tls-listen, --tls-cert and --tls-key go together")
+	}
+	for flag, address := range map[string]string{"--admin": cfg.Admin, "--tls-listen": cfg.TLSListen} {
+		if err := checkAddress(flag, address); err != nil {
+			return err
+		}
+	}
 	if cfg.MaxHeader < leastHeader {
 		return fmt.Errorf("--max-header must be at least %d bytes, got %d", leastHeader, cfg.MaxHeader)
 	}
 	return cfg.Fill()
+}
+
+// checkAddress refuses what nobody can listen on, before anything is opened. Empty is off.
+func checkAddress(flag, address string) error {
+	if address == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return fmt.Errorf("%s must be host:port or :port, got %q: %w", flag, address, err)
+	}
+	return nil
 }
 
 // serve runs a server until it is told to stop.
@@ -243,13 +279,7 @@ type certificates struct {
 	current   atomic.Pointer[tls.Certificate]
 }
 
-func openCertificate(listen, cert, key string) (*certificates, error) {
-	switch {
-	case listen == "" && cert == "" && key == "":
-		return &certificates{}, nil
-	case listen == "" || cert == "" || key == "":
-		return nil, fmt.Errorf("--tls-listen, --tls-cert and --tls-key go together")
-	}
+func openCertificate(cert, key string) (*certificates, error) {
 	c := &certificates{cert: cert, key: key}
 	return c, c.load()
 }

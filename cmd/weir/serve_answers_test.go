@@ -205,7 +205,7 @@ func TestTheTLSPortServesTheSameRoutesByHTTP2(t *testing.T) {
 	feeds := filepath.Join(dir, "feeds.weir")
 	numbered(10, 20).write(t, feeds)
 	cert, key := certificate(t, dir, "one")
-	keys, err := openCertificate("on", cert, key)
+	keys, err := openCertificate(cert, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,8 @@ const (
 )
 
 // openFallback reads a fallback file, one item a line, or takes the snapshot's own when path is
-// empty. Blank lines and lines that begin with # are passed over, repeated items count once.
+// empty. Blank lines and lines that begin with # are passed over, repeated items count once. An item that begins
+// with # is written with a backslash before it.
 func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	if path == "" {
 		ids := lists.Fallback()
@@ -115,7 +116,16 @@ func readLines(path string) ([]line, error) {
 	n := 1
 	for ; scanner.Scan(); n++ {
 		text := strings.TrimSpace(scanner.Text())
-		if text == "" || text[0] == '#' || seen[text] {
+		if n == 1 {
+			text = strings.TrimPrefix(text, "\ufeff")
+		}
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		if strings.HasPrefix(text, `\#`) {
+			text = text[1:]
+		}
+		if seen[text] {
 			continue
 		}
 		if len(lines) == maxFallback {

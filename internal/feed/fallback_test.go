@@ -50,7 +50,7 @@ func all(f *fallback) (indices []uint16) {
 }
 
 func TestFallbackFilesAreReadLineByLine(t *testing.T) {
-	numbers := "# popular\n7\n\n 18446744073709551615 \r\n100\n7\n007\n21\n"
+	numbers := "\ufeff# popular\n7\n\n 18446744073709551615 \r\n100\n7\n007\n21\n"
 	f, _, err := openFile(t, numbers, false)
 	if err != nil {
 		t.Fatal(err)
@@ -58,11 +58,11 @@ func TestFallbackFilesAreReadLineByLine(t *testing.T) {
 	if got, want := shown(f, all(f)...), []string{"7", "18446744073709551615", "100", "21"}; !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)
 	}
-	f, s, err := openFile(t, "7\n\"quoted\" <é>\n007\n7\n", true)
+	f, s, err := openFile(t, "\ufeff7\n\"quoted\" <é>\n007\n7\n\\#h\n# no item\n", true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"7", `"quoted" <é>`, "007"} {
+	for i, want := range []string{"7", `"quoted" <é>`, "007", "#h"} {
 		if got := unquote(t, shown(f, uint16(i))[0]); got != want {
 			t.Errorf("item %d is %q, want %q", i, got, want)
 		}

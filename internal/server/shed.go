@@ -150,6 +150,10 @@ func (s *Server) patchShed(w http.ResponseWriter, r *http.Request) {
 	if err == nil && d.Decode(&struct{}{}) != io.EOF {
 		err = errors.New("something follows the object")
 	}
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		err = fmt.Errorf("%s must not be a %s", kind.Field, kind.Value)
+	}
 	if err != nil {
 		WriteProblem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
 		return

@@ -254,6 +254,7 @@ func TestThresholdsThatCannotWorkChangeNothing(t *testing.T) {
 	load.set(3)
 	s.refresh()
 	number := func(v float64) *float64 { return &v }
+	off := false
 	for _, test := range []struct {
 		changes map[string]Change
 		says    string
@@ -261,6 +262,7 @@ func TestThresholdsThatCannotWorkChangeNothing(t *testing.T) {
 		{map[string]Change{"lod": {}}, "there are load, memory"},
 		{map[string]Change{"load": {Soft: number(4)}}, "below the hard one"},
 		{map[string]Change{"load": {Soft: number(-1)}}, "from 0"},
+		{map[string]Change{"load": {On: &off, Soft: number(4)}}, "below the hard one"},
 		{map[string]Change{"load": {Hard: number(math.Inf(1))}}, "from 0"},
 		{map[string]Change{"memory": {Soft: number(10)}}, "above the hard one"},
 		{map[string]Change{"load": {Soft: number(0), Hard: number(1)}, "memory": {Hard: number(1000)}}, "memory"},

@@ -80,8 +80,8 @@ func (s *Signal) check(l Limits) error {
 			return wrong("thresholds must be numbers from 0, got %v and %v", l.Soft, l.Hard)
 		}
 	}
-	switch {
-	case !l.On:
+	switch { // thresholds of a signal that is off are those it will have when it is on
+	case !l.On && l.Soft == 0 && l.Hard == 0:
 	case s.Falling && l.Soft <= l.Hard:
 		return wrong("the soft threshold must be above the hard one, got %v and %v: less of it is worse", l.Soft, l.Hard)
 	case !s.Falling && l.Soft >= l.Hard:
