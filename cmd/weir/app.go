@@ -93,22 +93,30 @@ func openData(dir string) (*disk.DirLock, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
 	}
+	path := filepath.Join(dir, "format")
+	if err := checkFormat(path); err != nil && !errors.Is(err, os.ErrNotExist) { // in which the lock would be a file too many
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
 	lock, err := disk.LockDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	path := filepath.Join(dir, "format")
-	format, err := os.ReadFile(path)
-	switch found := strings.TrimSpace(string(format)); {
-	case errors.Is(err, os.ErrNotExist):
+	if err = checkFormat(path); errors.Is(err, os.ErrNotExist) {
 		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"))
-	case err == nil && found != dataFormat:
-		err = fmt.Errorf("%s says version %.20q, this weir reads version %s: use the weir that wrote it, or another --data directory", path, found, dataFormat)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())
 	}
 	return lock, nil
+}
+
+// checkFormat refuses a data directory that another version of weir has written.
+func checkFormat(path string) error {
+	format, err := os.ReadFile(path)
+	if found := strings.TrimSpace(string(format)); err == nil && found != dataFormat {
+		err = fmt.Errorf("%s says version %.20q, this weir reads version %s: use the weir that wrote it, or another --data directory", path, found, dataFormat)
+	}
+	return err
 }
 
 // Run serves until ctx is done and then stops in order. It may be called once.
