@@ -23,7 +23,7 @@ func TestExitCodes(t *testing.T) {
 	const serve = "serve --data data --listen 127.0.0.1:0 --admin= "
 	for code, lines := range [][]string{
 		0: {
-			"", "--help", "version", "generate --users 3 --items 2 -o feeds.weir", "import rows.csv -o feeds.weir", "import-arms arms.csv -o arms.weir",
+			"", "--help", "help", "help load ui", "version", "generate --users 3 --items 2 -o feeds.weir", "import rows.csv -o feeds.weir", "import-arms arms.csv -o arms.weir",
 			"inspect feeds.weir", "load --help",
 		},
 		1: {
@@ -35,7 +35,7 @@ func TestExitCodes(t *testing.T) {
 			"load http://127.0.0.1:1/ --rate 10/s --duration 1s --quiet",
 		},
 		2: {
-			"nothing", "--nothing", "version extra", "version --nothing",
+			"nothing", "--nothing", "help nothing", "help load nothing", "version extra", "version --nothing",
 			"generate", "generate -o -", "generate extra -o x.weir", "generate --nothing -o x.weir", "generate --users -1 -o x.weir", "generate --users 4294967296 -o x.weir", "generate --items 65536 -o x.weir",
 			"generate --items -1 -o x.weir", "generate --items 6 --max-item 5 -o x.weir", "generate --max-item 4294967296 -o x.weir",
 			"import", "import rows.csv", "import rows.csv -o -", "import rows.csv -o x.weir --memory 1MiB", "import rows.csv -o x.weir --max-bad -1", "import rows.csv -o x.weir --user-ids words",

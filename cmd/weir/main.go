@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -72,6 +73,17 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newMock(), newLoad(), newVersion())
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	cobra.CheckErr(err)
+	show := help.Run
+	help.Run, help.RunE = nil, func(cmd *cobra.Command, args []string) error {
+		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return usageError{root.CommandPath(), fmt.Errorf("there is no command %q", strings.Join(args, " "))}
+		}
+		show(cmd, args)
+		return nil
+	}
 	return root
 }
 
