@@ -31,11 +31,12 @@ type leaf struct {
 const (
 	batchRows   = 8192
 	batchValues = 1 << 16
+	readSize    = 256 << 10 // of a column chunk
 )
 
 func openParquet(file readerAtCloser, size int64) (table, error) {
 	data, err := parquet.OpenFile(file, size,
-		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(256<<10))
+		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readSize))
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +113,8 @@ func (t *parquetTable) read(ctx context.Context, to target, emit func(*Batch) er
 	row := int64(1)
 	reported := int64(0)
 	var b Batch
-	for _, group := range t.data.RowGroups() {
-		err := t.readGroup(ctx, group, &b, row, to, func(b *Batch) error {
+	for i := range t.data.RowGroups() {
+		err := t.readGroup(ctx, i, &b, row, to, func(b *Batch) error {
 			row += b.seen
 			bytes := int64(float64(t.size) * (float64(row-1) / float64(max(1, t.data.NumRows()))))
 			to.bytes.Add(bytes - reported)
@@ -127,8 +128,9 @@ func (t *parquetTable) read(ctx context.Context, to target, emit func(*Batch) er
 	return nil
 }
 
-// readGroup reads one row group whose first row has the number row.
-func (t *parquetTable) readGroup(ctx context.Context, group parquet.RowGroup, b *Batch, row int64, to target, emit func(*Batch) error) error {
+// readGroup reads row group i, whose first row has the number row.
+func (t *parquetTable) readGroup(ctx context.Context, i int, b *Batch, row int64, to target, emit func(*Batch) error) error {
+	group, meta := t.data.RowGroups()[i], t.data.Metadata().RowGroups[i]
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -148,7 +150,7 @@ func (t *parquetTable) readGroup(ctx context.Context, group parquet.RowGroup, b 
 			lists = r
 		}
 		chunk := group.ColumnChunks()[l.index]
-		running.Go(func() { readPages(ctx, chunk, r.pages) })
+		running.Go(func() { readPages(ctx, pagesOf(t.file, chunk, &meta.Columns[l.index].MetaData), r.pages) })
 	}
 	for left := group.NumRows(); left > 0; {
 		b.reset(len(to.fields))
@@ -196,9 +198,8 @@ type pageOrError struct {
 }
 
 // readPages decodes the pages of a column chunk ahead of their use.
-func readPages(ctx context.Context, chunk parquet.ColumnChunk, out chan<- pageOrError) {
+func readPages(ctx context.Context, pages parquet.Pages, out chan<- pageOrError) {
 	defer close(out)
-	pages := chunk.Pages()
 	defer pages.Close()
 	read := func() (p pageOrError) {
 		defer func() { recoverInto(&p.err, recover()) }()

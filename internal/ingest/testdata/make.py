@@ -79,6 +79,13 @@ arrow("decimal_score.arrow", {"user": col(0, pa.decimal32(9), Decimal), "item": 
 parquet("rating.parquet", {"userId": col(0, pa.float64()), "itemId": col(1, pa.int32()), "rating": col(2, pa.float32(), lambda k: -k)})
 arrow("rank.arrow", {"user": col(0, pa.string(), name), "item": col(1, pa.string_view(), title), "rank": col(2, pa.uint8())})
 
+# LZ4, in pages that hardly compress: 2000 rows of users i % 50.
+n = range(2000)
+lz4 = {"user": pa.array([i % 50 for i in n], pa.int64()), "item": pa.array([i * 2654435761 % 1099511627689 for i in n], pa.int64()),
+       "score": pa.array([i * 1583 % 2003 for i in n], pa.float64())}
+parquet("lz4.parquet", lz4, compression="lz4", use_dictionary=False, data_page_size=4000, write_batch_size=100, row_group_size=1500)
+parquet("lz4_v2.parquet", lz4, compression="lz4", use_dictionary=["user", "item"], data_page_version="2.0", row_group_size=1500)
+
 # What rows should not hold: nulls at every level, negative and broken numbers. 10 good ones.
 bad_users = [1, None, -3, 4, 5, 6] + list(range(7, 16))
 bad_lists = [[11], [2], [3], None, [5, None], [6, -7]] + [[i] for i in range(7, 16)]
