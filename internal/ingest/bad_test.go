@@ -177,6 +177,21 @@ func TestKindsOfIDs(t *testing.T) {
 			"user from column user (numbers); item from column item (strings)"},
 		{"too large for a number", "user,item\n99999999999999999999,1\n", Auto, Auto, map[string][]string{"99999999999999999999": {"1"}},
 			"user from column user (strings); item from column item (numbers)"},
+		{"whole floats are numbers", "user,item\n1.0,5.0\n2,9007199254740993.0\n10.00,20\n", Auto, Auto,
+			map[string][]string{"1": {"5"}, "2": {"9007199254740993"}, "10": {"20"}},
+			"user from column user (numbers); item from column item (numbers)"},
+		{"whole floats in lists", "user,items\n1.0,5.0|0.0\n", Auto, Auto, map[string][]string{"1": {"5", "0"}},
+			"user from column user (numbers); item from lists of column items (numbers)"},
+		{"whole floats in JSON", `{"user":1.0,"items":[5.0, "6.0", 18446744073709551615.0]}`, Auto, Auto,
+			map[string][]string{"1": {"5", "6", "18446744073709551615"}}, "user from column user (numbers); item from lists of column items (numbers)"},
+		{"ids beside whole floats in JSON", `{"user":1.0,"items":[{"rating":5.0,"film":7}]}`, Auto, Auto,
+			map[string][]string{"1": {"7"}}, "user from column user (numbers); item from lists of column items.film (numbers)"},
+		{"leading zeros of floats", "user,item\n1,007.0\n", Auto, Auto, map[string][]string{"1": {"007.0"}},
+			"user from column user (numbers); item from column item (strings)"},
+		{"versions among names", "user,item\n1,1.5\n1,tea\n", Auto, Auto, map[string][]string{"1": {"1.5", "tea"}},
+			"user from column user (numbers); item from column item (strings)"},
+		{"whole floats as strings", "user,item\n1.0,5.0\n", Auto, String, map[string][]string{"1": {"5.0"}},
+			"user from column user (numbers); item from column item (strings)"},
 		{"forced to strings", "user,item\n1,20\n", String, String, map[string][]string{"1": {"20"}},
 			"user from column user (strings); item from column item (strings)"},
 		{"numbers and strings in JSON", `{"user":"1","items":[5]}` + "\n" + `{"user":2,"items":["6"]}`, Auto, Auto,
@@ -207,6 +222,18 @@ func TestNamesAmongManyNumbersAreBadRows(t *testing.T) {
 		want := "too many bad rows: in: row 3: user: expected " + wantNumber + users + `, found "ada" (--max-bad N tolerates N of them)`
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestNumbersThatAreNoIDsAreBadRows(t *testing.T) {
+	for _, bad := range []string{"-1", "1.5", "1e3", "5.01", "-0.0"} {
+		for _, text := range []string{"user,item\n" + bad + ",2\n3.0,4\n", "user,item\n3,4\n" + bad + ",2\n" + bad + ",3\n", `{"user":3.0,"item":4}` + "\n" + `{"user":` + bad + `,"item":2}`} {
+			_, err := loadText(t, text, Options{}, 0, testFields())
+			want := "user: expected " + wantNumber + users + `, found "` + bad + `" (--max-bad N tolerates N of them)`
+			if err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
 		}
 	}
 }

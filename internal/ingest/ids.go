@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -25,39 +26,59 @@ func parseNumber[T []byte | string](s T) (uint64, bool) {
 	return n, true
 }
 
+// parseWhole reads what parseNumber does and, as pandas writes whole numbers in columns with gaps, "5.0".
+func parseWhole[T []byte | string](s T) (uint64, bool) {
+	end := len(s)
+	for end > 0 && s[end-1] == '0' {
+		end--
+	}
+	if end > 0 && end < len(s) && s[end-1] == '.' {
+		s = s[:end-1]
+	}
+	return parseNumber(s)
+}
+
 // looksNumeric reports whether an id of a sample is a number. One with a leading zero is a name:
 // as a number it could not be told from the one without.
 func looksNumeric(s []byte) bool {
-	_, ok := parseNumber(s)
-	return ok && (len(s) == 1 || s[0] != '0')
+	_, ok := parseWhole(s)
+	return ok && (s[0] != '0' || len(s) == 1 || s[1] == '.')
 }
 
 // A sample is what the first ids of a column of text look like.
 type sample struct {
-	numbers, names int
-	zeros          bool // digits with a leading zero
+	digits, whole int  // ids that are numbers: of digits alone, or like 5.0
+	others, names int  // numbers that are no ids, like -1 and 1.5, and what is no number
+	zeros         bool // digits with a leading zero
 }
 
 func (s *sample) add(id []byte) {
-	if looksNumeric(id) {
-		s.numbers++
-		return
-	}
-	s.names++
-	if _, digits := parseNumber(id); digits {
-		s.zeros = true
+	_, digits := parseNumber(id)
+	switch numeric := looksNumeric(id); {
+	case numeric && digits:
+		s.digits++
+	case numeric:
+		s.whole++
+	case bytes.ContainsAny(id, "-.eE") && isNumber(id): // digits alone are too many for a number
+		s.others++
+	default:
+		s.names++
+		s.zeros = s.zeros || digits
 	}
 }
 
 // kind tells numbers from names, and takes nothing for numbers, which go along with either in other
-// files. Some names among many numbers are bad rows, which will be
+// files. Some names among many numbers, and numbers that are no ids, are bad rows, which will be
 // refused with a word on how to have them; taken for names, all would be names without a word.
 func (s *sample) kind() Kind {
-	if s.numbers <= s.names && s.names > 0 || s.zeros {
+	if s.names > 0 && s.digits+s.whole <= s.names+s.others || s.zeros {
 		return String
 	}
 	return Number
 }
+
+// fractional reports whether most of the sample is not written as whole numbers are.
+func (s *sample) fractional() bool { return s.digits <= s.whole+s.others+s.names }
 
 // wantNumber says what an id has to be, and how to have it otherwise.
 func (f *Field) wantNumber() string {
@@ -88,7 +109,9 @@ func (c *Column) appendID(f *Field, kind Kind, s []byte) (want string) {
 	}
 	n, ok := parseNumber(s)
 	if !ok {
-		return f.wantNumber()
+		if n, ok = parseWhole(s); !ok {
+			return f.wantNumber()
+		}
 	}
 	c.Numbers = append(c.Numbers, n)
 	return ""

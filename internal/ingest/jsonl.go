@@ -117,12 +117,12 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		return true
 	}
 	switch c.ids = c.sample.kind(); {
-	case c.ids == Number:
-		c.typ = "numbers"
-	case c.float:
+	case !c.float:
+		c.typ = "strings"
+	case c.sample.fractional():
 		c.typ = "float"
 	default:
-		c.typ = "strings"
+		c.typ = "numbers"
 	}
 	return true
 }
