@@ -141,6 +141,11 @@ func (f *Field) fits(c column) bool {
 	return c.ids != Auto || c.null && f.Nullable
 }
 
+// holdsLists reports whether a column has that name and nothing but lists.
+func holdsLists(columns []column, name string) bool {
+	return slices.ContainsFunc(columns, func(c column) bool { return c.name == name && c.shape == list })
+}
+
 // find chooses the column of a field, -1 when there is none. grows says that there may be more in later rows; taken are the
 // columns of other fields.
 func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) {
@@ -162,6 +167,9 @@ func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) 
 		i := at(f.Column, true)
 		if late := f.Sparse && grows; i < 0 && (f.Elsewhere || late) {
 			return choice{column: -1, late: late}, nil
+		}
+		if i < 0 && holdsLists(columns, f.Column) {
+			return choice{column: -1}, fmt.Errorf("%s %s: the column holds lists, not single values", f.Flag, f.Column)
 		}
 		if i < 0 {
 			return choice{column: -1}, fmt.Errorf("%s %s: there is no such column", f.Flag, f.Column)
@@ -231,17 +239,21 @@ func (f *Field) findList(columns []column, taken []int) (choice, error) {
 
 // member chooses among the leaves of one list column.
 func (f *Field) member(columns []column, members []int) (int, error) {
+	name := columns[members[0]].name
+	if f.Column != "" && columns[members[0]].member == "" && f.Column != name {
+		return 0, fmt.Errorf("%s %s: there is no such column of single values, and the lists in %s have no members", f.Flag, f.Column, name)
+	}
 	if f.Column != "" && columns[members[0]].member != "" {
 		for _, i := range members {
 			if columns[i].member == f.Column {
 				return i, nil
 			}
 		}
-		return 0, fmt.Errorf("%s %s: the structs in %s have no such member", f.Flag, f.Column, columns[members[0]].name)
+		return 0, fmt.Errorf("%s %s: the structs in %s have no such member", f.Flag, f.Column, name)
 	}
-	for _, name := range f.Guess {
+	for _, guess := range f.Guess {
 		for _, i := range members {
-			if plain(columns[i].member) == name && f.fits(columns[i]) {
+			if plain(columns[i].member) == guess && f.fits(columns[i]) {
 				return i, nil
 			}
 		}
@@ -252,7 +264,7 @@ func (f *Field) member(columns []column, members []int) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("the lists of column %s hold %s, not %s", columns[members[0]].name, columns[members[0]].typ, f.wanted())
+	return 0, fmt.Errorf("the lists of column %s hold %s, not %s", name, columns[members[0]].typ, f.wanted())
 }
 
 // accepts reports whether a number will do for a Float.
@@ -285,7 +297,7 @@ func (f *Field) wanted() string {
 func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 	chosen := make([]choice, len(fields))
 	var taken []int
-	lists := false
+	lists, ordered := false, slices.ContainsFunc(fields, func(f Field) bool { return f.List })
 	// What the user named is taken first, so that no guess takes it away.
 	order := make([]int, 0, len(fields))
 	for _, named := range []bool{true, false} {
@@ -296,7 +308,11 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 		}
 	}
 	for _, i := range order {
-		c, err := fields[i].find(columns, grows, taken)
+		f := &fields[i]
+		c, err := f.find(columns, grows, taken)
+		if err != nil && f.Optional && ordered && holdsLists(columns, f.Column) {
+			err = fmt.Errorf("%w: lists are taken in their own order", err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w; the columns are %s", err, offered(columns))
 		}
@@ -304,7 +320,7 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 			if slices.Contains(taken, c.column) { // guesses pass over what is taken
 				other := slices.IndexFunc(order, func(o int) bool { return chosen[o].column == c.column })
 				return nil, fmt.Errorf("column %s is given as %s and as %s; the columns are %s",
-					columns[c.column].name, fields[order[other]].flag(), fields[i].flag(), offered(columns))
+					columns[c.column].name, fields[order[other]].flag(), f.flag(), offered(columns))
 			}
 			taken = append(taken, c.column)
 		}

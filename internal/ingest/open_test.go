@@ -109,6 +109,14 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 				"userId (integer), recommendations.movieId (integer), recommendations.rating (float)"},
 		{name: "rank of lists", content: `{"user":1,"items":[2],"n":3}`, fields: func(f []Field) { f[2].Column = "n" },
 			want: "f: --rank-column n: lists are taken in their own order, and column items holds lists"},
+		{name: "rank that is lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[2].Column = "n" },
+			want: "f: --rank-column n: the column holds lists, not single values: lists are taken in their own order" + columns +
+				"user (numbers), items (numbers), n (numbers)"},
+		{name: "users that are lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[0].Column = "n" },
+			want: "f: --user-column n: the column holds lists, not single values" + columns + "user (numbers), items (numbers), n (numbers)"},
+		{name: "wrong item beside lists", content: `{"user":1,"items":[2]}`, fields: func(f []Field) { f[1].Column = "film" },
+			want: "f: --item-column film: there is no such column of single values, and the lists in items have no members" + columns +
+				"user (numbers), items (numbers)"},
 		{name: "no numbers", content: `{"user":1,"item":2,"n":"x"}`, fields: func(f []Field) { f[2].Column = "n" },
 			want: "f: --rank-column n: the column is strings, not numbers" + columns + "user (numbers), item (numbers), n (strings)"},
 	} {
