@@ -59,11 +59,11 @@ func arrowOptions() []ipc.Option {
 
 func openArrowFile(file readerAtCloser, size int64) (table, error) {
 	if err := checkArrowFile(file, size); err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, size), arrowOptions()...)
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	t := &arrowTable{file: file, size: size}
 	return t, t.describe(r.Schema())
@@ -71,11 +71,11 @@ func openArrowFile(file readerAtCloser, size int64) (table, error) {
 
 func openArrowStream(head []byte, open func() (*stream, error)) (table, error) {
 	if err := checkArrowStream(head); err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	r, err := ipc.NewReader(bytes.NewReader(head), arrowOptions()...)
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	t := &arrowTable{open: open}
 	return t, t.describe(r.Schema())
@@ -198,7 +198,7 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 	defer s.close()
 	r, err := ipc.NewReader(s, arrowOptions()...)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	for r.Next() {
 		if err := a.batch(r.RecordBatch(), emit); err != nil {
@@ -206,18 +206,18 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 		}
 		s.counted.report(to.bytes)
 	}
-	return r.Err()
+	return damaged(r.Err())
 }
 
 func (t *arrowTable) readFile(a *arrowReader, emit func(*Batch) error) error {
 	r, err := ipc.NewFileReader(io.NewSectionReader(t.file, 0, t.size), arrowOptions()...)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	for i := range r.NumRecords() {
 		b, err := r.RecordBatchAt(i)
 		if err != nil {
-			return err
+			return damaged(err)
 		}
 		if err := a.batch(b, emit); err != nil {
 			return err

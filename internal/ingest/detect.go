@@ -3,8 +3,11 @@ package ingest
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -35,16 +38,47 @@ func decompress(r *bufio.Reader) (plain io.ReadCloser, compressed bool, err erro
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(r)
-		return z, true, err
+		if err != nil {
+			return nil, true, damaged(err)
+		}
+		return decompressor{z}, true, nil
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}):
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, true, err
 		}
-		return z.IOReadCloser(), true, nil
+		return decompressor{z.IOReadCloser()}, true, nil
 	}
 	return io.NopCloser(r), false, nil
 }
+
+// A decompressor says so when the file is at fault. A file that is cut off must not be taken for one that ends: io.ReadFull returns
+// io.ErrUnexpectedEOF for either.
+type decompressor struct{ io.ReadCloser }
+
+func (d decompressor) Read(p []byte) (int, error) {
+	n, err := d.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = damaged(err)
+	}
+	return n, err
+}
+
+// damaged puts in front of the error of a decoder that the file is at fault, unless it is that the file could not be read.
+func damaged(err error) error {
+	var path *fs.PathError
+	switch {
+	case err == nil, errors.As(err, &path), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case errors.Is(err, errDamaged): // by the decompressor below
+		return err
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return fmt.Errorf("the window of zstd is larger than %d MiB: compress the file with a smaller one (%w)", maxWindow>>20, err)
+	}
+	return fmt.Errorf("%w: %w", errDamaged, err)
+}
+
+var errDamaged = errors.New("the file is cut off or damaged")
 
 // foreign are formats that are common enough to be named when they are refused.
 var foreign = []struct{ magic, name string }{

@@ -41,6 +41,9 @@ type Input struct {
 	tables  []table
 }
 
+// standardInput is what the source "-" is called.
+const standardInput = "standard input"
+
 // Progress says how far a Read has come. Bytes are those of the files as they are.
 type Progress struct{ Rows, Bytes, Total atomic.Int64 }
 
@@ -81,7 +84,13 @@ func Open(ctx context.Context, args []string, o Options) (*Input, error) {
 	}
 	if in.empty() {
 		in.Close()
-		return nil, fmt.Errorf("%s: there are no rows to read", strings.Join(args, ", "))
+		names := slices.Clone(args)
+		for i, name := range names {
+			if name == "-" {
+				names[i] = standardInput
+			}
+		}
+		return nil, fmt.Errorf("%s: there are no rows to read", strings.Join(names, ", "))
 	}
 	return in, nil
 }
@@ -105,10 +114,10 @@ func (in *Input) add(arg string) error {
 		if in.options.Stdin == nil {
 			return errors.New("-: there is no standard input here")
 		}
-		if slices.Contains(in.Sources, "standard input") {
+		if slices.Contains(in.Sources, standardInput) {
 			return errors.New("-: the standard input can be read only once")
 		}
-		return in.open("standard input", interruptible(in.ctx, in.options.Stdin), 0)
+		return in.open(standardInput, interruptible(in.ctx, in.options.Stdin), 0)
 	}
 	info, err := os.Stat(arg)
 	if err != nil {
@@ -276,7 +285,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 // The caller defers a function that passes recover's value.
 func recoverInto(err *error, p any) {
 	if p != nil {
-		*err = fmt.Errorf("the file is broken: %v", p)
+		*err = fmt.Errorf("%w: %v", errDamaged, p)
 	}
 }
 
@@ -294,6 +303,9 @@ func spool(r io.Reader, dir string) (*tempFile, int64, error) {
 	}
 	size, err := io.Copy(f, r)
 	if err != nil {
+		if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == f.Name() {
+			err = tempError(err)
+		}
 		f.Close()
 		return nil, 0, err
 	}
@@ -307,10 +319,15 @@ type tempFile struct{ *os.File }
 func newTempFile(dir string) (*tempFile, error) {
 	f, err := os.CreateTemp(dir, ".weir-*.tmp")
 	if err != nil {
-		return nil, err
+		return nil, tempError(err)
 	}
 	os.Remove(f.Name()) // Windows refuses; Close tries again
 	return &tempFile{f}, nil
+}
+
+// tempError says how to have temporary files elsewhere.
+func tempError(err error) error {
+	return fmt.Errorf("writing a temporary file (--temp-dir says where): %w", err)
 }
 
 func (f *tempFile) Close() error {

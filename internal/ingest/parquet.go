@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // parquetTable reads Parquet by its column chunks. parquet-go's rows and structs are not used: they
@@ -38,7 +40,7 @@ func openParquet(file readerAtCloser, size int64) (table, error) {
 	data, err := parquet.OpenFile(file, size,
 		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readSize))
 	if err != nil {
-		return nil, err
+		return nil, damaged(err)
 	}
 	t := &parquetTable{file: file, size: size, data: data}
 	for _, c := range data.Root().Columns() {
@@ -149,8 +151,11 @@ func (t *parquetTable) readGroup(ctx context.Context, i int, b *Batch, row int64
 		if c.list {
 			lists = r
 		}
-		chunk := group.ColumnChunks()[l.index]
-		running.Go(func() { readPages(ctx, pagesOf(t.file, chunk, &meta.Columns[l.index].MetaData), r.pages) })
+		chunk, of := group.ColumnChunks()[l.index], &meta.Columns[l.index].MetaData
+		if !slices.Contains(codecs, of.Codec) {
+			return fmt.Errorf("column %s is compressed with %s: Snappy, gzip, zstd, LZ4_RAW and Brotli are read", t.offers[c.column].name, of.Codec)
+		}
+		running.Go(func() { readPages(ctx, pagesOf(t.file, chunk, of), r.pages) })
 	}
 	for left := group.NumRows(); left > 0; {
 		b.reset(len(to.fields))
@@ -192,6 +197,9 @@ func (t *parquetTable) readGroup(ctx context.Context, i int, b *Batch, row int64
 	return nil
 }
 
+// codecs are those that pages are decompressed of.
+var codecs = []format.CompressionCodec{format.Uncompressed, format.Snappy, format.Gzip, format.Zstd, format.Lz4Raw, format.Brotli}
+
 type pageOrError struct {
 	page parquet.Page
 	err  error
@@ -214,6 +222,7 @@ func readPages(ctx context.Context, pages parquet.Pages, out chan<- pageOrError)
 		if p.err != nil && isEOF(p.err) {
 			return
 		}
+		p.err = damaged(p.err)
 		select {
 		case out <- p:
 		case <-ctx.Done():

@@ -57,7 +57,7 @@ func (s *Sorter) write(b *buffer) error {
 		err = writeRows(s, &r, b, &b.rows24, &s.scratch.rows24, name)
 	}
 	if err != nil {
-		return fmt.Errorf("spilling to a temporary file (--temp-dir says where): %w", err)
+		return tempError(err)
 	}
 	s.runs = append(s.runs, r)
 	return nil
