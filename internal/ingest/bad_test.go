@@ -39,6 +39,8 @@ func TestBadRowsOfTextSayWhereAndWhat(t *testing.T) {
 		{"too large", "1,2\n18446744073709551616,3\n18446744073709551615,4\n", Number,
 			[]string{"in: row 2: user: expected " + wantNumber + users + `, found "18446744073709551616"`}},
 		{"cells", "user,x,item\n1,2,3\n4,5\n", Number, []string{"in: row 3: expected 3 columns, found 2"}},
+		{"more cells", "user,item\n1,2,\n3,4,5\n6,7,,\" \"\n8,9,,10\n", Number,
+			[]string{"in: row 3: expected 2 columns, found 3", "in: row 5: expected 2 columns, found 4"}},
 		{"quote", "user,item\n1,2\n\n3,\"4\n", Number, []string{`in: row 4: expected a closing quote, found "\"4"`}},
 		{"rank", "user,item,rank\n1,2,3\n4,5,NaN\n6,7,\n", Number,
 			[]string{`in: row 3: rank: expected a number, found "NaN"`, `in: row 4: rank: expected a number, found ""`}},

@@ -320,16 +320,22 @@ func (t *csvTable) parse(blk block, b *Batch, to target) {
 	}
 }
 
+// fits reports whether a row that is shorter or longer than the first has the cells that are chosen, and nothing in those that
+// it should not have.
+func (t *csvTable) fits(cells [][]byte, to target) bool {
+	for _, c := range to.chosen {
+		if c.column >= len(cells) {
+			return false
+		}
+	}
+	surplus := cells[min(len(cells), len(t.offers)):]
+	return !slices.ContainsFunc(surplus, func(cell []byte) bool { return len(bytes.TrimSpace(cell)) > 0 })
+}
+
 // row appends the cells of one row to the batch.
 func (t *csvTable) row(cells [][]byte, b *Batch, to target) (BadRow, bool) {
-	if len(cells) < len(t.offers) {
-		need := 0
-		for _, c := range to.chosen {
-			need = max(need, c.column+1)
-		}
-		if len(cells) < need {
-			return BadRow{Want: fmt.Sprintf("%d columns", len(t.offers)), Found: strconv.Itoa(len(cells))}, false
-		}
+	if len(cells) != len(t.offers) && !t.fits(cells, to) {
+		return BadRow{Want: fmt.Sprintf("%d columns", len(t.offers)), Found: strconv.Itoa(len(cells))}, false
 	}
 	for f := range to.fields {
 		field, c, col := &to.fields[f], to.chosen[f], &b.Columns[f]
