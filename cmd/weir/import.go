@@ -135,16 +135,25 @@ func printSummary(w io.Writer, out string, s feed.ImportStats, took time.Duratio
 	if s.Names > 0 {
 		items = fmt.Sprintf(", %d different", s.Names)
 	}
-	_, err := fmt.Fprintf(w, `%s: %d rows in %.1f s
+	_, err := fmt.Fprintf(w, `%s: %s in %.1f s
 users       %d
 items       %d%s
-shortest    %d items
-longest     %d items
+shortest    %s
+longest     %s
 bytes       %d (%s)
-duplicates  %d items left out
+duplicates  %s left out
 bad rows    %d left out
-`, out, s.Rows, took.Seconds(), s.Users, s.Items, items, s.Shortest, s.Longest, s.Bytes, byteSize(s.Bytes), s.Duplicates, s.Bad)
+`, out, counted(s.Rows, "row"), took.Seconds(), s.Users, s.Items, items, counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"),
+		s.Bytes, byteSize(s.Bytes), counted(s.Duplicates, "item"), s.Bad)
 	return err
+}
+
+// counted writes a number of things: "1 row", "2 rows".
+func counted(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 // importMeter shows one progress bar after the other: bytes read, with the rows a second beside
@@ -153,7 +162,8 @@ type importMeter struct {
 	to    io.Writer
 	phase string
 	bar   *progressbar.ProgressBar
-	start time.Time
+	start time.Time // of the phase, when rows had been read
+	rows  int64
 	last  time.Time
 }
 
@@ -189,7 +199,7 @@ func (m *importMeter) update(phase string, rows, done, total int64) {
 		if phase == "writing" {
 			unit = "items"
 		}
-		m.phase, m.start = phase, now
+		m.phase, m.start, m.rows, m.last = phase, now, rows, now // there is no rate yet to be shown
 		m.bar = newBar(phase, unit, total)
 	}
 	if now.Sub(m.last) < 100*time.Millisecond {
@@ -197,7 +207,7 @@ func (m *importMeter) update(phase string, rows, done, total int64) {
 	}
 	m.last = now
 	if phase == "reading" {
-		m.bar.Describe(fmt.Sprintf("reading, %s rows/s", thousands(float64(rows)/now.Sub(m.start).Seconds())))
+		m.bar.Describe(fmt.Sprintf("reading, %s rows/s", thousands(float64(rows-m.rows)/now.Sub(m.start).Seconds())))
 	}
 	m.bar.Set64(done)
 }

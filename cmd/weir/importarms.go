@@ -107,13 +107,13 @@ func runImportArms(cmd *cobra.Command, sources []string, out string, o bandit.Im
 	case err != nil:
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), `%s: %d rows in %.1f s
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), `%s: %s in %.1f s
 arms        %d: %d of items, %d of segments, %d of users
 users       %d with a segment
 segments    %d
 bytes       %d (%s)
 bad rows    %d left out
-`, out, s.Rows, time.Since(start).Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms,
+`, out, counted(s.Rows, "row"), time.Since(start).Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms,
 		s.Users, s.Segments, s.Bytes, byteSize(s.Bytes), s.Bad)
 	return err
 }
