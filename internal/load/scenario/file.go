@@ -11,8 +11,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-
-	"weir/internal/load/client"
 )
 
 // request is one to make, with what is filled in.
@@ -190,7 +188,7 @@ func (q *requests) fill(v *vars) error {
 
 func (q *requests) String() string { return q.text }
 
-func (q *requests) source(n numbers) client.Source { return &requestsSource{q, n} }
+func (q *requests) maker(uint64) maker { return q }
 
 func (q *requests) samples() []sample {
 	var samples []sample
@@ -201,29 +199,23 @@ func (q *requests) samples() []sample {
 	return samples
 }
 
-type requestsSource struct {
-	*requests
-	numbers
-}
-
-// Next implements client.Source. Where requests take turns, all of a turn have the same row of variables.
-func (s *requestsSource) Next(wire []byte) (out []byte, target int, ref uint64) {
-	k := s.next()
+// make implements maker. Where requests take turns, all of a turn have the same row of variables.
+func (q *requests) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	i, turn := 0, k
-	switch n := uint64(len(s.all)); {
-	case s.weights != nil:
-		r := s.pick.at(k) >> 11
-		i = sort.Search(len(s.weights)-1, func(i int) bool { return r < s.weights[i] })
+	switch n := uint64(len(q.all)); {
+	case q.weights != nil:
+		r := q.pick.at(k) >> 11
+		i = sort.Search(len(q.weights)-1, func(i int) bool { return r < q.weights[i] })
 	case n > 1:
 		i, turn = int(k%n), k/n
 	}
 	row := 0
-	if rows := uint64(s.rows); s.random {
-		row = int(below(s.row.at(turn), rows))
+	if rows := uint64(q.rows); q.random {
+		row = int(below(q.row.at(turn), rows))
 	} else if rows > 1 {
 		row = int(turn % rows)
 	}
-	r := &s.all[i]
+	r := &q.all[i]
 	return r.append(wire, row), r.at.index, 0
 }
 

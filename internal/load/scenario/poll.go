@@ -165,57 +165,59 @@ func (p *poll) samples() []sample {
 	return samplesOf(p, p.index, "is that where feeds are (--feed-url), and do weir mock or another server serve them?")
 }
 
-func (p *poll) source(n numbers) client.Source {
-	s := &pollSource{poll: p, first: n.at % uint64(len(p.feeds)), by: n.by}
-	s.count = (uint64(len(p.feeds)) - s.first + n.by - 1) / n.by
-	s.validators = make([][]byte, s.count)
-	return s
+func (p *poll) maker(threads uint64) maker {
+	n := uint64(len(p.feeds)) / threads
+	n += n/16 + 1 // of a mix, a thread has not exactly its share
+	return &poller{poll: p, own: make([]uint32, 0, n), validators: make([][]byte, 0, n)}
 }
 
-// pollSource polls every by-th subscription, and is the only one to do so unless there are more threads than subscriptions.
-type pollSource struct {
+// poller is a thread that polls. The subscriptions that it comes to in the first turn are its own: it polls them in this order from
+// then on, so that no other thread has to know what they were answered. It is the only one to poll them unless there are more
+// threads than subscriptions.
+type poller struct {
 	*poll
-	first, by, count uint64
-	at               uint64 // 0 to count-1
-	// validators are the fields that a subscription's next request has, whole, empty when there are none.
+	own []uint32
+	at  int // which of them is next, once the first turn is over
+	// validators are the fields that the next request for each of its own has, whole, empty when there are none.
 	validators [][]byte
 }
 
-// Next implements client.Source. The reference is the subscription's place in validators, and 1.
-func (s *pollSource) Next(wire []byte) (out []byte, target int, ref uint64) {
-	i := s.at
-	if s.at++; s.at == s.count {
-		s.at = 0
+// make implements maker. The reference is the subscription's place in validators, and 1.
+func (p *poller) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+	i := p.at
+	if all := uint64(len(p.feeds)); k < all || len(p.own) == 0 {
+		i = len(p.own)
+		p.own = append(p.own, uint32(k%all))
+		p.validators = append(p.validators, nil)
+	} else if p.at++; p.at == len(p.own) {
+		p.at = 0
 	}
-	subscription := s.number(i)
-	for j := range s.pattern {
-		q := &s.pattern[j]
+	subscription := p.own[i]
+	for j := range p.pattern {
+		q := &p.pattern[j]
 		wire = append(wire, q.text...)
 		switch q.what {
 		case 'u':
-			wire = strconv.AppendUint(wire, s.poll.first+subscription%s.users, 10)
+			wire = strconv.AppendUint(wire, p.first+uint64(subscription)%p.users, 10)
 		case 'f':
-			wire = strconv.AppendUint(wire, uint64(s.feeds[subscription]), 10)
+			wire = strconv.AppendUint(wire, uint64(p.feeds[subscription]), 10)
 		}
 	}
-	wire = append(wire, s.after...)
-	wire = append(wire, s.validators[i]...)
-	return append(wire, "\r\n"...), s.index, i + 1
+	wire = append(wire, p.after...)
+	wire = append(wire, p.validators[i]...)
+	return append(wire, "\r\n"...), p.index, uint64(i) + 1
 }
 
-// number is that of this source's i-th subscription.
-func (s *pollSource) number(i uint64) uint64 { return s.first + i*s.by }
-
-// Heard implements client.Listener. An answer with a feed brings new validators, or none; any other, "not modified" too,
+// Heard hears an answer. One with a feed brings new validators, or none; any other, "not modified" too,
 // leaves what there is.
-func (s *pollSource) Heard(ref uint64, a client.Answer) {
-	if ref == 0 || ref > s.count || a.Status != 200 {
+func (p *poller) Heard(ref uint64, a client.Answer) {
+	if ref == 0 || ref > uint64(len(p.own)) || a.Status != 200 {
 		return
 	}
-	v := s.validators[ref-1][:0]
+	v := p.validators[ref-1][:0]
 	v = appendValidator(v, "If-None-Match: ", a.ETag)
 	v = appendValidator(v, "If-Modified-Since: ", a.LastModified)
-	s.validators[ref-1] = v
+	p.validators[ref-1] = v
 }
 
 // appendValidator appends a field, if value can be one.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,17 +13,14 @@ import (
 )
 
 func TestEverySubscriptionIsPolledOnceATurn(t *testing.T) {
-	for _, threads := range []int{1, 3, 7, 50} {
+	for _, threads := range []int{1, 3, 7, 30} {
 		sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 10, FirstUser: 100, Feeds: 3, FeedURL: "/{user}/{feed}"})
 		seen := make(map[string]int)
 		for thread := range threads {
-			s := sc.Source(thread, threads)
-			for _, u := range targets(take(s, int(s.(*pollSource).count))) {
+			turn := (30 - thread + threads - 1) / threads // the numbers thread, thread + threads and so on below 30
+			for _, u := range targets(take(sc.Source(thread, threads), turn)) {
 				seen[u]++
 			}
-		}
-		if threads > 30 {
-			continue // several share one then
 		}
 		if len(seen) != 30 {
 			t.Errorf("%d threads: %d subscriptions, expected 30: %v", threads, len(seen), seen)
@@ -58,6 +56,39 @@ func TestTurnsAreAlike(t *testing.T) {
 		if want := fmt.Sprintf("/%d/", i); !strings.HasPrefix(all[i], want) {
 			t.Errorf("request %d is %s, expected one of user %d", i, all[i], i)
 		}
+	}
+}
+
+// TestThreadsOfAMixPollTheirOwnSubscriptions holds that a thread's second turn is its first one again, whatever comes between, and
+// that the first ones of all together are one turn.
+func TestThreadsOfAMixPollTheirOwnSubscriptions(t *testing.T) {
+	sc := open(t, Spec{Scenario: "poll=1,feed=1", Target: origin, Users: 500, Feeds: 4, FeedURL: "/{user}/{feed}"})
+	seen := make(map[string]bool)
+	for thread := range 3 {
+		var polls []string
+		for _, u := range targets(take(sc.Source(thread, 3), 3000)) {
+			if !strings.HasPrefix(u, "/feed/") {
+				polls = append(polls, u)
+			}
+		}
+		own := slices.Index(polls[1:], polls[0]) + 1
+		if own < 600 || own > 730 {
+			t.Fatalf("thread %d has %d subscriptions of its own, expected about a third of 2000", thread, own)
+		}
+		for i, u := range polls[own : 2*own] {
+			if u != polls[i] {
+				t.Fatalf("poll %d of thread %d is %s in the second turn, and %s in the first", i, thread, u, polls[i])
+			}
+		}
+		for _, u := range polls[:own] {
+			if seen[u] {
+				t.Errorf("%s is polled by two threads", u)
+			}
+			seen[u] = true
+		}
+	}
+	if len(seen) != 2000 {
+		t.Errorf("%d subscriptions, expected 2000", len(seen))
 	}
 }
 

@@ -7,9 +7,10 @@
 //
 // Requests are numbered, and number k of a scenario is made from the seed and k alone. Thread t of T makes numbers t, t+T,
 // t+2T and so on, so the first N requests are the same however many threads make them, but for how far each of
-// them is. In a mix each part numbers its own. Runners on several machines (Spec.Part of Spec.Parts) share one numbering
-// too. The one thing that depends on threads is who remembers the validators of a subscription (scenario poll): the
-// thread that polls it, which is always the same one.
+// them is. In a mix, k says which part's turn it is and how often that was so before, which is the request's number
+// within the part. Runners on several machines (Spec.Part of Spec.Parts) share one numbering too. The one thing that depends
+// on threads is who remembers the validators of a subscription (scenario poll): the thread that polls it first, which
+// goes on to do so, at its own pace.
 //
 // Nothing a person or a file gives gets out of its place in a request: names and values of fields and URLs are checked, or
 // encoded, before the run begins. Host, Content-Length and what belongs to the connection are the generator's.
@@ -37,13 +38,13 @@ type Scenario struct {
 	targets []client.Target
 	kinds   []kind
 	weights []uint64 // running sums, of a mix
-	dice    dice
+	order   order
 }
 
 // kind is one sort of requests.
 type kind interface {
-	// source returns the stream of requests with these numbers.
-	source(numbers) client.Source
+	// maker returns what makes the requests of one of so many threads.
+	maker(threads uint64) maker
 	// samples are requests that Check makes, one of each sort.
 	samples() []sample
 	String() string
@@ -91,7 +92,7 @@ func Open(ctx context.Context, s Spec, owned []string) (*Scenario, error) {
 	if err := s.check(parts); err != nil {
 		return nil, err
 	}
-	sc := &Scenario{spec: s, dice: newDice(s.Seed, "mix")}
+	sc := &Scenario{spec: s}
 	b := &builder{ctx: ctx, spec: &sc.spec, owned: owned}
 	if b.fields, err = parseFields(s.Headers); err != nil {
 		return nil, fmt.Errorf("--header: %w", err)
@@ -107,6 +108,7 @@ func Open(ctx context.Context, s Spec, owned []string) (*Scenario, error) {
 		sc.weights = append(sc.weights, sum)
 	}
 	sc.targets = b.targets
+	sc.order = newOrder(newDice(s.Seed, "mix"), sc.weights)
 	return sc, nil
 }
 
@@ -119,21 +121,20 @@ func (s *Scenario) Targets() []client.Target { return slices.Clone(s.targets) }
 // Source returns a thread's stream of requests, which only one goroutine may use.
 func (s *Scenario) Source(thread, threads int) client.Source {
 	parts := uint64(max(s.spec.Parts, 1))
-	n := numbers{at: uint64(s.spec.Part) + parts*uint64(thread), by: parts * uint64(threads)}
-	if len(s.kinds) == 1 {
-		return s.kinds[0].source(n)
-	}
-	m := mix{numbers: n, dice: s.dice, weights: s.weights}
-	for i, k := range s.kinds {
-		m.sources = append(m.sources, k.source(n))
-		if l, ok := m.sources[i].(client.Listener); ok {
-			m.listener = l
+	runners := parts * uint64(threads)
+	src := source{numbers: numbers{at: uint64(s.spec.Part) + parts*uint64(thread), by: runners}, order: s.order}
+	var hears listener
+	for _, k := range s.kinds {
+		m := k.maker(runners)
+		src.makers = append(src.makers, m)
+		if l, ok := m.(listener); ok {
+			hears = l
 		}
 	}
-	if m.listener != nil {
-		return &listeningMix{m}
+	if hears != nil {
+		return &listeningSource{src, hears}
 	}
-	return &m
+	return &src
 }
 
 // Rate is how many requests a second Users and Every mean, 0 when there is no Every. In a mix with poll it is so many
@@ -178,35 +179,6 @@ func (s *Scenario) String() string {
 		b.WriteString(t.URL)
 	}
 	return b.String()
-}
-
-// mix takes requests from several sources by weight.
-type mix struct {
-	numbers
-	dice     dice
-	weights  []uint64
-	sources  []client.Source
-	listener client.Listener // the one source that wants its answers
-}
-
-// Next implements client.Source.
-func (m *mix) Next(wire []byte) (out []byte, target int, ref uint64) {
-	r := below(m.dice.at(m.next()), m.weights[len(m.weights)-1])
-	i := 0
-	for r >= m.weights[i] {
-		i++
-	}
-	return m.sources[i].Next(wire)
-}
-
-// listeningMix is a mix with a source that wants its answers. Only that one gives references other than 0.
-type listeningMix struct{ mix }
-
-// Heard implements client.Listener.
-func (m *listeningMix) Heard(ref uint64, a client.Answer) {
-	if ref != 0 {
-		m.listener.Heard(ref, a)
-	}
 }
 
 // builder makes kinds of requests, and collects their targets.

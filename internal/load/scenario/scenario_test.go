@@ -116,9 +116,6 @@ func TestRequestsDependOnTheSeedAndNotOnThreads(t *testing.T) {
 			for thread := range 3 {
 				halves = append(halves, take(open(t, spec).Source(thread, 3), 100)...)
 			}
-			if spec.Scenario == everything["a mix"].Scenario {
-				return // each part of a mix numbers its own
-			}
 			if spec.Scenario == "poll" {
 				// A thread polls its own subscriptions in turn, and 30 of them are no multiple of 600: as many
 				// of each, then.
@@ -290,6 +287,31 @@ func TestScenariosAreCompleted(t *testing.T) {
 	} {
 		if got := strings.Join(Complete(typed), " "); got != want {
 			t.Errorf("%q becomes %q, expected %q", typed, got, want)
+		}
+	}
+}
+
+// TestARoundOfAMixIsWhole counts a round: every part has its numbers, each once and in their order.
+func TestARoundOfAMixIsWhole(t *testing.T) {
+	for _, weights := range [][]uint64{{1, 2}, {3, 4}, {6, 8, 20}, {1_000_000, 1_000_003}} {
+		o := newOrder(newDice(1, "test"), weights)
+		if n := len(o.turns); n < shortRound {
+			t.Fatalf("%v: a round of %d", weights, n)
+		}
+		next := make([]uint64, len(weights))
+		for k := range uint64(2 * len(o.turns)) {
+			part, number := o.at(k)
+			if number != next[part] {
+				t.Fatalf("%v: turn %d is number %d of part %d, expected %d", weights, k, number, part, next[part])
+			}
+			next[part]++
+		}
+		before := uint64(0)
+		for part, sum := range weights {
+			if next[part]*weights[len(weights)-1] != (sum-before)*uint64(2*len(o.turns)) {
+				t.Errorf("%v: part %d has %d of %d", weights, part, next[part], 2*len(o.turns))
+			}
+			before = sum
 		}
 	}
 }

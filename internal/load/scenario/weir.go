@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-
-	"weir/internal/load/client"
 )
 
 // Defaults.
@@ -68,27 +66,22 @@ func (b *builder) feed(at place, besidePredict bool) (kind, error) {
 
 func (f *feed) String() string { return f.text }
 
-func (f *feed) source(n numbers) client.Source { return &feedSource{f, n} }
+func (f *feed) maker(uint64) maker { return f }
 
 func (f *feed) samples() []sample {
 	return samplesOf(f, f.index, "does this server serve feeds (weir serve --feeds FILE)?")
 }
 
-type feedSource struct {
-	*feed
-	numbers
-}
-
-// Next implements client.Source.
-func (s *feedSource) Next(wire []byte) (out []byte, target int, ref uint64) {
-	wire = append(wire, s.before...)
-	wire = s.users.append(wire, s.next())
-	return append(wire, s.after...), s.index, 0
+// make implements maker.
+func (f *feed) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+	wire = append(wire, f.before...)
+	wire = f.users.append(wire, k)
+	return append(wire, f.after...), f.index, 0
 }
 
 // samplesOf is the first request of a kind.
 func samplesOf(k kind, target int, hint string) []sample {
-	wire, _, _ := k.source(numbers{0, 1}).Next(nil)
+	wire, _, _ := k.maker(1).make(nil, 0)
 	return []sample{{wire, target, hint}}
 }
 
@@ -147,32 +140,26 @@ func (p *predict) String() string {
 	return fmt.Sprintf("predict: scores of %d of the items 1 to %d for one %s", p.items, p.most, p.users)
 }
 
-func (p *predict) source(n numbers) client.Source { return &predictSource{p, n} }
+func (p *predict) maker(uint64) maker { return p }
 
 func (p *predict) samples() []sample {
 	return samplesOf(p, p.index, "does this server predict (weir serve, without --bandit=false)?")
 }
 
-type predictSource struct {
-	*predict
-	numbers
-}
-
-// Next implements client.Source.
-func (s *predictSource) Next(wire []byte) (out []byte, target int, ref uint64) {
-	k := s.next()
-	first := below(s.from.at(k), uint64(len(s.ends)-s.items))
-	list := s.list[s.ends[first] : s.ends[int(first)+s.items]-1] // without the last comma
+// make implements maker.
+func (p *predict) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+	first := below(p.from.at(k), uint64(len(p.ends)-p.items))
+	list := p.list[p.ends[first] : p.ends[int(first)+p.items]-1] // without the last comma
 	var digits [20]byte
-	user := s.users.append(digits[:0], k)
+	user := p.users.append(digits[:0], k)
 	const around = len(`{"user":,"items":[]}`)
-	wire = append(wire, s.head...)
+	wire = append(wire, p.head...)
 	wire = strconv.AppendUint(wire, uint64(around+len(user)+len(list)), 10)
 	wire = append(wire, "\r\n\r\n{\"user\":"...)
 	wire = append(wire, user...)
 	wire = append(wire, `,"items":[`...)
 	wire = append(wire, list...)
-	return append(wire, "]}"...), s.index, 0
+	return append(wire, "]}"...), p.index, 0
 }
 
 // sequence moves weir's index on, and after maxIndex moves back as far, so that what an answer costs stays the same.
@@ -196,20 +183,14 @@ func (s *sequence) String() string {
 	return fmt.Sprintf("sequence: the next value %d times, and back as often", s.climb)
 }
 
-func (s *sequence) source(n numbers) client.Source { return &sequenceSource{s, n} }
+func (s *sequence) maker(uint64) maker { return s }
 
 func (s *sequence) samples() []sample {
 	return samplesOf(s, s.index, "does this server have the sequence (weir serve, without --sequence=false)?")
 }
 
-type sequenceSource struct {
-	*sequence
-	numbers
-}
-
-// Next implements client.Source.
-func (s *sequenceSource) Next(wire []byte) (out []byte, target int, ref uint64) {
-	k := s.next()
+// make implements maker.
+func (s *sequence) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	if s.climb > 0 && k/s.climb%2 == 1 {
 		return append(wire, s.back...), s.index, 0
 	}
