@@ -163,7 +163,7 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 	if !quiet {
 		view := report.LiveOn(os.Stderr, os.Getenv)
 		view.Title = run.String()
-		view.Seconds = (time.Duration(plan.Warmup+plan.Ramp) + plan.Length()).Seconds()
+		view.Seconds = plan.Whole().Seconds()
 		shown = show(run, report.NewLive(view))
 	}
 	// A second signal ends the process: the first may have come while answers are awaited.

@@ -200,6 +200,9 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 	return control.Classic(o), nil
 }
 
+// Whole is how long the run is, with warm-up and ramp.
+func (p *Plan) Whole() time.Duration { return time.Duration(p.Warmup+p.Ramp) + p.Length() }
+
 // Length is how long the run is, warm-up and ramp not counted.
 func (p *Plan) Length() time.Duration {
 	if p.Stages != "" {

@@ -28,6 +28,7 @@ const Interval = 100 * time.Millisecond
 // generator makes load: a client.Engine or an agent.Fleet.
 type generator interface {
 	SetRate(perSecond float64) error
+	SetEnd(after time.Duration) error
 	SetConnections(n int) error
 	Collect(w *measure.Window) error
 	Close(ctx context.Context) error
@@ -159,8 +160,15 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 		go r.target.run(watching)
 	}
 	d := r.control.Begin()
-	if err = steer(load, control.Decision{}, d); err == nil {
-		d, err = r.loop(ctx, load, d)
+	began := time.Now()
+	if !r.engine.Closed {
+		err = load.SetEnd(r.plan.Whole())
+	}
+	if err == nil {
+		err = steer(load, control.Decision{}, d)
+	}
+	if err == nil {
+		d, err = r.loop(ctx, load, d, began)
 	}
 	close(r.ended)
 	// What is on its way is awaited, and counts.
@@ -194,29 +202,46 @@ func (r *Run) generate(ctx context.Context) (generator, error) {
 	return client.Start(ctx, r.engine, r.scenario.Source)
 }
 
-// loop goes from window to window until the load is to end, and returns the last decision.
-func (r *Run) loop(ctx context.Context, load generator, d control.Decision) (control.Decision, error) {
+// loop goes from window to window until the load, which began at a time, is to end, and returns the last decision. The last
+// window ends when the plan does, even if this program is late. No window is much shorter than an interval, as
+// those between a late tick and the next one would be.
+func (r *Run) loop(ctx context.Context, load generator, d control.Decision, began time.Time) (control.Decision, error) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
+	whole := r.plan.Whole()
+	end := time.NewTimer(whole - time.Since(began))
+	defer end.Stop()
+	stop, stopped, over, last := ctx.Done(), false, false, began
+	var limit time.Duration // the end by the windows' clock
 	w := measure.NewWindow()
-	for stopped := false; !stopped; {
+	for {
 		select {
-		case <-ctx.Done():
-			<-tick.C // what is sent until then counts, and so its time has to
-			stopped = true
+		case <-stop:
+			stop, stopped = nil, true // what is sent until the window ends counts, and so its time has to
+			continue
 		case asked := <-r.rateAsked:
 			asked.reply <- r.control.SetRate(asked.rate)
 			continue
+		case <-end.C:
+			over = true
 		case <-tick.C:
+			if time.Since(last) < Interval/2 || whole-time.Since(began) < Interval/2 {
+				continue
+			}
 		}
 		w.Reset()
 		if err := load.Collect(w); err != nil {
 			return d, err
 		}
+		last = time.Now()
+		if limit == 0 {
+			limit = w.Start + whole
+		}
+		w.End = min(w.End, limit)
 		w.Target = r.target.target()
 		next := r.control.Next(w)
 		r.publish(w, d)
-		if next.Done {
+		if next.Done || over {
 			d.Done, d.Reason = true, next.Reason
 			if next.Failed {
 				return d, errors.New(next.Reason)
@@ -227,8 +252,10 @@ func (r *Run) loop(ctx context.Context, load generator, d control.Decision) (con
 			return d, err
 		}
 		d = next
+		if stopped {
+			return d, nil
+		}
 	}
-	return d, nil
 }
 
 // steer tells the generator what has changed.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -217,6 +218,7 @@ func TestAgentsMakeTheLoadTogether(t *testing.T) {
 type broken struct{ windows int }
 
 func (b *broken) SetRate(float64) error       { return nil }
+func (b *broken) SetEnd(time.Duration) error  { return nil }
 func (b *broken) SetConnections(int) error    { return nil }
 func (b *broken) Close(context.Context) error { return nil }
 func (b *broken) Collect(w *measure.Window) error {
@@ -520,4 +522,60 @@ func TestLengthIsWhatTheModeNeeds(t *testing.T) {
 			t.Errorf("%+v is %v long, expected %v", c.plan, got, c.want)
 		}
 	}
+}
+
+func TestARunSendsWhatItsScheduleHasAndLastsAsLongAsItsPlan(t *testing.T) {
+	url, _ := target(t, nil)
+	p := plan(url)
+	p.Rate, p.Duration = "10/s", Duration(time.Second)
+	if result := run(t, p); result.Requests != 10 || math.Abs(result.Rate.Intended-10) > 1e-9 {
+		t.Errorf("%d requests in %v s, %v/s intended: expected 10 in one second", result.Requests, result.Seconds, result.Rate.Intended)
+	}
+}
+
+// late is a generator that its run cannot ask for a while, and whose windows are as long as they were.
+type late struct {
+	broken
+	began     time.Time
+	collected time.Duration
+	stalls    []time.Duration // of each Collect
+}
+
+func (l *late) Collect(w *measure.Window) error {
+	if len(l.stalls) > 0 {
+		time.Sleep(l.stalls[0])
+		l.stalls = l.stalls[1:]
+	}
+	w.Start, w.End = l.collected, time.Since(l.began)
+	l.collected = w.End
+	return nil
+}
+
+func TestWindowsAfterAStallAreNoSlivers(t *testing.T) {
+	url, _ := target(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		for stall := Interval; stall < 3*Interval; stall += 7 * time.Millisecond {
+			p := plan(url)
+			p.NoCheck, p.Duration = true, Duration(2030*time.Millisecond)
+			r, err := New(t.Context(), p, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.start = func(context.Context) (generator, error) {
+				return &late{began: time.Now(), stalls: []time.Duration{0, 0, stall, 0, stall}}, nil
+			}
+			result, err := r.Do(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range result.Trace {
+				if p.Seconds < Interval.Seconds()/2 {
+					t.Errorf("after a stall of %v a window of %v s ends at %v s", stall, p.Seconds, p.At)
+				}
+			}
+			if math.Abs(result.Seconds-2.03) > 1e-9 {
+				t.Errorf("after a stall of %v the run has %v s", stall, result.Seconds)
+			}
+		}
+	})
 }

@@ -56,6 +56,7 @@ type Options struct {
 // engine is a client.Engine.
 type engine interface {
 	SetRate(perSecond float64) error
+	SetEnd(after time.Duration) error
 	SetConnections(n int) error
 	Collect(w *measure.Window) error
 	Close(ctx context.Context) error

@@ -24,6 +24,7 @@ type fake struct {
 	mu       sync.Mutex
 	start    time.Time
 	rates    []string // "rate after"
+	ends     []time.Duration
 	conns    []int
 	collects int
 	closed   int
@@ -36,6 +37,13 @@ func (f *fake) SetRate(perSecond float64) error {
 	defer f.mu.Unlock()
 	f.rates = append(f.rates, fmt.Sprintf("%g after %v", perSecond, time.Since(f.start)))
 	return f.err
+}
+
+func (f *fake) SetEnd(after time.Duration) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ends = append(f.ends, after)
+	return nil
 }
 
 func (f *fake) SetConnections(n int) error {

@@ -223,6 +223,12 @@ func (f *Fleet) SetRate(perSecond float64) error {
 	return f.set(func(int) setting { part := perSecond / float64(len(f.members)); return setting{Rate: &part} })
 }
 
+// SetEnd makes the schedules of all agents end so long from now; see client.Engine.
+func (f *Fleet) SetEnd(after time.Duration) error {
+	nanos := int64(after)
+	return f.set(func(int) setting { return setting{EndNanos: &nanos} })
+}
+
 // SetConnections makes all agents together use so many connections from now on.
 func (f *Fleet) SetConnections(n int) error {
 	return f.set(func(i int) setting { part := share(n, i, len(f.members)); return setting{Connections: &part} })

@@ -167,6 +167,9 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := f.SetEnd(1500 * time.Microsecond); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.SetRate(90); err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +186,9 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 			t.Errorf("agent %d has the options %+v", i, c)
 		}
 		seeds[c.Seed] = true
+		if got := fakes[i].ends; len(got) != 1 || got[0] != 1500*time.Microsecond {
+			t.Errorf("agent %d ends after %v", i, got)
+		}
 		if !strings.HasPrefix(fakes[i].rates[0], "30 after ") || fmt.Sprint(fakes[i].conns) != fmt.Sprintf("[%d]", []int{3, 2, 2}[i]) {
 			t.Errorf("agent %d has the rates %v and the connections %v", i, fakes[i].rates, fakes[i].conns)
 		}

@@ -191,10 +191,18 @@ func (s *Server) putLoad(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, maxSmall, &to) {
 		return
 	}
+	given := 0
+	for _, there := range []bool{to.Rate != nil, to.Connections != nil, to.EndNanos != nil} {
+		if there {
+			given++
+		}
+	}
 	var err error
 	switch {
-	case (to.Rate == nil) == (to.Connections == nil):
-		err = errors.New("either a rate or connections must be there")
+	case given != 1:
+		err = errors.New("one of a rate, connections and an end must be there")
+	case to.EndNanos != nil:
+		err = n.engine.SetEnd(time.Duration(*to.EndNanos))
 	case to.Connections != nil:
 		err = n.engine.SetConnections(*to.Connections)
 	case n.pace == nil:

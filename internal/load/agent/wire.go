@@ -44,6 +44,7 @@ type started struct {
 type setting struct {
 	Rate        *float64 `json:"rate,omitempty"`
 	Connections *int     `json:"connections,omitempty"`
+	EndNanos    *int64   `json:"end_ns,omitempty"` // from now: when the schedule ends
 }
 
 // window is a measure.Window on its way to the leader. Seq numbers windows from 1 on. The leader says which one it has seen

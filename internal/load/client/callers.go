@@ -202,6 +202,13 @@ func (c *callers) setRate(ch change) {
 	c.signal()
 }
 
+func (c *callers) setEnd(at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.schedule.until(at)
+	c.signal()
+}
+
 func (c *callers) setConnections(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +241,10 @@ func (c *callers) swap(next *sheet) *sheet {
 func (c *callers) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stopping = true
+	if !c.stopping {
+		c.miss(c.now())
+		c.stopping = true
+	}
 	c.signal()
 	c.endIfIdle()
 }
@@ -262,7 +272,11 @@ func (c *callers) keepSchedule() {
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		if now := c.now(); !c.stopping && c.schedule.at <= now {
+		now := c.now()
+		if now >= c.schedule.end {
+			c.miss(now)
+		}
+		if !c.stopping && c.schedule.at <= now {
 			c.sendOne(now)
 			c.mu.Unlock()
 			continue // others may want the lock, however late this is
@@ -279,6 +293,9 @@ func (c *callers) keepSchedule() {
 		}
 	}
 }
+
+// miss counts what is too late as intended and not sent. c.mu is held.
+func (c *callers) miss(now int64) { c.win.Intended += c.schedule.missed(now) }
 
 // sendOne sends the request that is due. c.mu is held.
 func (c *callers) sendOne(now int64) {

@@ -29,8 +29,9 @@ type Engine struct {
 
 // worker makes a thread's share of the requests.
 type worker interface {
-	// setRate and setConnections return at once.
+	// setRate, setEnd and setConnections return at once.
 	setRate(c change)
+	setEnd(at int64)
 	setConnections(n int)
 	// swap returns what was counted since the last swap, which the worker is done with, and counts in next from
 	// now on. The sheet has counts, latencies, connections and requests in flight, and the thread's
@@ -92,6 +93,22 @@ func (e *Engine) SetRate(perSecond float64) error {
 	return nil
 }
 
+// SetEnd makes the open model's schedule end so long from now. What is due by then and not sent, because this program was
+// late, is not sent any more, and counts as intended alone.
+func (e *Engine) SetEnd(after time.Duration) error {
+	if e.o.Closed {
+		return errors.New("the closed model has no schedule that could end")
+	}
+	if after < 0 {
+		return fmt.Errorf("a schedule ends later than now, got %v", after)
+	}
+	at := int64(time.Since(e.epoch) + after)
+	for _, w := range e.workers {
+		w.setEnd(at)
+	}
+	return nil
+}
+
 const maxRate = 10_000_000
 
 // SetConnections makes the closed model use so many connections from now on.
@@ -135,7 +152,7 @@ func (e *Engine) Collect(w *measure.Window) error {
 	return nil
 }
 
-// Close stops sending, waits for the answers that are on their way, each no longer than the timeout and all no longer than
+// Close stops sending, counts what has long been due as intended, waits for the answers that are on their way, each no longer than the timeout and all no longer than
 // ctx, and lets Collect get the last of it. Requests that ctx cut short are counted as sent and nothing else.
 func (e *Engine) Close(ctx context.Context) error {
 	for _, w := range e.workers {

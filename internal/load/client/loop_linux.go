@@ -78,6 +78,7 @@ type loop struct {
 type message struct {
 	kind   messageKind
 	change change
+	at     int64
 	n      int
 	next   *sheet
 	full   chan<- *sheet
@@ -87,6 +88,7 @@ type messageKind uint8
 
 const (
 	msgRate messageKind = iota
+	msgEnd
 	msgConnections
 	msgSwap
 	msgStop
@@ -187,6 +189,7 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 }
 
 func (l *loop) setRate(c change)      { l.post(message{kind: msgRate, change: c}) }
+func (l *loop) setEnd(at int64)       { l.post(message{kind: msgEnd, at: at}) }
 func (l *loop) setConnections(n int)  { l.post(message{kind: msgConnections, n: n}) }
 func (l *loop) stop()                 { l.post(message{kind: msgStop}) }
 func (l *loop) kill()                 { l.post(message{kind: msgKill}) }
@@ -422,17 +425,30 @@ func (l *loop) readInbox() {
 		switch m.kind {
 		case msgRate:
 			l.schedule.set(m.change)
+		case msgEnd:
+			l.schedule.until(m.at)
 		case msgConnections:
 			l.want(m.n)
 		case msgSwap:
 			m.full <- l.swapNow(m.next)
 		case msgStop:
-			l.stopping = true
+			l.halt()
 		case msgKill:
-			l.stopping, l.killed = true, true
+			l.halt()
+			l.killed = true
 		}
 	}
 	clear(l.took)
+}
+
+// halt ends the sending.
+func (l *loop) halt() {
+	if l.stopping {
+		return
+	}
+	l.clock()
+	l.miss()
+	l.stopping = true
 }
 
 // swapNow is swap on the loop's own thread.

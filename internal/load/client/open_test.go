@@ -6,6 +6,8 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +202,51 @@ func TestTargetsShareTheConnections(t *testing.T) {
 		finish(t, e, w)
 		if w.Served != w.Done() {
 			t.Errorf("served %d of %d, failed %v", w.Served, w.Done(), w.Failed)
+		}
+	})
+}
+
+// stuck is a Source whose first request takes as long to make as the test wants: a generator that stands still.
+type stuck struct {
+	fixed
+	first, goOn chan struct{}
+}
+
+func (s *stuck) Next(wire []byte) ([]byte, int, uint64) {
+	select {
+	case s.first <- struct{}{}:
+		<-s.goOn
+	default:
+	}
+	return s.fixed.Next(wire)
+}
+
+func TestWhatAStallKeepsFromBeingSentBeforeTheEndCountsAsIntended(t *testing.T) {
+	engines(t, func(t *testing.T, o Options) {
+		s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		defer s.Close()
+		o.Targets, o.Threads = []Target{targetOf(t, s.URL)}, 1
+		source := &stuck{fixed{wire: getRequest}, make(chan struct{}, 1), make(chan struct{})}
+		e := start(t, o, func(int, int) Source { return source })
+		if err := e.SetEnd(200 * time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := e.SetRate(1000); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(250*time.Millisecond - time.Since(began)) // the stall
+		close(source.goOn)
+		w := measure.NewWindow()
+		await(t, e, w, func(w *measure.Window) bool { return w.Intended >= 190 && w.Done() == w.Sent })
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Collect(w); err != nil {
+			t.Fatal(err)
+		}
+		if w.Intended < 199 || w.Intended > 200 || w.Sent > 16 || w.Done() != w.Sent {
+			t.Errorf("intended %d, sent %d, over %d, expected 200, of which hardly any are sent", w.Intended, w.Sent, w.Done())
 		}
 	})
 }

@@ -32,10 +32,11 @@ type schedule struct {
 	threads float64
 	random  *rand.Rand // nil for even spacing
 	waiting []change   // changes whose time has come, or nearly, oldest first
+	end     int64      // nothing is due from then on
 }
 
 func newSchedule(a Arrivals, seed uint64, thread, threads int) *schedule {
-	s := &schedule{at: never, next: float64(thread), threads: float64(threads)}
+	s := &schedule{at: never, next: float64(thread), threads: float64(threads), end: never}
 	if a == Poisson {
 		s.random = rand.New(rand.NewPCG(seed, uint64(thread)))
 		s.next = s.threads * s.random.ExpFloat64()
@@ -60,6 +61,29 @@ func (s *schedule) advance() {
 	s.settle()
 }
 
+// until lets nothing be due at the end of the load or later.
+func (s *schedule) until(end int64) {
+	s.end = end
+	if s.at >= end {
+		s.at = never
+	}
+}
+
+// justDue is how late a request may be that a load which ends before its time does without.
+const justDue = int64(100 * time.Millisecond)
+
+// missed goes past the requests that it is too late to send now that the load ends, and returns how many those are.
+func (s *schedule) missed(now int64) (n uint64) {
+	before := now - justDue
+	if now >= s.end {
+		before = s.end
+	}
+	for ; s.at < before; s.advance() {
+		n++
+	}
+	return n
+}
+
 // settle lets changes happen that come before the next request.
 func (s *schedule) settle() {
 	n := 0
@@ -75,9 +99,9 @@ func (s *schedule) when() int64 {
 	if s.rate == 0 {
 		return never
 	}
-	after := (s.next - s.count) / s.rate * float64(time.Second)
-	if after >= float64(never-s.change.at) {
+	after := math.Ceil((s.next - s.count) / s.rate * float64(time.Second))
+	if after >= float64(s.end-s.change.at) {
 		return never
 	}
-	return s.change.at + max(int64(math.Ceil(after)), 0)
+	return s.change.at + max(int64(after), 0)
 }

@@ -148,3 +148,43 @@ func TestSharesAddUp(t *testing.T) {
 		}
 	}
 }
+
+// A second at ten a second is ten requests, and not eleven.
+func TestAnEndIsNoTimeToSend(t *testing.T) {
+	for _, rate := range []float64{1, 3, 7, 10, 1000, 12_345} {
+		for _, threads := range []int{1, 3} {
+			n := 0
+			for thread := range threads {
+				s := newSchedule(Constant, 0, thread, threads)
+				s.until(int64(5 * time.Second))
+				s.set(change{}.then(int64(4*time.Second), rate))
+				for ; s.at != never; s.advance() {
+					n++
+				}
+			}
+			if n != int(rate) {
+				t.Errorf("%d threads: %d requests in a second at %g/s", threads, n, rate)
+			}
+		}
+	}
+}
+
+func TestWhatIsMissed(t *testing.T) {
+	for _, c := range []struct {
+		now  time.Duration
+		want uint64
+	}{
+		{0, 0}, {50 * time.Millisecond, 0}, // just due
+		{2 * time.Second, 1900}, {4 * time.Second, 4000}, {time.Minute, 4000},
+	} {
+		s := newSchedule(Constant, 0, 0, 1)
+		s.until(int64(4 * time.Second))
+		s.set(change{}.then(0, 1000))
+		if got := s.missed(int64(c.now)); got != c.want {
+			t.Errorf("after %v %d are missed, expected %d", c.now, got, c.want)
+		}
+		if again := s.missed(int64(c.now)); again != 0 {
+			t.Errorf("after %v %d are missed again", c.now, again)
+		}
+	}
+}

@@ -50,6 +50,9 @@ func (l *loop) send() {
 	if l.stopping {
 		return
 	}
+	if l.now >= l.schedule.end {
+		l.miss()
+	}
 	for range maxSends {
 		at := l.schedule.at
 		if at > l.now {
@@ -70,6 +73,9 @@ func (l *loop) send() {
 		}
 	}
 }
+
+// miss counts what is too late as intended and not sent.
+func (l *loop) miss() { l.win.Intended += l.schedule.missed(l.now) }
 
 // want sets how many requests of the closed model are to be in flight.
 func (l *loop) want(n int) {

@@ -166,7 +166,7 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	case a.hopeless != "":
 		d.Done, d.Reason = true, a.hopeless
 	case a.o.Duration > 0:
-		d.Done = t >= a.o.Duration
+		d.Done = a.clock.over(a.o.Duration)
 	case a.found && t >= a.foundAt+a.o.Hold:
 		d.Done = true
 	case t >= a.o.Patience:

@@ -36,12 +36,20 @@ func Classic(o ClassicOptions) Searcher {
 			stages = append(stages, Stage{From: load, To: load, Connections: connections, For: o.Duration})
 		}
 	}
-	return &classic{o: o, stages: stages, watch: NewWatch(o.StopWhen)}
+	c := &classic{o: o, stages: stages, watch: NewWatch(o.StopWhen)}
+	if stages[len(stages)-1].For > 0 {
+		c.length = o.Warmup
+		for _, s := range stages {
+			c.length += s.For
+		}
+	}
+	return c
 }
 
 type classic struct {
 	o       ClassicOptions
 	stages  []Stage
+	length  time.Duration // with the warm-up; 0 has no end
 	watch   *Watch
 	clock   clock
 	loads   []passed // of the open model, every one that differs from the one before
@@ -61,6 +69,7 @@ func (c *classic) Next(w *measure.Window) Decision {
 	before := c.at(max(c.clock.now, usualWindow/2))
 	c.clock.see(w)
 	d := c.at(c.clock.now)
+	d.Done = c.length > 0 && c.clock.over(c.length)
 	if !before.Measured {
 		return d
 	}
@@ -154,9 +163,7 @@ func (c *classic) at(t time.Duration) Decision {
 		t -= s.For
 	}
 	last := c.stages[len(c.stages)-1]
-	d := c.decide(last, last.To, "steady", true)
-	d.Done = true
-	return d
+	return c.decide(last, last.To, "steady", true)
 }
 
 func (c *classic) decide(s Stage, load float64, phase string, measured bool) Decision {

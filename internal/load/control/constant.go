@@ -36,6 +36,7 @@ func (c *constant) Next(w *measure.Window) Decision {
 	before := c.at(max(c.clock.now, usualWindow/2))
 	c.clock.see(w)
 	d := c.at(c.clock.now)
+	d.Done = c.o.Duration > 0 && c.clock.over(c.o.Ramp+c.o.Warmup+c.o.Duration)
 	if before.Measured {
 		if held, v := c.watch.Next(w); held != nil {
 			return d.stop(held, v)
@@ -55,8 +56,6 @@ func (c *constant) at(t time.Duration) Decision {
 		d.Phase, d.Measured = "ramp", false
 	case t < c.o.Ramp+c.o.Warmup:
 		d.Phase, d.Measured = "warmup", false
-	case c.o.Duration > 0 && t >= c.o.Ramp+c.o.Warmup+c.o.Duration:
-		d.Done = true
 	}
 	return d.within(c.o.Limits)
 }
@@ -91,6 +90,7 @@ func checkRate(rate float64, l Limits) error {
 type clock struct {
 	started bool
 	begin   time.Duration
+	lasts   time.Duration // by the end of the last window
 	now     time.Duration // the middle of the next window, for which a decision is made
 }
 
@@ -98,8 +98,12 @@ func (c *clock) see(w *measure.Window) {
 	if !c.started {
 		c.started, c.begin = true, w.Start
 	}
-	c.now = w.End - c.begin + (w.End-w.Start)/2
+	c.lasts = w.End - c.begin
+	c.now = c.lasts + (w.End-w.Start)/2
 }
+
+// over says whether a run that is so long is over.
+func (c *clock) over(length time.Duration) bool { return c.lasts >= length }
 
 // usualWindow is how long windows are before one was seen.
 const usualWindow = 100 * time.Millisecond

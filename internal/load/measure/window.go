@@ -51,7 +51,8 @@ type Window struct {
 	// Start and End count from the beginning of the run.
 	Start, End time.Duration
 	// Intended counts the requests that the schedule put into the window, Sent those that were
-	// sent; without a schedule, in the closed model, they are the same.
+	// sent; without a schedule, in the closed model, they are the same. A request counts when it is sent or given up,
+	// so both are late when the generator is.
 	Intended, Sent uint64
 	// Served counts answers below 400, Shed those with 503, Failed everything else.
 	Served, Shed uint64

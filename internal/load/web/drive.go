@@ -121,7 +121,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 	}
 	now := time.Now()
 	s := status{State: running, ID: newID(now), Plan: marshal(plan), What: runner.String(), Started: &now,
-		Seconds: (plan.Length() + time.Duration(plan.Warmup+plan.Ramp)).Seconds()}
+		Seconds: plan.Whole().Seconds()}
 	u.live.begin(s, runner.Points)
 	u.mu.Lock()
 	this.runner = runner
