@@ -118,6 +118,8 @@ type adaptive struct {
 	ceiling  Ceiling // as it was when the search last settled
 	foundAt  time.Duration
 	wish     float64
+	healthy  bool   // a load was borne
+	refused  string // the signal that said no last
 	hopeless string
 }
 
@@ -138,6 +140,9 @@ func (a *adaptive) Begin() Decision {
 
 func (a *adaptive) decision() Decision {
 	d := Decision{Rate: a.rate, Phase: phases[a.state], Measured: a.state != warming}
+	if !a.healthy {
+		d.Refused = a.refused
+	}
 	return d.within(a.o.Limits)
 }
 
@@ -211,7 +216,7 @@ func (a *adaptive) advance(w *measure.Window) {
 
 // borne goes on from a load that was healthy.
 func (a *adaptive) borne(o opinion) {
-	a.doubted = 0
+	a.doubted, a.healthy = 0, true
 	borne := a.rate
 	if a.state == climbing && a.atRandom(a.rate) {
 		borne /= 1.5 // it was borne for a moment
@@ -271,6 +276,7 @@ func (a *adaptive) atMost() {
 
 // tooMuch goes on from a load that was not healthy.
 func (a *adaptive) tooMuch(o opinion) {
+	a.refused = o.limit
 	if !o.sure && a.doubted != a.rate && !a.expected(o) {
 		// Once more, after a rest: it may have been the machine.
 		a.doubted = a.rate

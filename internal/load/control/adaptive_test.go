@@ -127,6 +127,17 @@ func TestASearchGivesUpOnATargetThatIsNeverHealthy(t *testing.T) {
 	}
 }
 
+func TestASearchSaysBySomeSignalThatNoLoadWasHealthy(t *testing.T) {
+	_, last := drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1e-9, 1), time.Minute)
+	if last.Refused == "" {
+		t.Errorf("it ended with %+v", last)
+	}
+	_, last = drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1000, 1), time.Minute)
+	if last.Refused != "" {
+		t.Errorf("low loads were healthy, and it ended with %+v", last)
+	}
+}
+
 func TestASearchEndsByItself(t *testing.T) {
 	trace, last := drive(Adaptive(AdaptiveOptions{Hold: 5 * time.Second}), newPlant(queues, 1000, 1), time.Hour)
 	m := trace[len(trace)-1]

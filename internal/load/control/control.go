@@ -20,6 +20,8 @@ type Decision struct {
 	// Done ends the run; Reason says why, when it is not that the time is over.
 	Done   bool
 	Reason string
+	// Refused is the signal by which a search's target said no, as long as it was healthy at no load that was tried.
+	Refused string
 	// Failed says that it is the run that has failed, for the Reason: the target is gone.
 	Failed bool
 }

@@ -88,6 +88,8 @@ func (r *Recorder) judge(res *Result) {
 	if r.o.Search {
 		switch c := res.Ceiling; {
 		case gone != "": // a longer run would not have found it
+		case r.refused != "":
+			mark("The search found no ceiling: the target was healthy at no rate that was tried, by the signal %s.", r.refused)
 		case c == nil:
 			mark("The search found no ceiling: the run ended before the target said no.")
 		case !c.Converged:

@@ -41,6 +41,7 @@ type Recorder struct {
 	busy    [101]float64 // seconds of measured windows by how busy the generator was, in percent
 	trace   trace
 	ceiling *control.Ceiling
+	refused string // by which signal, while no load was healthy
 	metrics metricsSeen
 	silence silence
 }
@@ -86,7 +87,7 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	defer r.mu.Unlock()
 	r.windows++
 	r.silence.see(w, p.At)
-	r.last = p.At
+	r.last, r.refused = p.At, d.Refused
 	r.trace.add(p)
 	if c != nil {
 		kept := *c

@@ -264,6 +264,16 @@ func TestMarksSayWhenTheGeneratorWasTheLimit(t *testing.T) {
 	}
 }
 
+func TestAMarkNamesTheSignalOfATargetThatIsNeverHealthy(t *testing.T) {
+	r := NewRecorder(RecorderOptions{Search: true})
+	d := steady
+	d.Refused = "errors"
+	r.Add(window(0, 100, 3*time.Millisecond), d, nil)
+	if res := result(t, r); !marked(res.Marks, "healthy at no rate that was tried, by the signal errors") {
+		t.Errorf("marks are %q", res.Marks)
+	}
+}
+
 func TestNoMarkWhereAllIsWell(t *testing.T) {
 	r := NewRecorder(RecorderOptions{Search: true, TargetMetrics: true})
 	for i := range 100 {
