@@ -137,8 +137,15 @@ func (f *framer) feedHead(p []byte) (n int, err error) {
 		if len(f.partial) == 0 {
 			f.partial = append(f.partial, p...)
 		}
+		from := f.scanned
 		if f.scanned = len(f.partial); f.seen+f.scanned > maxHead {
 			return len(p), errLongHead
+		}
+		// Nor is the end of a head whose lines end in LF alone.
+		for i := from; i < f.scanned; i++ {
+			if f.partial[i] == '\n' && (i == 0 || f.partial[i-1] != '\r') {
+				return len(p), errLineEnd
+			}
 		}
 		// What cannot become a status line is not waited for.
 		if i := min(len(f.partial), len("HTTP/1.")); string(f.partial[:i]) != "HTTP/1."[:i] {

@@ -98,6 +98,16 @@ func TestTheEndOfAnAnswerIsFoundHoweverItComes(t *testing.T) {
 	}
 }
 
+// A head whose lines end in LF alone has no end that could be waited for.
+func TestLinesWithoutCRAreNotWaitedFor(t *testing.T) {
+	for _, size := range []func() int{whole, one} {
+		got := frame(new(framer), []byte("HTTP/1.1 200 OK\nContent-Length: 2\n\nok"), false, size)
+		if got.err == nil || got.done {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
+
 // An answer that is cut off is never taken for whole.
 func TestACutAnswerIsNotOver(t *testing.T) {
 	for _, a := range answers {
