@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,29 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	}
 	if e := entries[0]; e.Target != "http://127.0.0.1:9/next" || e.Mode != "constant" || e.P99 == 0 || e.Requests == 0 || e.Served == 0 {
 		t.Errorf("an entry is %+v", e)
+	}
+}
+
+// Plans may hold secrets, and the folder may be one that others read.
+func TestResultsAreTheirOwnersAlone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // that is what is tested
+		t.Fatal(err)
+	}
+	h, err := openHistory(dir, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.close() //nolint:errcheck
+	if err := h.save("mine", aResult("mine", time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v: %v", err, files)
+	}
+	if info, err := files[0].Info(); err != nil || info.Name() != "mine.json" || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+		t.Errorf("%v: %v", err, info)
 	}
 }
 
