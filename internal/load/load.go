@@ -75,6 +75,9 @@ type PlanError struct{ err error }
 func (e *PlanError) Error() string { return e.err.Error() }
 func (e *PlanError) Unwrap() error { return e.err }
 
+// ErrNotOwned is wrapped by the error about a plan whose load would go to a host that is not named as one's own.
+var ErrNotOwned = client.ErrNotOwned
+
 // New checks all of a plan: it reads its files, looks its targets up, and asks each of them and of its agents once. There is no load
 // before Do. Errors say what to change; those that the plan itself is the reason of are PlanErrors.
 func New(ctx context.Context, p Plan, o Options) (*Run, error) {

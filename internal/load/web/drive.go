@@ -59,7 +59,7 @@ func (u *UI) checkPlan(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), checking)
 	defer cancel()
-	runner, err := u.o.New(ctx, plan)
+	runner, err := u.runner(ctx, plan)
 	if err != nil {
 		badPlan(w, err)
 		return
@@ -86,6 +86,15 @@ func (u *UI) readPlan(w http.ResponseWriter, r *http.Request) (load.Plan, bool) 
 	return plan, err == nil
 }
 
+// runner is New, with what an error says of hosts made good for a plan.
+func (u *UI) runner(ctx context.Context, plan load.Plan) (Runner, error) {
+	runner, err := u.o.New(ctx, plan)
+	if errors.Is(err, load.ErrNotOwned) {
+		err = notOwned(plan, err)
+	}
+	return runner, err
+}
+
 func badPlan(w http.ResponseWriter, err error) {
 	problem(w, http.StatusBadRequest, err.Error(), fieldOf(err))
 }
@@ -109,7 +118,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 
 	before := u.live.get()
 	u.live.set(func(s *status) { s.State = starting })
-	runner, err := u.o.New(ctx, plan)
+	runner, err := u.runner(ctx, plan)
 	if err != nil {
 		stopped := going.Err() != nil
 		u.live.set(func(s *status) { *s = before })

@@ -208,6 +208,27 @@ func TestPlansAreConfined(t *testing.T) {
 	}
 }
 
+func TestAPlanForAnothersHostIsToldWhichFieldAndWhoMayAllowIt(t *testing.T) {
+	u := testUI(t, func(o *Options) {
+		o.New = func(ctx context.Context, p load.Plan) (Runner, error) {
+			_, err := load.New(ctx, p, load.Options{})
+			return nil, err
+		}
+	})
+	for plan, field := range map[string]string{
+		`{"url":"http://192.0.2.1/","rate":"5/s"}`:                                                "url",
+		`{"scenario":"feed","target":"http://192.0.2.1/","rate":"5/s"}`:                           "target",
+		`{"scenario":"poll","target":"http://127.0.0.1:9/","feed_url":"http://192.0.2.1/{feed}"}`: "feed_url",
+	} {
+		for _, path := range []string{"/api/plan/check", "/api/runs"} {
+			w := ask(u, "POST", path, plan)
+			if text := w.Body.String(); w.Code != 400 || !strings.Contains(text, `"field":"`+field+`"`) || !strings.Contains(text, "start weir load ui with --i-own-this-target 192.0.2.1") {
+				t.Errorf("%s of %s is answered %d %s", path, plan, w.Code, text)
+			}
+		}
+	}
+}
+
 // An agent is shown a token, and metrics are asked for from where the UI is, which may see more than who uses it.
 func TestPlansNameNobodyThatTheUIWasNotStartedWith(t *testing.T) {
 	var got load.Plan

@@ -132,6 +132,19 @@ func (u *UI) ours(p *load.Plan) error {
 	return nil
 }
 
+// notOwned is the error of a plan whose load would go elsewhere: it is the UI that is told which hosts are one's own.
+func notOwned(p load.Plan, err error) error {
+	field := fieldOf(err)
+	switch {
+	case field != "":
+	case p.URL != "":
+		field = "url"
+	default:
+		field = "requests"
+	}
+	return &fieldError{field, strings.Replace(err.Error(), "say --i-own", "start weir load ui with --i-own", 1)}
+}
+
 // agents says which agents plans may name.
 func (u *UI) agents() string {
 	if len(u.o.Agents) == 0 {

@@ -207,7 +207,7 @@ func TestErrorsOfRealPlansNameTheField(t *testing.T) {
 		{`"scenario":"nothing","target":"TARGET","rate":"1/s"`, "scenario"},
 		{`"scenario":"feed","rate":"1/s"`, "target"},
 		{`"url":"TARGET/missing","rate":"1/s"`, ""},
-		{`"url":"http://192.0.2.1/","rate":"1/s"`, ""},
+		{`"url":"http://192.0.2.1/","rate":"1/s"`, "url"},
 		{`"url":"http://127.0.0.1:1/","rate":"1/s"`, ""},
 	} {
 		w := ask(u, "POST", "/api/plan/check", "{"+strings.ReplaceAll(c.plan, "TARGET", target)+"}")
