@@ -94,6 +94,12 @@ command line cannot be understood.`,
 		if plan.URL == "" && plan.Scenario == "" && plan.Requests == "" {
 			return usageError{cmd.CommandPath(), errors.New("say what to ask for: a URL, or --scenario with --target")}
 		}
+		if f.Changed("duration") && plan.Duration == 0 {
+			return usageError{cmd.CommandPath(), errors.New("--duration must be more than 0s; leave it out for the usual one")}
+		}
+		if err := out.distinct(); err != nil {
+			return usageError{cmd.CommandPath(), err}
+		}
 		if err := out.check(); err != nil {
 			return err
 		}
@@ -235,6 +241,22 @@ func (o *outputs) formats() []outputFormat {
 type outputFormat struct {
 	flag, path string
 	write      func(io.Writer, *report.Result) error
+}
+
+// distinct refuses that one file takes two forms.
+func (o *outputs) distinct() error {
+	taken := make(map[string]string)
+	for _, f := range o.formats() {
+		if f.path == "" {
+			continue
+		}
+		path := filepath.Clean(f.path)
+		if other, there := taken[path]; there {
+			return fmt.Errorf("%s and %s both go to %s: only one of them can", other, f.flag, f.path)
+		}
+		taken[path] = f.flag
+	}
+	return nil
 }
 
 // check refuses files that cannot be written, before there is any load.

@@ -62,6 +62,10 @@ func (p *Plan) check() error {
 	}
 	closed := p.closed()
 	switch {
+	case p.Timeout == 0:
+		return errors.New("--timeout must be more than 0s: a request has to be given up at some time")
+	case closed && client.Arrivals(p.Arrivals) == client.Poisson:
+		return errors.New("--arrivals poisson is of the open model: in the closed one requests are sent when answers come; leave it out, or give a --rate")
 	case p.Connections > control.MaxConnections:
 		return fmt.Errorf("--connections must be at most %d, got %d", control.MaxConnections, p.Connections)
 	case p.Rate != "" && p.Connections > 0:

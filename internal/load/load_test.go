@@ -427,6 +427,8 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 		}, "--every"},
 		{"bad stages", func(p *Plan) { p.Mode, p.Rate, p.Duration, p.Stages = "classic", "", 0, "1/s" }, "--stages"},
 		{"negative time", func(p *Plan) { p.Warmup = Duration(-1) }, "--warmup"},
+		{"no time for answers", func(p *Plan) { p.Timeout = 0 }, "--timeout"},
+		{"arrivals of the closed model", func(p *Plan) { p.Rate, p.Connections, p.Arrivals = "", 4, "poisson" }, "--arrivals poisson is of the open model"},
 		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals"},
 		{"an agent without a port", func(p *Plan) { p.Agents = []string{"host"} }, "--agents"},
 		{"two rates", func(p *Plan) { p.Users, p.Every = 5, Duration(time.Second) }, "--every"},
