@@ -166,15 +166,26 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 		return err
 	}
 	var shown chan struct{}
+	apart := func() {} // puts what is written next on a line of its own
 	if !quiet {
 		view := report.LiveOn(os.Stderr, os.Getenv)
 		view.Title = run.String()
 		view.Seconds = plan.Whole().Seconds()
-		shown = show(run, report.NewLive(view))
+		live := report.NewLive(view)
+		apart = live.Close
+		shown = show(run, live)
 	}
-	// A second signal ends the process: the first may have come while answers are awaited.
-	context.AfterFunc(ctx, stop)
+	over := make(chan struct{})
+	context.AfterFunc(ctx, func() {
+		stop() // a second signal ends the process
+		whenLong(over, func() {
+			apart()
+			fmt.Fprintf(cmd.ErrOrStderr(), "weir: waiting for answers, up to the --timeout of %v; a second Ctrl-C ends it at once, without a result\n",
+				time.Duration(plan.Timeout))
+		})
+	})
 	result, err := run.Do(ctx)
+	close(over)
 	if shown != nil {
 		<-shown
 	}
@@ -188,6 +199,15 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 		}
 	}
 	return err
+}
+
+// whenLong calls say if it takes long until something is over.
+func whenLong(over <-chan struct{}, say func()) {
+	select {
+	case <-over:
+	case <-time.After(time.Second):
+		say()
+	}
 }
 
 // show shows a run while it lasts. The channel it returns is closed when all was shown.
