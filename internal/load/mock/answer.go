@@ -57,6 +57,7 @@ func (s *Server) parse(q *query, name []byte, r *server.Request) error {
 		if given&charsetBit != 0 && q.knobs.Charset != 0 {
 			return fmt.Errorf("charset must be utf-8 for a JSON feed: JSON has no other; ask for .rss or .atom")
 		}
+		q.knobs.Charset = 0 // whatever the default is
 		if d := &damages[q.knobs.Malformed]; given&malformedBit != 0 && !d.json {
 			return fmt.Errorf("malformed must not be %s for a JSON feed: %s are XML's; ask for .rss or .atom", d.name, d.what)
 		}

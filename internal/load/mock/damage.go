@@ -85,22 +85,21 @@ func (d Damage) title(dst []byte, f Format, i int) []byte {
 	return dst
 }
 
-// invalidBytes are no UTF-8, no Shift JIS, no EUC and no GBK.
-var invalidBytes = []byte{0xff, 0xfe, 0xfd, 0xff}
+// firstTitle is where the text of the first title or name begins, which every feed has.
+func firstTitle(body []byte, f Format) int {
+	at := bytes.Index(body, []byte("title"))
+	at += bytes.IndexAny(body[at:], ">:") + 1
+	if f == JSON {
+		at += bytes.IndexByte(body[at:], '"') + 1
+	}
+	return at
+}
 
 // spoil does to a whole document what is done to it after it was written.
 func (d Damage) spoil(body []byte, f Format) []byte {
 	switch d {
 	case truncated:
 		return body[:len(body)/2]
-	case invalid:
-		// In the first title or name, which every feed has.
-		at := bytes.Index(body, []byte("title"))
-		at += bytes.IndexAny(body[at:], ">:") + 1
-		if f == JSON {
-			at += bytes.IndexByte(body[at:], '"') + 1
-		}
-		return append(append(bytes.Clone(body[:at]), invalidBytes...), body[at:]...)
 	case mislabelled:
 		for i := range charsets {
 			if charsets[i].name == "windows-1252" {

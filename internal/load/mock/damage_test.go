@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -178,4 +180,43 @@ func TestCutEndsTheConnectionInTheBody(t *testing.T) {
 		}
 		get(t, url+"/feed/5.rss?malformed=cut", "If-None-Match: *").want(t, 304)
 	})
+}
+
+// What a strict decoder of each charset refuses; Go's take bytes that Microsoft's tables leave out for control characters.
+func TestInvalidBytesAreNoCharactersOfTheCharset(t *testing.T) {
+	s := stepped(t)
+	for i := range charsets {
+		c := &charsets[i]
+		k := Defaults()
+		k.Charset, k.Malformed = Charset(i), invalid
+		if err := k.together(); (err == nil) != (c.invalid != "") {
+			t.Errorf("%s with invalid bytes %q: %v", c.name, c.invalid, err)
+		}
+		if c.invalid == "" {
+			for b := 0xa0; b < 0x100; b++ { // below are control characters, by IANA
+				if text, err := c.encoding.NewDecoder().Bytes([]byte{byte(b)}); err != nil || bytes.ContainsRune(text, utf8.RuneError) {
+					t.Errorf("%s has no character %#x", c.name, b)
+				}
+			}
+			continue
+		}
+		for _, f := range []Format{RSS, Atom} {
+			p := page0(3, f)
+			p.charset = Charset(i)
+			fine := s.render(p).body
+			p.damage = invalid
+			body := s.render(p).body
+			at := bytes.Index(body, []byte(c.invalid))
+			if len(body) != len(fine)+len(c.invalid) || at < 0 || !bytes.Equal(slices.Concat(body[:at], body[at+len(c.invalid):]), fine) {
+				t.Errorf("%s.%s: the feed is not the sound one with %q in it", c.name, formatNames[f], c.invalid)
+			}
+		}
+		if c.encoding == nil {
+			continue
+		}
+		text, err := c.encoding.NewDecoder().Bytes([]byte(c.invalid + "\x00a"))
+		if err == nil && !bytes.ContainsRune(text, utf8.RuneError) && !strings.ContainsFunc(string(text), unicode.IsControl) {
+			t.Errorf("%s: %q is read as %q", c.name, c.invalid, text)
+		}
+	}
 }

@@ -223,6 +223,8 @@ func (k *Knobs) together() error {
 		return fmt.Errorf("items times body must be at most %d, got %d times %d", mostText, k.Items, k.Body)
 	case k.Gzip == Always && k.Brotli == Always:
 		return fmt.Errorf("gzip and br cannot both be always: choose one")
+	case k.Malformed == invalid && charsets[k.Charset].invalid == "":
+		return fmt.Errorf("malformed must not be invalid in %s, of which every byte is a character: choose another charset", charsets[k.Charset].name)
 	}
 	return nil
 }

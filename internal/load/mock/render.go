@@ -42,7 +42,11 @@ var contentTypes = [formats]string{"application/rss+xml", "application/atom+xml"
 func (s *Server) render(p page) *rendered {
 	step := s.clock.length.Seconds()
 	body := feed(p, step)
-	if p.damage != mislabelled {
+	switch p.damage {
+	case mislabelled:
+	case invalid:
+		body = p.charset.encodeInvalid(body, firstTitle(body, p.format))
+	default:
 		body = p.charset.encode(body)
 	}
 	body = p.damage.spoil(body, p.format)
