@@ -146,8 +146,8 @@ func TestAListenerHearsOfEveryRequestOnce(t *testing.T) {
 			return w.Failed[measure.Refused] > 10 && w.Served > 10 && w.Failed[measure.Cut] > 10
 		})
 		finish(t, e, w)
-		if uint64(len(source.heard)) != w.Intended {
-			t.Errorf("heard of %d requests, of %d", len(source.heard), w.Intended)
+		if uint64(len(source.heard)) != w.Done() {
+			t.Errorf("heard of %d requests, of %d", len(source.heard), w.Done())
 		}
 		for ref, n := range source.heard {
 			if n != 1 {
