@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -24,11 +25,13 @@ type cache[V any] struct {
 	fetch   func(ctx context.Context, ids []string, dst []V) error
 
 	health              health
+	next                atomic.Pointer[[]string] // ids that were asked for since a failing store was last tried
 	hits, misses, stale *metrics.Counter
 	skipped             *metrics.Counter
 
 	mu      sync.Mutex
 	flights map[string]seat[V] // the ids that are being fetched
+	trying  bool               // try runs
 }
 
 // entry is what the store said of an entity.
@@ -96,7 +99,7 @@ func (c *cache[V]) get(ctx context.Context, ids []string, dst []V) (degraded boo
 	wants, aging := c.look(ids, dst)
 	refused := len(wants)+len(aging) > 0 && c.s.o.Refuse != nil && c.s.o.Refuse()
 	if len(aging) > 0 && !refused && c.health.failing() == nil {
-		c.send(aging, len(aging))
+		c.send(aging)
 	}
 	c.hits.Add(0, uint64(len(ids)-len(wants)))
 	if len(wants) == 0 {
@@ -159,12 +162,12 @@ func (c *cache[V]) look(ids []string, dst []V) (wants []want[V], aging []string)
 	return wants, aging
 }
 
-// send fetches, in the background, at most so many of the ids that nobody fetches already.
-func (c *cache[V]) send(ids []string, most int) {
+// send fetches, in the background, those of the ids that nobody fetches already.
+func (c *cache[V]) send(ids []string) {
 	var sent []*flight[V]
 	c.mu.Lock()
 	for _, id := range ids {
-		if _, flies := c.flights[id]; flies || most == 0 {
+		if _, flies := c.flights[id]; flies {
 			continue
 		}
 		if len(sent) == 0 || len(sent[len(sent)-1].ids) == c.s.o.Chunk {
@@ -173,7 +176,6 @@ func (c *cache[V]) send(ids []string, most int) {
 			sent = append(sent, f)
 		}
 		c.board(sent[len(sent)-1], id)
-		most--
 	}
 	c.mu.Unlock()
 	for _, f := range sent {
@@ -182,13 +184,14 @@ func (c *cache[V]) send(ids []string, most int) {
 }
 
 // settle gives older answers while the store fails, without waiting for it, and returns what there are none
-// for. Now and then it sends for some of those that nobody waits for, to learn whether the store is back; where it hangs these are all.
+// for. Some of those that nobody waits for are what is tried next; where it hangs these are all.
 func (c *cache[V]) settle(ids []string, wants []want[V], hung bool) (rest []want[V], older int) {
 	rest = make([]want[V], 0, len(wants))
-	var probe []string
+	full := c.next.Load() != nil
+	var next []string
 	for _, w := range wants {
-		if (w.stale || hung) && len(probe) < c.s.o.Chunk {
-			probe = append(probe, ids[w.i])
+		if !full && (w.stale || hung) && len(next) < c.s.o.Chunk {
+			next = append(next, strings.Clone(ids[w.i]))
 		}
 		if w.stale {
 			older++
@@ -196,10 +199,51 @@ func (c *cache[V]) settle(ids []string, wants []want[V], hung bool) (rest []want
 			rest = append(rest, w)
 		}
 	}
-	if len(probe) > 0 && c.health.due(c.s.now(), c.s.o.Retry) {
-		c.send(probe, c.s.o.Chunk)
+	if len(next) > 0 {
+		c.next.Store(&next)
 	}
 	return rest, older
+}
+
+// tryAgain has the store tried in the background after a fetch of the ids has failed, unless it is already.
+func (c *cache[V]) tryAgain(ids []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.trying && c.health.failing() != nil {
+		c.trying = c.s.start(func() { c.try(ids) }) == nil
+	}
+}
+
+// try asks a failing store until it answers: at once, as it may have been one fetch alone that failed, and then every
+// Options.Retry. It asks for what calls did since, or for the same again.
+func (c *cache[V]) try(ids []string) {
+	wait := time.NewTicker(c.s.o.Retry)
+	defer wait.Stop()
+	for c.failing() {
+		if next := c.next.Swap(nil); next != nil {
+			ids = *next
+		}
+		wants := make([]want[V], len(ids))
+		for i := range wants {
+			wants[i].i = i
+		}
+		if _, err := c.ask(c.s.ctx, ids, make([]V, len(ids)), wants); err == nil {
+			continue // it answers
+		}
+		select {
+		case <-c.s.ctx.Done():
+			return
+		case <-wait.C:
+		}
+	}
+}
+
+// failing reports to try whether the store still fails. Who finds it failing after it has said no has it tried anew.
+func (c *cache[V]) failing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trying = c.health.failing() != nil
+	return c.trying
 }
 
 // ask fetches the wants, or waits for others who fetch them already, and returns how many of them keep their older
@@ -285,6 +329,9 @@ func (c *cache[V]) launch(f *flight[V]) {
 			}
 		}
 		c.land(f, err)
+		if err != nil {
+			c.tryAgain(f.ids)
+		}
 	})
 	if err != nil {
 		f.cancel()

@@ -59,7 +59,9 @@ func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []
 	return nil
 }
 
+// answer sets what fetches do from now on. Those in the background that need not wait have ended.
 func (f *fakeStore) answer(do func(ctx context.Context, ids []string) error) {
+	synctest.Wait()
 	f.mu.Lock()
 	f.do = do
 	f.mu.Unlock()
@@ -236,6 +238,7 @@ func TestAllChunksShareOneDeadline(t *testing.T) {
 		if took := time.Since(began); took != 100*time.Millisecond || err == nil {
 			t.Errorf("error %v after %v", err, took)
 		}
+		time.Sleep(s.o.Timeout) // it is tried meanwhile
 		f.answer(hang)
 		_, err = s.Arms(context.Background(), []string{"i400"}, make([]Arm, 1))
 		if err == nil || !strings.Contains(err.Error(), "--bandit-store-timeout") || s.Ready() == nil {
@@ -413,28 +416,24 @@ func TestOlderAnswersWhileTheStoreFails(t *testing.T) {
 
 func TestAStoreThatHangsIsNotWaitedForAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
-		ask := func(ids ...string) (took time.Duration, err error) {
-			began := time.Now()
-			_, err = s.Arms(context.Background(), ids, make([]Arm, len(ids)))
-			return time.Since(began), err
-		}
 		arms(t, s, "i1")
 		time.Sleep(s.o.TTL)
 		f.answer(hang)
-		if took, err := ask("i1", "i2"); err == nil || took != s.o.Timeout {
+		if took, err := s.took("i1", "i2"); err == nil || took != s.o.Timeout {
 			t.Errorf("the first call: error %v after %v", err, took)
 		}
 		synctest.Wait()
-		f.total()
+		before := len(f.chunks)
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			for _, ids := range [][]string{{"i3"}, {"i1", "i3"}} {
-				if took, err := ask(ids...); err == nil || took != 0 || Reason(err) != "it did not answer in time" {
+				if took, err := s.took(ids...); err == nil || took != 0 || Reason(err) != "it did not answer in time" {
 					t.Fatalf("%v while it hangs: error %v after %v", ids, err, took)
 				}
 			}
 		}
-		if n := f.total(); n < 9 || n > 12 {
+		synctest.Wait()
+		if n := len(f.chunks) - before; n < 9 || n > 11 {
 			t.Errorf("tried %d times in 10 s", n)
 		}
 		if n := s.items.skipped.Value(); n != 200 {
@@ -442,14 +441,12 @@ func TestAStoreThatHangsIsNotWaitedForAgain(t *testing.T) {
 		}
 		// Back again: the next try finds it out, and has got what nobody waited for.
 		f.answer(after(time.Millisecond))
-		time.Sleep(s.o.Retry)
-		ask("i3")
-		time.Sleep(s.o.Timeout)
+		time.Sleep(s.o.Retry + s.o.Timeout)
 		f.total()
-		if took, err := ask("i3"); err != nil || took != 0 || f.total() != 0 {
+		if took, err := s.took("i3"); err != nil || took != 0 || f.total() != 0 {
 			t.Errorf("what was tried for: error %v after %v", err, took)
 		}
-		if took, err := ask("i4"); err != nil || took != time.Millisecond {
+		if took, err := s.took("i4"); err != nil || took != time.Millisecond {
 			t.Errorf("another one: error %v after %v", err, took)
 		}
 	})
@@ -457,19 +454,55 @@ func TestAStoreThatHangsIsNotWaitedForAgain(t *testing.T) {
 
 // One answer that did not come may have been nothing: it is looked at once, not after Options.Retry.
 func TestAStoreThatHungOnceIsBackAtOnce(t *testing.T) {
-	bubble(t, func(o *Options) { o.Retry = time.Hour }, func(t *testing.T, s *Store, f *fakeStore) {
-		f.answer(hang)
-		dst := make([]Arm, 1)
-		if _, err := s.Arms(context.Background(), []string{"i1"}, dst); err == nil {
-			t.Error("an answer")
+	bubble(t, func(o *Options) { o.Retry, o.Stale = time.Hour, 0 }, func(t *testing.T, s *Store, f *fakeStore) {
+		for range 3 {
+			var hung atomic.Bool
+			f.answer(func(ctx context.Context, ids []string) error {
+				if hung.CompareAndSwap(false, true) {
+					return hang(ctx, ids)
+				}
+				return nil
+			})
+			if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err == nil {
+				t.Error("an answer")
+			}
+			synctest.Wait()
+			if took, err := s.took("i1", "i2", "i3"); took != 0 || err != nil {
+				t.Errorf("error %v after %v", err, took)
+			}
+			time.Sleep(s.o.TTL)
 		}
-		f.answer(nil)
-		if _, err := s.Arms(context.Background(), []string{"i2"}, dst); err == nil {
-			t.Error("it was waited for")
-		}
-		synctest.Wait()
-		arms(t, s, "i1", "i2", "i3")
 	})
+}
+
+// Nobody asks meanwhile, and the first one who does has an answer.
+func TestAStoreThatIsBackIsNoticedWithoutACall(t *testing.T) {
+	for name, broken := range map[string]func(context.Context, []string) error{"down": down, "hanging": hang} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
+				f.answer(broken)
+				if _, err := s.took(numbered("i", 3*s.o.Chunk)...); err == nil {
+					t.Error("an answer")
+				}
+				time.Sleep(10*s.o.Retry + s.o.Timeout)
+				f.total()
+				time.Sleep(10 * s.o.Retry)
+				if n := f.total(); n != 10*s.o.Chunk {
+					t.Errorf("%d entities were tried in 10 s, want those of a chunk in each", n)
+				}
+				f.answer(nil)
+				time.Sleep(s.o.Retry)
+				if n := f.total(); n != s.o.Chunk || s.Ready() != nil {
+					t.Errorf("%d entities fetched, ready %v", n, s.Ready())
+				}
+				arms(t, s, "i1000")
+				f.total()
+				if time.Sleep(10 * s.o.Retry); f.total() != 0 {
+					t.Error("a store that answers is tried")
+				}
+			})
+		})
+	}
 }
 
 func TestOnlyAStoreThatTakesItsTimeHangs(t *testing.T) {
@@ -493,6 +526,7 @@ func TestOnlyAStoreThatTakesItsTimeHangs(t *testing.T) {
 			if _, err := s.Arms(context.Background(), []string{"i1", "i2"}, dst); Reason(err) != "it did not answer in time" {
 				t.Errorf("error %v", err)
 			}
+			time.Sleep(s.o.Timeout) // it is tried meanwhile
 			arms(t, s, "i3")
 			if n := s.items.skipped.Value(); n != 0 {
 				t.Errorf("%d entities were skipped", n)
@@ -598,12 +632,12 @@ func TestComplaintsAreCountedAllAndLoggedSome(t *testing.T) {
 		}
 		log.Reset()
 		f.answer(down)
-		for i := range 30 {
+		for i := range 29 {
 			s.Arms(context.Background(), []string{fmt.Sprint("x", i)}, make([]Arm, 1))
 			time.Sleep(time.Second)
 		}
 		if n := strings.Count(log.String(), "connection refused"); n != 3 {
-			t.Errorf("%d lines in 30 s, want 3: %s", n, &log)
+			t.Errorf("%d lines in 29 s, want 3: %s", n, &log)
 		}
 	})
 }

@@ -36,6 +36,13 @@ func arms(t *testing.T, s *Store, ids ...string) []Arm {
 	return dst
 }
 
+// took asks for items and returns how long that took.
+func (s *Store) took(ids ...string) (time.Duration, error) {
+	began := time.Now()
+	_, err := s.Arms(context.Background(), ids, make([]Arm, len(ids)))
+	return time.Since(began), err
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -18,7 +18,7 @@ type Options struct {
 
 	TTL          time.Duration // how long an answer is fresh; 0 asks anew in every call
 	Stale        time.Duration // how long past its TTL it may be given when the store fails; 0 is not at all
-	Retry        time.Duration // while the store fails, how often it is tried for what no call waits for
+	Retry        time.Duration // while the store fails, how often it is tried in the background
 	CacheEntries int           // most entities that are kept, items and users apart
 
 	ItemEntity, UserEntity string // join keys

@@ -9,7 +9,7 @@
 // given for as long as Options.Stale says, and the call is then degraded. Concurrent calls share what they ask for:
 // an entity is fetched once at a time, and a call that is cancelled takes nothing away from the others.
 // While a store fails, entities with older answers are not waited for, and one fetch every
-// Options.Retry, in the background, finds out whether it is back. While it hangs, which is to fail by taking most of
+// Options.Retry, in the background, whether or not anybody calls, finds out whether it is back. While it hangs, which is to fail by taking most of
 // Options.Timeout, nothing is waited for: calls for what there is no answer of fail at once. It is the first calls alone that wait.
 //
 // An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
@@ -189,8 +189,7 @@ func (s *Store) now() time.Duration { return time.Since(s.began) }
 
 // health is whether the store answers for one kind of entity.
 type health struct {
-	failed  atomic.Pointer[failure] // nil if the last fetch succeeded
-	retryAt atomic.Int64            // while failing: when to try again, on the store's clock
+	failed atomic.Pointer[failure] // nil if the last fetch succeeded
 }
 
 // failure is why the last fetch failed.
@@ -208,12 +207,6 @@ func (h *health) err() error {
 		return f.err
 	}
 	return nil
-}
-
-// due reports whether it is time for another try, to one caller.
-func (h *health) due(now, retry time.Duration) bool {
-	at := h.retryAt.Load()
-	return now >= time.Duration(at) && h.retryAt.CompareAndSwap(at, int64(now+retry))
 }
 
 // Close ends all fetches and waits for them. Calls under way fail.
@@ -292,9 +285,7 @@ func (s *Store) file(ctx context.Context, h *health, took time.Duration, err err
 	}
 	s.metrics.errors[kind].Add(0, 1)
 	err = fmt.Errorf("feature store %s: %w", s.backend, err)
-	if h.failed.Swap(&failure{err: err, hung: took >= s.o.Timeout/2}) == nil {
-		h.retryAt.Store(int64(s.now())) // it may have been this fetch alone, and to know costs one more
-	}
+	h.failed.Store(&failure{err: err, hung: took >= s.o.Timeout/2})
 	s.complain.failed(err)
 	return err
 }
