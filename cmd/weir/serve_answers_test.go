@@ -64,9 +64,9 @@ func TestAnswersByteByByte(t *testing.T) {
 			{"HEAD /feed/1?size=2", "200 OK", "application/json", ""},
 			{"GET /feed/1/position", "200 OK", "application/json", ""},
 			{"GET /feed/1?size=256", "422 Unprocessable Entity", "application/problem+json",
-				`{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"size must be a whole number from 1 to 255; absent or 0 is 10"}`},
+				`{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"size must be a whole number from 1 to 255; absent or 0 is 10","error":"size must be a whole number from 1 to 255; absent or 0 is 10"}`},
 			{"GET /feed/99", "500 Internal Server Error", "application/problem+json",
-				`{"type":"about:blank","title":"no feed items","status":500,"detail":"the user has no items left and there are no fallback items"}`},
+				`{"type":"about:blank","title":"no feed items","status":500,"detail":"the user has no items left and there are no fallback items","error":"the user has no items left and there are no fallback items"}`},
 		} {
 			head, body := raw(t, p.public, c.request+" HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n")
 			first, fields, _ := strings.Cut(head, "\r\n")

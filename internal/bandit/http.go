@@ -56,9 +56,9 @@ type reply struct {
 	stripe int
 }
 
-// fail answers with a problem and returns its detail.
-func (w *reply) fail(err error) (detail string) {
-	status := http.StatusServiceUnavailable
+// fail answers with a problem.
+func (w *reply) fail(err error) {
+	status, detail := http.StatusServiceUnavailable, ""
 	var bad *badRequest
 	var store *storeError
 	switch {
@@ -72,7 +72,6 @@ func (w *reply) fail(err error) (detail string) {
 		detail = err.Error()
 	}
 	w.Problem(status, detail)
-	return detail
 }
 
 // fastPredict answers POST /predict by what is in memory.

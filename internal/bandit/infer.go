@@ -44,13 +44,6 @@ func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []b
 	return routes
 }
 
-// failV2 answers with a problem that clients of the protocol understand too.
-func (w *reply) failV2(err error) {
-	detail := w.fail(err)
-	w.Body = append(w.Body[:len(w.Body)-1], `,"error":`...)
-	w.Body = append(appendText(w.Body, detail), '}')
-}
-
 // live answers GET /v2/health/live.
 func (b *Bandit) live(w *server.Response, _ *server.Request) {
 	w.Body = append(w.Body, `{"live":true}`...)
@@ -59,7 +52,7 @@ func (b *Bandit) live(w *server.Response, _ *server.Request) {
 // ready answers GET /v2/health/ready.
 func (b *Bandit) ready(w *server.Response, r *server.Request) {
 	if err := b.Ready(); err != nil {
-		(&reply{w, r.Stripe}).failV2(err)
+		(&reply{w, r.Stripe}).fail(err)
 		return
 	}
 	w.Body = append(w.Body, `{"ready":true}`...)
@@ -74,9 +67,9 @@ func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) {
 func (b *Bandit) knows(w *reply, model, version string) bool {
 	switch {
 	case model != b.cfg.Model:
-		w.failV2(&badRequest{http.StatusNotFound, "there is no model " + strconv.Quote(model) + ", only " + strconv.Quote(b.cfg.Model) + " (--bandit-model)"})
+		w.fail(&badRequest{http.StatusNotFound, "there is no model " + strconv.Quote(model) + ", only " + strconv.Quote(b.cfg.Model) + " (--bandit-model)"})
 	case version != "" && version != modelVersion:
-		w.failV2(&badRequest{http.StatusNotFound, "the model has no version " + strconv.Quote(version) + ", only " + modelVersion})
+		w.fail(&badRequest{http.StatusNotFound, "the model has no version " + strconv.Quote(version) + ", only " + modelVersion})
 	default:
 		return true
 	}
@@ -154,7 +147,7 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
 	start := time.Now()
 	head, raw, err := splitInference(r.Header(headerLength), r.Body)
 	if err != nil {
-		a.failV2(err)
+		a.fail(err)
 		return
 	}
 	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers || len(raw) > rawInline {
@@ -171,11 +164,11 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
 		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
 	}
 	if err != nil {
-		a.failV2(err)
+		a.fail(err)
 		return
 	}
 	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
-		a.failV2(errLoading)
+		a.fail(errLoading)
 		return
 	}
 	w.Field("Cache-Control", "no-store")
@@ -201,7 +194,7 @@ func (b *Bandit) infer(sc *scratch, w *reply, r *http.Request, body []byte) {
 		degraded, err = b.features(r.Context(), sc, &sc.query)
 	}
 	if err != nil {
-		w.failV2(err)
+		w.fail(err)
 		return
 	}
 	b.answerInference(w, sc, degraded, start)

@@ -239,10 +239,10 @@ func (s *served) post(path, body string, to any) string {
 func (s *served) problem(a answer, status int, says ...string) {
 	s.t.Helper()
 	var p struct {
-		Type, Title, Detail string
-		Status              int
+		Type, Title, Detail, Error string
+		Status                     int
 	}
-	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != status || a.status != status ||
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != status || a.status != status || p.Error != p.Detail ||
 		a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Cache-Control") != "no-store" {
 		s.t.Errorf("%d %v %s is no problem document of a %d: %v", a.status, a.header, a.body, status, err)
 	}

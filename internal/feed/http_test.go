@@ -109,8 +109,8 @@ func (s *served) problem(status int, method, path, body string, says ...string) 
 	s.t.Helper()
 	a := s.do(method, path, body)
 	var p struct {
-		Type, Title, Detail string
-		Status              int
+		Type, Title, Detail, Error string
+		Status                     int
 	}
 	d := json.NewDecoder(strings.NewReader(a.body))
 	d.DisallowUnknownFields()

@@ -146,7 +146,7 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 		call.resp.Problem(errRequestTimeout.status, errRequestTimeout.detail)
 		w.Header().Set("Connection", "close")
 	case errors.Is(err, errBodyTooLong):
-		call.resp.Problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", s.cfg.MaxBody))
+		call.resp.Problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes (--max-body)", s.cfg.MaxBody))
 		w.Header().Set("Connection", "close")
 	case err != nil:
 		call.resp.Problem(http.StatusBadRequest, "the body could not be read to its end")

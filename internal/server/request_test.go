@@ -85,7 +85,7 @@ func TestProblemsQuoteWhatTheyAreTold(t *testing.T) {
 	w.Field("X", "dropped")
 	w.Body = append(w.Body, "dropped"...)
 	w.Problem(422, "a \"quoted\"\nline <script>")
-	want := `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"a \"quoted\"\nline \u003cscript\u003e"}`
+	want := `{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"a \"quoted\"\nline \u003cscript\u003e","error":"a \"quoted\"\nline \u003cscript\u003e"}`
 	if string(w.Body) != want || w.ContentType != problemType || w.Status != 422 {
 		t.Errorf("got %d %s %s", w.Status, w.ContentType, w.Body)
 	}

@@ -129,15 +129,19 @@ func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
 const problemType = "application/problem+json"
 
 // AppendProblem appends a problem document (RFC 9457) to dst. The type is about:blank: the
-// status says all a program needs, the detail is for people.
+// status says all a program needs, the detail is for people. It is there as error, too, which is where clients of the
+// Open Inference Protocol look, of whatever went wrong.
 func AppendProblem(dst []byte, status int, title, detail string) []byte {
 	dst = append(dst, `{"type":"about:blank","title":`...)
 	dst = appendJSONString(dst, title)
 	dst = append(dst, `,"status":`...)
 	dst = strconv.AppendInt(dst, int64(status), 10)
 	dst = append(dst, `,"detail":`...)
+	from := len(dst)
 	dst = appendJSONString(dst, detail)
-	return append(dst, '}')
+	quoted := dst[from:]
+	dst = append(dst, `,"error":`...)
+	return append(append(dst, quoted...), '}')
 }
 
 // appendJSONString is off the hot path: encoding/json knows how to quote.
