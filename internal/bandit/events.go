@@ -202,7 +202,9 @@ func (b *Bandit) accept(list []event, segments []string, wait bool, stripe int) 
 	}
 	b.stats.duplicates.Add(stripe, uint64(duplicates))
 	for i := range e.records {
-		b.stats.lag.Observe(stripe, time.Duration(max(0, now-e.records[i].at))*time.Microsecond, 1)
+		if late := now - e.records[i].at; late > 0 { // else it does not say when it happened
+			b.stats.lag.Observe(stripe, time.Duration(late)*time.Microsecond, 1)
+		}
 	}
 	return duplicates, nil
 }

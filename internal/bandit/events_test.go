@@ -580,3 +580,14 @@ func TestAJournalThatIsShortAgainIsNoCheckpoint(t *testing.T) {
 		t.Errorf("a checkpoint was written of a journal of %d bytes", f.events.journal.Position())
 	}
 }
+
+func TestTheLagIsThatOfEventsThatSayWhenTheyHappened(t *testing.T) {
+	f := open(t, t.TempDir())
+	s := serve(t, f, server.Config{})
+	hourAgo := time.Now().Add(-time.Hour).Unix()
+	s.events(fmt.Sprintf(`[{"item":"a","reward":1},{"item":"a","reward":1,"ts":%d},{"item":"a","reward":1,"ts":null}]`, hourAgo), accepted{3, 0})
+	lag := f.stats.lag.Distribution()
+	if q := lag.Quantile(0.9); lag.Count() != 1 || q < 55*time.Minute || q > 65*time.Minute {
+		t.Errorf("%d lags, %v", lag.Count(), q)
+	}
+}

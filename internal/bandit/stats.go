@@ -57,7 +57,7 @@ func (b *Bandit) register(r *metrics.Registry) {
 	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Requests whose events could not be saved.")
 	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total", "Checkpoints that could not be written.")
 	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total", "Arms of which it was asked to forget what events have taught.")
-	s.lag = r.Histogram("weir_bandit_event_lag_seconds", "Time from when an event happened until it counted.")
+	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds", "Time from when an event happened, by its ts, until it counted.")
 	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "ok")
 	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "refused")
 	for level, name := range [levels]string{"item", "segment", "pair"} {

@@ -10,13 +10,14 @@ import (
 // Buckets are log-linear, as in HdrHistogram: every power of two microseconds is cut into 16 equal parts, so a
 // bucket is at most 1/16 of its value wide, from 1 us to 2^26 us (67 s). Below 1 us the parts are of the same
 // 62.5 ns as those above it; one last bucket takes what is longer. A bucket includes its upper bound,
-// as Prometheus asks.
+// as Prometheus asks. Those of a long histogram are 2^12 times as long, up to 76 hours.
 const (
 	parts    = 16
 	octaves  = 26
 	overflow = (octaves + 1) * parts
 	buckets  = overflow + 1
 	maxTicks = parts << octaves // a tick is 1/16 us
+	long     = 12
 )
 
 // bucketOf returns the bucket of a duration. Negative ones, from a clock set back, count as zero.
@@ -49,6 +50,7 @@ func upperBound(bucket int) time.Duration {
 // Histogram is a distribution of latencies.
 type Histogram struct {
 	stripes []histogramStripe
+	shift   uint8 // buckets are 2^shift times as long
 }
 
 type histogramStripe struct {
@@ -61,12 +63,12 @@ type histogramStripe struct {
 // taken modulo the registry's.
 func (h *Histogram) Observe(stripe int, d time.Duration, n uint64) {
 	s := &h.stripes[within(stripe, len(h.stripes))]
-	s.counts[bucketOf(d)].Add(n)
+	s.counts[bucketOf((d-1)>>h.shift+1)].Add(n) // rounded up, as upper bounds are inclusive
 	s.nanoseconds.Add(uint64(max(d, 0)) * n)
 }
 
 // Quantile returns the latency that a share q of all requests did not exceed, q from 0 to 1. It is right
-// to 1/16 of the value, at most 67 s, and zero when nothing was counted.
+// to 1/16 of the value, at most 67 s (76 h of a long histogram), and zero when nothing was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	d := h.Distribution()
 	return d.Quantile(q)
@@ -74,7 +76,7 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 
 // Distribution returns a copy of what was counted so far.
 func (h *Histogram) Distribution() Distribution {
-	var d Distribution
+	d := Distribution{shift: h.shift}
 	for i := range h.stripes {
 		s := &h.stripes[i]
 		d.nanoseconds += s.nanoseconds.Load()
@@ -89,11 +91,12 @@ func (h *Histogram) Distribution() Distribution {
 type Distribution struct {
 	nanoseconds uint64
 	counts      [buckets]uint64
+	shift       uint8 // the histogram's
 }
 
 // Sub returns what was counted after earlier, an older distribution of the same histogram.
 func (d *Distribution) Sub(earlier *Distribution) Distribution {
-	diff := Distribution{nanoseconds: d.nanoseconds - earlier.nanoseconds}
+	diff := Distribution{nanoseconds: d.nanoseconds - earlier.nanoseconds, shift: d.shift}
 	for b := range d.counts {
 		diff.counts[b] = d.counts[b] - earlier.counts[b]
 	}
@@ -131,14 +134,16 @@ func (d *Distribution) Quantile(q float64) time.Duration {
 		}
 		low := time.Duration(0)
 		if b > 0 {
-			low = upperBound(b - 1)
+			low = d.upperBound(b - 1)
 		}
 		// Within a bucket the requests are taken as evenly spread.
 		share := float64(rank-below) / float64(c)
-		return low + time.Duration(share*float64(upperBound(b)-low))
+		return low + time.Duration(share*float64(d.upperBound(b)-low))
 	}
-	return upperBound(overflow)
+	return d.upperBound(overflow)
 }
+
+func (d *Distribution) upperBound(bucket int) time.Duration { return upperBound(bucket) << d.shift }
 
 // coarse returns the count at or below every power of two microseconds, keyed in seconds: what Prometheus is
 // given, 27 buckets where all would be 432.
@@ -148,7 +153,7 @@ func (d *Distribution) coarse() map[float64]uint64 {
 	for b := range overflow {
 		sum += d.counts[b]
 		if b%parts == parts-1 {
-			cumulative[upperBound(b).Seconds()] = sum
+			cumulative[d.upperBound(b).Seconds()] = sum
 		}
 	}
 	return cumulative

@@ -62,6 +62,34 @@ func TestQuantileAtTheEdges(t *testing.T) {
 	}
 }
 
+func TestALongHistogramTellsDaysApart(t *testing.T) {
+	h := New(1).LongHistogram("test_lag_seconds", "Lag.")
+	bound := upperBound(overflow/2) << long
+	for _, d := range []time.Duration{bound, bound + 1} { // which is inclusive
+		h.Observe(0, d, 1)
+	}
+	if d := h.Distribution(); d.counts[overflow/2] != 1 || d.counts[overflow/2+1] != 1 {
+		t.Errorf("%v and a nanosecond more are not in the buckets that it divides", bound)
+	}
+	before := h.Distribution()
+	h.Observe(0, 48*time.Hour, 4)
+	h.Observe(0, -time.Second, 1)
+	d := h.Distribution()
+	d = d.Sub(&before)
+	if got := d.Quantile(0.9); math.Abs(float64(got-48*time.Hour)) > float64(48*time.Hour)/parts || d.counts[0] != 1 {
+		t.Errorf("a quantile of 48 h is %v", got)
+	}
+	below := uint64(0)
+	for le, n := range d.coarse() {
+		if le > 600 && le < 48*3600 {
+			below = max(below, n)
+		}
+	}
+	if below != 1 {
+		t.Errorf("Prometheus is told of %d at most below 48 h, want 1", below)
+	}
+}
+
 func TestObserveCountsForManyRequests(t *testing.T) {
 	h := New(4).Histogram("test_latency_seconds", "Latency.")
 	var wg sync.WaitGroup

@@ -103,12 +103,21 @@ func (r *Registry) Gauge(name, help string, fn func() float64, labels ...string)
 	r.add(GaugeKind, name, help, labels, &series{gauge: fn})
 }
 
-// Histogram registers a distribution of latencies.
+// Histogram registers a distribution of latencies, up to a minute.
 func (r *Registry) Histogram(name, help string, labels ...string) *Histogram {
+	return r.histogram(0, name, help, labels)
+}
+
+// LongHistogram registers a distribution of times up to three days, to be told apart from 4 ms on.
+func (r *Registry) LongHistogram(name, help string, labels ...string) *Histogram {
+	return r.histogram(long, name, help, labels)
+}
+
+func (r *Registry) histogram(shift uint8, name, help string, labels []string) *Histogram {
 	if !strings.HasSuffix(name, "_seconds") {
 		bug(name, "a histogram holds seconds and its name ends in _seconds")
 	}
-	h := &Histogram{stripes: make([]histogramStripe, r.stripes)}
+	h := &Histogram{stripes: make([]histogramStripe, r.stripes), shift: shift}
 	r.add(HistogramKind, name, help, labels, &series{histogram: h})
 	return h
 }
