@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/server"
@@ -96,7 +97,7 @@ func (b *Bandit) modelMetadata(w *server.Response, r *server.Request) {
 
 // tensor is an input as it was sent.
 type tensor struct {
-	datatype string
+	datatype *datatype // nil for none that is known
 	dims     int
 	size     uint64 // elements
 	data     int    // where its JSON begins, -1 when it is binary
@@ -352,7 +353,7 @@ func (s *scanner) input(in *inference) error {
 				return s.wrongValue("a text")
 			}
 			if text, err = s.text(); err == nil {
-				t.datatype = internDatatype(text)
+				t.datatype = datatypeOf(text)
 			}
 		case "shape":
 			s.field = "shape"
@@ -396,7 +397,7 @@ func (s *scanner) input(in *inference) error {
 		return s.wrong("there once")
 	}
 	s.field = "datatype"
-	if t.datatype == "" {
+	if t.datatype == nil {
 		return s.wrong("BYTES, INT64, UINT64, INT32 or UINT32")
 	}
 	s.field = "shape"
@@ -413,13 +414,42 @@ func (s *scanner) input(in *inference) error {
 	return nil
 }
 
-func internDatatype(text []byte) string {
-	for _, known := range [...]string{"BYTES", "INT64", "UINT64", "INT32", "UINT32"} {
-		if string(text) == known {
-			return known
+// datatype is what the elements of a tensor are: texts, or whole numbers from -low to high.
+type datatype struct {
+	name, wanted string
+	width        int // of a binary number, in bytes; 0 for texts
+	low, high    uint64
+}
+
+var datatypes = [...]datatype{
+	{"BYTES", "a text of 1 to 255 bytes, as its datatype says", 0, 0, 0},
+	{"INT64", "a whole number from -9223372036854775808 to 9223372036854775807, as its datatype says", 8, 1 << 63, math.MaxInt64},
+	{"UINT64", "a whole number from 0 to 18446744073709551615, as its datatype says", 8, 0, math.MaxUint64},
+	{"INT32", "a whole number from -2147483648 to 2147483647, as its datatype says", 4, 1 << 31, math.MaxInt32},
+	{"UINT32", "a whole number from 0 to 4294967295, as its datatype says", 4, 0, math.MaxUint32},
+}
+
+// datatypeOf returns nil if there is none of that name.
+func datatypeOf(name []byte) *datatype {
+	for i := range datatypes {
+		if string(name) == datatypes[i].name {
+			return &datatypes[i]
 		}
 	}
-	return ""
+	return nil
+}
+
+// takes reports whether an id, as it was sent, is of the datatype.
+func (d *datatype) takes(token []byte) bool {
+	if quoted := token[0] == '"'; quoted || d.width == 0 {
+		return quoted && d.width == 0
+	}
+	digits, most := token, d.high
+	if token[0] == '-' {
+		digits, most = token[1:], d.low
+	}
+	n, err := strconv.ParseUint(string(digits), 10, 64)
+	return err == nil && n <= most
 }
 
 func (s *scanner) shape(t *tensor) error {
@@ -480,7 +510,7 @@ func (s *scanner) elements(t *tensor, q *query, texts bool) error {
 		err = s.rawElements(t, q, texts, want)
 	} else {
 		s.i = t.data
-		err = s.jsonElements(q, t.datatype == "BYTES", want, 0)
+		err = s.jsonElements(t, q, want, 0)
 	}
 	if err != nil {
 		return err
@@ -493,7 +523,7 @@ func (s *scanner) elements(t *tensor, q *query, texts bool) error {
 }
 
 // jsonElements reads an array of ids, or one of such arrays.
-func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
+func (s *scanner) jsonElements(t *tensor, q *query, want, depth int) error {
 	s.space()
 	if s.b[s.i] != '[' || depth > 8 {
 		return s.wrongValue("an array of ids")
@@ -502,7 +532,7 @@ func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
 	for more := s.first(']'); more; {
 		var err error
 		if s.space() == '[' {
-			err = s.jsonElements(q, texts, want, depth+1)
+			err = s.jsonElements(t, q, want, depth+1)
 		} else {
 			s.element = len(q.keys)
 			var token, text []byte
@@ -510,12 +540,8 @@ func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
 				s.element = -1
 				return s.wrong("a tensor of as many elements as its shape says, " + strconv.Itoa(want))
 			}
-			wanted := "a whole number, as its datatype says"
-			if texts {
-				wanted = "a text of 1 to 255 bytes, as its datatype says"
-			}
-			if token, text, err = s.id(wanted); err == nil && (token[0] == '"') != texts {
-				err = s.wrong(wanted)
+			if token, text, err = s.id(t.datatype.wanted); err == nil && !t.datatype.takes(token) {
+				err = s.wrong(t.datatype.wanted)
 			}
 			q.items = append(q.items, item{token, text})
 			q.keys = append(q.keys, arms.KeyOf(text))
@@ -534,7 +560,8 @@ func (s *scanner) jsonElements(q *query, texts bool, want, depth int) error {
 func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 	raw := t.raw
 	le := binary.LittleEndian
-	if t.datatype == "BYTES" {
+	width, signed := t.datatype.width, t.datatype.low > 0
+	if width == 0 {
 		for len(raw) > 0 {
 			s.element = len(q.keys)
 			if s.element == want {
@@ -545,7 +572,10 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 			}
 			text := raw[4 : 4+le.Uint32(raw)]
 			if raw = raw[4+len(text):]; len(text) == 0 || len(text) > MaxID {
-				return s.wrong("a text of 1 to 255 bytes")
+				return s.wrong(t.datatype.wanted)
+			}
+			if !utf8.Valid(text) {
+				return s.wrong("text in UTF-8")
 			}
 			q.keys = append(q.keys, arms.KeyOf(text))
 			if texts {
@@ -557,14 +587,9 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 		}
 		return nil
 	}
-	width := 8
-	if t.datatype[len(t.datatype)-2:] == "32" {
-		width = 4
-	}
 	if len(raw) != want*width {
 		return s.wrong("of " + strconv.Itoa(want*width) + " bytes (binary_data_size), as its shape and datatype say")
 	}
-	signed := t.datatype[0] == 'I'
 	if width == 8 && !texts {
 		raw = q.wholeNumbers(raw, signed)
 	}

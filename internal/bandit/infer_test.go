@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/server"
@@ -220,7 +221,7 @@ func (t *aTensor) elements() (list []string, ok bool) {
 				return nil, false
 			}
 			n := 4 + binary.LittleEndian.Uint32(raw)
-			if n == 4 || n > 4+255 {
+			if n == 4 || n > 4+255 || !utf8.Valid(raw[4:n]) {
 				return nil, false
 			}
 			list, raw = append(list, string(raw[4:n])), raw[n:]
@@ -265,6 +266,10 @@ func (t *aTensor) nested(v json.RawMessage, depth int) (list []string, ok bool) 
 		}
 		text, ok := anID(v)
 		if !ok || (v[0] == '"') != (t.datatype == "BYTES") {
+			return nil, false
+		}
+		into := map[string]any{"INT64": new(int64), "UINT64": new(uint64), "INT32": new(int32), "UINT32": new(uint32)}[t.datatype]
+		if into != nil && text != "-0" && json.Unmarshal(v, into) != nil {
 			return nil, false
 		}
 		list = append(list, text)
@@ -387,6 +392,11 @@ var inferBodies = []inferBody{
 	{`{"inputs":[` + input("user", "BYTES", "[2]", 10) + `,` + input("items", "BYTES", "[1]", 5) + `]}`, bytesElements("a", "b", "c")},
 	{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a","b"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":[["a"],[["b"]]]}]}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":[7]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[7.0]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775807]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775808]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775808]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775809]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[99999999999999999999999]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-0]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551615]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551616]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[-1]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483647]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483648]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483648]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483649]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967295]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[-5]}]}`, ""},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 6) + `]}`, bytesElements("\xc3\xa4")}, {`{"inputs":[` + input("items", "BYTES", "[1]", 5) + `]}`, bytesElements("\xff")},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"FP32","data":[7]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"bytes","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":7,"data":["7"]}]}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","datatype":"BYTES","data":["7"]}]}`, ""}, {`{"inputs":[{"shape":[1],"datatype":"BYTES","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES"}]}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"],"parameters":{"binary_data_size":5}}]}`, bytesElements("a")}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":"a"}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":null}]}`, ""},
@@ -600,7 +610,7 @@ func TestBadInferencesNameTheField(t *testing.T) {
 		{inferBody{`{"inputs":[{"name":"items","datatype":"INT64","data":[1]}]}`, ""}, "", 422, "inputs[0].shape must be there"},
 		{inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64"}]}`, ""}, "", 422, "inputs[0].data must be there, or binary_data_size among the parameters, and not both"},
 		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a",7]}]}`, ""}, "", 422, "items[1] must be a text of 1 to 255 bytes, as its datatype says"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,"a"]}]}`, ""}, "", 422, "items[1] must be a whole number, as its datatype says"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,"a"]}]}`, ""}, "", 422, "items[1] must be a whole number from -9223372036854775808 to 9223372036854775807, as its datatype says"},
 		{inferBody{`{"inputs":[{"name":"items","shape":[4],"datatype":"INT64","data":[1,2,3,4]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements (--bandit-max-items)"},
 		{inferBody{`{"inputs":[{"name":"items","shape":[0],"datatype":"INT64","data":[]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements"},
 		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[2],"datatype":"INT64","data":[1,2]}]}`, ""}, "", 422, "user must be a tensor of one element"},
@@ -612,6 +622,9 @@ func TestBadInferencesNameTheField(t *testing.T) {
 		{inferBody{`{"inputs":[` + input("items", "INT64", "[2]", 8) + `]}`, "12345678"}, "", 422, "items must be of 16 bytes (binary_data_size), as its shape and datatype say"},
 		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 5) + `]}`, bytesElements("a")}, "", 422, "items must be a tensor of as many elements as its shape says, 2"},
 		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 8) + `]}`, bytesElements("a")[:5] + "\xff\xff\xff"}, "", 422, "items[1] must be a length of 4 bytes and as many bytes"},
+		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 10) + `]}`, bytesElements("a", "\xff")}, "", 422, "items[1] must be text in UTF-8"},
+		{inferBody{`{"inputs":[` + good + `,` + input("user", "BYTES", "[1]", 5) + `]}`, bytesElements("\xff")}, "", 422, "user[0] must be text in UTF-8"},
+		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""}, "", 422, "user[0] must be a whole number from 0 to 4294967295"},
 		{inferBody{`{"inputs":[` + good + `]}`, ""}, "x", 400, "Inference-Header-Content-Length must be the number of bytes of JSON"},
 		{inferBody{`{"inputs":[` + good + `]}`, ""}, "-1", 400, "Inference-Header-Content-Length"},
 		{inferBody{`{"inputs":[` + good + `]}`, ""}, "1000", 400, "Inference-Header-Content-Length"},
