@@ -19,7 +19,7 @@ func Reason(err error) string {
 	case kind == faultBusy:
 		return "too many requests wait for it"
 	case kind == faultRefused:
-		return "it refused what it was asked"
+		return "it answered with an error"
 	case kind == faultAnswer:
 		return "its answer is wrong"
 	case kind == faultBug:

@@ -264,8 +264,8 @@ func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(
 func (s *Store) file(ctx context.Context, h *health, took time.Duration, err error) error {
 	switch {
 	case err == nil:
-		if h.failed.Swap(nil) != nil {
-			s.o.Log.Info("the feature store answers again")
+		if h.failed.Swap(nil) != nil && s.Ready() == nil {
+			s.complain.over()
 		}
 		return nil
 	case s.ctx.Err() != nil:
@@ -286,7 +286,7 @@ func (s *Store) file(ctx context.Context, h *health, took time.Duration, err err
 	s.metrics.errors[kind].Add(0, 1)
 	err = fmt.Errorf("feature store %s: %w", s.backend, err)
 	h.failed.Store(&failure{err: err, hung: took >= s.o.Timeout/2})
-	s.complain.failed(err)
+	s.complain.failed(kind, err)
 	return err
 }
 
@@ -299,8 +299,9 @@ func timedOut(err error) bool {
 // complaints are logged at most once in complainEvery each, whatever the rate they come at.
 type complaints struct {
 	log         *slog.Logger
-	lastFailure atomic.Int64
+	lastFailure [faultKinds]atomic.Int64
 	lastInvalid atomic.Int64
+	open        atomic.Bool // a failure was logged, and not yet that it is over
 }
 
 const complainEvery = 10 * time.Second
@@ -311,9 +312,17 @@ func (c *complaints) due(last *atomic.Int64) bool {
 	return now-was >= int64(complainEvery) && last.CompareAndSwap(was, now)
 }
 
-func (c *complaints) failed(err error) {
-	if c.due(&c.lastFailure) {
+func (c *complaints) failed(kind faultKind, err error) {
+	if c.due(&c.lastFailure[kind]) {
+		c.open.Store(true)
 		c.log.Error("cannot read the feature store", "error", err)
+	}
+}
+
+// over says that failures are, once for all that were logged.
+func (c *complaints) over() {
+	if c.open.Swap(false) {
+		c.log.Info("the feature store answers again")
 	}
 }
 
