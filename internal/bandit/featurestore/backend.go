@@ -57,6 +57,7 @@ const (
 	faultUnreachable faultKind = iota // no connection, or it broke
 	faultTimeout                      // no answer in time
 	faultBusy                         // no time left to ask: too many fetches at once
+	faultLong                         // no time left to ask: the call has more chunks than are fetched at once
 	faultRefused                      // the store answered with an error
 	faultAnswer                       // its answer is not what the protocol says
 	faultBug
@@ -64,7 +65,7 @@ const (
 )
 
 func (k faultKind) String() string {
-	return [faultKinds]string{"unreachable", "timeout", "busy", "refused", "answer", "bug"}[k]
+	return [faultKinds]string{"unreachable", "timeout", "busy", "long", "refused", "answer", "bug"}[k]
 }
 
 // fault is an error of a known kind.

@@ -46,6 +46,7 @@ type flight[V any] struct {
 	ctx    context.Context
 	values []V   // valid once it has landed, if err is nil
 	err    error // as values
+	chunks int   // of the call that it is of
 
 	// The cache's lock guards what follows.
 	cancel  context.CancelFunc
@@ -270,6 +271,7 @@ func (c *cache[V]) ask(ctx context.Context, ids []string, dst []V, wants []want[
 	}
 	c.mu.Unlock()
 	for _, f := range mine {
+		f.chunks = len(mine)
 		c.launch(f)
 	}
 
@@ -320,7 +322,7 @@ func (c *cache[V]) launch(f *flight[V]) {
 		defer f.cancel()
 		f.values = make([]V, len(f.ids))
 		asked := c.s.now()
-		err := c.s.within(f.ctx, &c.health, len(f.ids), func(ctx context.Context) error {
+		err := c.s.within(f.ctx, &c.health, len(f.ids), f.chunks, func(ctx context.Context) error {
 			return c.fetch(ctx, f.ids, f.values)
 		})
 		if err == nil && c.entries != nil {

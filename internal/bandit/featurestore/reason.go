@@ -18,6 +18,8 @@ func Reason(err error) string {
 		return "it did not answer in time"
 	case kind == faultBusy:
 		return "too many requests wait for it"
+	case kind == faultLong:
+		return "its deadline (--bandit-store-timeout) is too short for as many chunks as the request has"
 	case kind == faultRefused:
 		return "it answered with an error"
 	case kind == faultAnswer:

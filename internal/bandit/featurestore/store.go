@@ -234,15 +234,13 @@ func (s *Store) start(fetch func()) error {
 	return nil
 }
 
-// within runs one fetch inside the bound on fetches at a time, and files how it went.
-func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(context.Context) error) (err error) {
+// within runs one fetch, of a call of so many, inside the bound on fetches at a time, and files how it went.
+func (s *Store) within(ctx context.Context, h *health, entities, chunks int, fetch func(context.Context) error) (err error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	case <-ctx.Done(): // which says nothing of how long the store takes
-		err = &fault{kind: faultBusy, err: fmt.Errorf("%d fetches were under way for all of %v; raise --bandit-store-concurrency if the store can do more",
-			cap(s.slots), s.o.Timeout)}
-		return s.file(ctx, h, 0, err)
+		return s.file(ctx, h, 0, s.late(chunks))
 	}
 	// A goroutine of its own has nobody above who would catch a panic.
 	defer func() {
@@ -256,8 +254,21 @@ func (s *Store) within(ctx context.Context, h *health, entities int, fetch func(
 		s.metrics.fetched.Add(0, uint64(entities))
 	}
 	took := time.Since(began)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && took < s.o.Timeout/2 {
+		err = s.late(chunks) // it was asked when most of the time was over
+	}
 	s.metrics.duration.Observe(0, took, 1)
 	return s.file(ctx, h, took, err)
+}
+
+// late is the error of a fetch, of a call of so many, that had to wait until there was no time for it.
+func (s *Store) late(chunks int) error {
+	if chunks > cap(s.slots) {
+		return &fault{kind: faultLong, err: fmt.Errorf("%v (--bandit-store-timeout) is too short for %d chunks, %d at a time; raise it, --bandit-store-chunk or --bandit-store-concurrency",
+			s.o.Timeout, chunks, cap(s.slots))}
+	}
+	return &fault{kind: faultBusy, err: fmt.Errorf("%d fetches were under way for most of %v; raise --bandit-store-concurrency if the store can do more",
+		cap(s.slots), s.o.Timeout)}
 }
 
 // file remembers whether the store answers, and how long it took. What was cancelled, because nobody waits for it any more, says nothing.
