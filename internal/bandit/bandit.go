@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,6 +102,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("--bandit-checkpoint must be 1MiB at least, got %d bytes", c.Checkpoint)
 	case c.Model == "":
 		return errors.New("--bandit-model must not be empty")
+	case strings.Contains(c.Model, "/"):
+		return fmt.Errorf("--bandit-model must have no slash, as it is a part of a path, got %q", c.Model)
 	case c.Store != "" && c.Arms != "":
 		return errors.New("--bandit-arms and --bandit-store: posteriors come from one of them, name only one")
 	}

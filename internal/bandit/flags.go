@@ -43,6 +43,9 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	cfg.StoreOptions.AddFlags(flags)
 	return func(ctx context.Context, env server.Env) (server.Service, error) {
 		if !on {
+			if err := checkOff(flags); err != nil {
+				return nil, &server.FlagError{Err: err}
+			}
 			return nil, server.Off("--bandit=false")
 		}
 		cfg.Checkpoint = int64(checkpoint)
@@ -51,6 +54,20 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 		}
 		return Open(ctx, cfg, env)
 	}
+}
+
+// checkOff refuses what was said of a bandit that is off.
+func checkOff(flags *pflag.FlagSet) error {
+	var idle []string
+	flags.Visit(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "bandit-") {
+			idle = append(idle, "--"+f.Name)
+		}
+	})
+	if len(idle) > 0 {
+		return fmt.Errorf("%s: the bandit is off; leave it out, or --bandit=false", strings.Join(idle, ", "))
+	}
+	return nil
 }
 
 // readFlags takes up the flags that are words, and refuses those that cannot work.

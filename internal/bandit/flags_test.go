@@ -1,6 +1,7 @@
 package bandit
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -43,10 +44,19 @@ func TestAZeroThatIsGivenIsNotTakenForTheDefault(t *testing.T) {
 	}
 }
 
+func TestAModelOfSeveralPartsOfAPathIsRefused(t *testing.T) {
+	var wrong *server.FlagError
+	if err := opened(t, "--bandit-model=a/b"); !errors.As(err, &wrong) || !strings.HasPrefix(err.Error(), "--bandit-model must have no slash") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestFlagsThatDoNothingAreRefused(t *testing.T) {
 	const redis, vertex = "--bandit-store=feast+redis://127.0.0.1:1/shop", "--bandit-store=vertex://shop/europe-west1/store"
 	for _, c := range []struct{ flags, says string }{
 		{"--bandit-store-timeout=1s --bandit-store-user-view=users", "--bandit-store-timeout, --bandit-store-user-view: there is no feature store to apply to; name one with --bandit-store, or leave it out"},
+		{"--bandit=false --bandit-prior=2,2 --bandit-arms=arms.weir", "--bandit-arms, --bandit-prior: the bandit is off; leave it out, or --bandit=false"},
+		{"--bandit=false " + redis, "--bandit-store: the bandit is off"},
 		{"--bandit-store-chunk=100", "--bandit-store-chunk: there is no feature store"}, // even if it is the default
 		{"--bandit-store= --bandit-store-chunk=100", "--bandit-store-chunk: there is no feature store"},
 		{"--bandit-on-store-error=prior", "--bandit-on-store-error: there is no feature store to fail"},
