@@ -51,7 +51,7 @@ func TestPredictionsAreAsOpenAPIDescribes(t *testing.T) {
 		{batch, `{"queries":[]}`, 422},
 		{batch, `{}`, 422},
 		{batch, `[]`, 422},
-		{batch, ``, 400},
+		{batch, `[`, 400},
 		{events, `{"user":"ada","item":"dune","reward":1,"id":"e1"}`, 200},
 		{events, `{"user":"ada","item":"dune","reward":1,"id":"e1","segment":"readers","ts":1795273260.5}`, 200},
 		{events, `[{"item":7,"reward":0.25,"ts":"2026-01-31T12:00:00Z"},{"item":"7","reward":0,"ts":null,"user":null}]`, 200},

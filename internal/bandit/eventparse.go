@@ -21,8 +21,10 @@ var eventMembers = []string{"user", "item", "reward", "ts", "id", "segment"}
 // the other, as in lines of JSON.
 func parseEvents(s *scanner, dst []event, most int) ([]event, error) {
 	s.list = "events"
-	switch s.space() {
-	case '[':
+	if err := s.something("an event, an array of events, or lines of events"); err != nil {
+		return dst, err
+	}
+	if s.space() == '[' {
 		s.i++
 		more := s.first(']')
 		for more {
@@ -36,10 +38,6 @@ func parseEvents(s *scanner, dst []event, most int) ([]event, error) {
 		}
 		s.listed = -1
 		return dst, s.end()
-	case 0:
-		if s.i == len(s.b) {
-			return dst, &badRequest{422, "the body is empty: send an event, an array of events, or lines of events"}
-		}
 	}
 	for {
 		var err error

@@ -21,6 +21,9 @@ var forgetMembers = []string{"all", "item", "segment", "user"}
 
 // parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, or {"all":true}.
 func parseForgetting(s *scanner) (f forgetting, err error) {
+	if err := s.something(`{"item":...} or {"all":true}`); err != nil {
+		return f, err
+	}
 	var seen uint
 	err = s.object(func(key []byte) (err error) {
 		if err := s.member(key, forgetMembers, &seen); err != nil {

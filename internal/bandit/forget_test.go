@@ -202,7 +202,7 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 		status int
 		says   string
 	}{
-		``:                                    {400, "the body is not JSON"},
+		``:                                    {422, "the body is empty: send {\"item\":...} or {\"all\":true}"},
 		`{`:                                   {400, "the body is not JSON"},
 		`{"item":"a"} x`:                      {400, "something follows the value"},
 		`[]`:                                  {422, "the body must be an object"},

@@ -254,7 +254,7 @@ func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
 		return
 	}
 	if count == 0 {
-		w.fail(&badRequest{422, `requests must be there: an array of {"user":...,"items":[...]}`})
+		w.fail(&badRequest{422, `requests must be an array with at least one {"user":...,"items":[...]}`})
 		return
 	}
 	s.reset(body)
@@ -288,6 +288,9 @@ func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
 
 // eachQuery reads the queries of a batch into q, one after the other, and calls do for each.
 func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, err error) {
+	if err := s.something("an array of requests"); err != nil {
+		return 0, err
+	}
 	seen := false
 	list := func() error {
 		seen = true

@@ -43,6 +43,9 @@ const sawItems = 1 << 2
 
 // parseQuery reads a whole body.
 func parseQuery(s *scanner, q *query, maxItems int) error {
+	if err := s.something(`{"user":...,"items":[...]}`); err != nil {
+		return err
+	}
 	if err := s.query(q, maxItems); err != nil {
 		return err
 	}

@@ -279,7 +279,7 @@ func TestABatchAnswersEachOfItsRequests(t *testing.T) {
 			status int
 			says   string
 		}{
-			{`[]`, 422, "requests must be there: an array"}, {`{}`, 422, "requests must be there: an array"}, {`{"requests":[]}`, 422, "requests must be there: an array"},
+			{`[]`, 422, "requests must be an array with at least one"}, {`{}`, 422, "requests must be an array with at least one"}, {`{"requests":[]}`, 422, "requests must be an array with at least one"},
 			{`7`, 422, "the body must be an object"}, {`{"requests":7}`, 422, "requests must be an array of requests"},
 			{`{"requests":[{"items":[1]}],"requests":[{"items":[1]}]}`, 422, `the body may have requests, once, and not "requests"`},
 			{`{"requests":[],"requests":[{"items":[1]}]}`, 422, "requests, once"},
@@ -290,7 +290,7 @@ func TestABatchAnswersEachOfItsRequests(t *testing.T) {
 			{`[{"items":[1]},7]`, 422, "requests[1] must be an object"},
 			{`[{"items":[1,2,3,4]}]`, 422, "requests[0].items must be at most 3 ids (--bandit-max-items)"},
 			{`[{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]}]`, 422, "more than 4 requests in one batch (--bandit-max-queries)"},
-			{`[{"items":[1]}`, 400, "the body is not JSON"}, {`[{"items":[1]}] 7`, 400, "something follows the value"}, {``, 400, "the body is not JSON: it ends too early"},
+			{`[{"items":[1]}`, 400, "the body is not JSON"}, {`[{"items":[1]}] 7`, 400, "something follows the value"}, {``, 422, "the body is empty: send an array of requests"},
 		} {
 			s.problem(s.do("POST", s.url+"/predict/batch", c.body), c.status, c.says)
 		}
@@ -305,7 +305,7 @@ func TestBadQueriesNameTheField(t *testing.T) {
 			status int
 			says   string
 		}{
-			{``, 400, "the body is not JSON: it ends too early at byte 0"},
+			{``, 422, `the body is empty: send {"user":...,"items":[...]}`},
 			{`user=u1`, 400, "the body is not JSON: a value that is none at byte 0"},
 			{`{"items":[1]`, 400, "the body is not JSON: expected ',' or '}' at byte 12"},
 			{`{"items":[1]}}`, 400, "the body is not JSON: something follows the value at byte 13"},

@@ -114,6 +114,14 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 	return false, s.malformed("expected ',' or '" + string(rune(closing)) + "'")
 }
 
+// something refuses a body of nothing.
+func (s *scanner) something(send string) error {
+	if s.space() == 0 && s.i == len(s.b) {
+		return &badRequest{422, "the body is empty: send " + send}
+	}
+	return nil
+}
+
 // object calls member for every member of an object, with the scanner before its value. member sets
 // what messages call it.
 func (s *scanner) object(member func(key []byte) error) error {
