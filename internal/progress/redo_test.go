@@ -509,6 +509,7 @@ func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAdvance(t, s, 0)
+	s.caching.Wait() // it has the file in use
 	if err := s.f.Close(); err != nil { // which the log does not need
 		t.Fatal(err)
 	}
