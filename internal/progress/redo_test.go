@@ -503,19 +503,22 @@ func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells")
 	}
-	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
-	mustAdvance(t, s, 0)
-	if err := s.Sync(); err != nil { // a checkpoint; from now on by the log
-		t.Fatal(err)
-	}
-	mustAdvance(t, s, 0)
-	s.caching.Wait() // it has the file in use
-	if err := s.f.Close(); err != nil { // which the log does not need
-		t.Fatal(err)
-	}
-	if err := s.Sync(); !errors.Is(err, ErrPoisoned) {
-		t.Errorf("Sync: %v, want ErrPoisoned", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
+		mustAdvance(t, s, 0)
+		if err := s.Sync(); err != nil { // a checkpoint; from now on by the log
+			t.Fatal(err)
+		}
+		mustAdvance(t, s, 0)
+		synctest.Wait()                     // nobody reads the file any more
+		if err := s.f.Close(); err != nil { // which the log does not need
+			t.Fatal(err)
+		}
+		if err := s.Sync(); !errors.Is(err, ErrPoisoned) {
+			t.Errorf("Sync: %v, want ErrPoisoned", err)
+		}
+		s.Close() // or its goroutine would stay
+	})
 }
 
 func TestALookAtManyUnchangedCellsIsInSteps(t *testing.T) {
