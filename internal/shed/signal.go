@@ -60,7 +60,7 @@ func DefaultLimits() map[string]Limits {
 		MemoryPressure:    {true, 0.2, 0.6},
 		SchedulingLatency: {true, 0.1, 0.5},
 		InFlight:          {true, 2000, 10_000},
-		LoopDelay:         {true, 0.010, 0.030},
+		LoopDelay:         {true, 0.005, 0.015},
 	}
 }
 
