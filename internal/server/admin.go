@@ -68,6 +68,12 @@ func (s *Server) adminHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		own, pattern := mux.Handler(r)
 		if pattern != "" {
+			if isCoded(r) {
+				var a Response
+				refuseCoding(&a)
+				a.Write(w, r)
+				return
+			}
 			mux.ServeHTTP(w, r)
 			return
 		}

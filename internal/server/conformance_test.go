@@ -266,6 +266,43 @@ func TestBodiesUpToTheBoundAreBufferedAndBeyondRefused(t *testing.T) {
 	})
 }
 
+// A body that nobody decodes would be called malformed by whoever reads it.
+func TestBodiesWithAContentCodingAreRefused(t *testing.T) {
+	lanes(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg, &echo{})
+		c := dial(t, s)
+		coded := func(target, coding, framed string) {
+			c.send("POST " + target + " HTTP/1.1\r\nHost: weir\r\ncontent-encoding: " + coding + "\r\n" + framed)
+		}
+		const four, chunked, none = "Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "\r\n"
+		for _, target := range []string{"/fast/a", "/lent/a", "/either/a?lend", "http://weir/fast/a"} {
+			for _, coding := range []string{"gzip", "identity, br", "identity\r\nContent-Encoding: deflate"} {
+				coded(target, coding, four)
+				resp, body := c.response("POST")
+				if resp.StatusCode != 415 || resp.Header.Get("Content-Type") != problemType || resp.Header.Get("Accept-Encoding") != "identity" ||
+					!strings.Contains(body, "uncompressed") {
+					t.Fatalf("%s, %s: got %d, Accept-Encoding %q, %s", target, coding, resp.StatusCode, resp.Header.Get("Accept-Encoding"), body)
+				}
+			}
+		}
+		coded("/fast/a", "Identity", four)
+		c.expect("POST", 200, "POST a body")
+		coded("/lent/a", "", four)
+		c.expect("POST", 200, "POST lent a  body")
+		coded("/fast/a", "gzip", none)
+		c.expect("POST", 200, "POST a ")
+		coded("/nowhere", "gzip", four)
+		if resp, body := c.response("POST"); resp.StatusCode != 404 {
+			t.Fatalf("got %d, %s", resp.StatusCode, body)
+		}
+		coded("/fast/a", "gzip", chunked)
+		if resp, body := c.response("POST"); resp.StatusCode != 415 {
+			t.Fatalf("chunked: got %d, %s", resp.StatusCode, body)
+		}
+		c.passed()
+	})
+}
+
 func TestManyConnectionsAtOnceGetTheirOwnAnswers(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		cfg.Loops, cfg.Workers = 2, 2

@@ -259,6 +259,8 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			noRoute(&l.resp, h.method, at)
 		case !r.decodeParams():
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
+		case h.flags&coded != 0 && h.contentLength > 0:
+			refuseCoding(&l.resp)
 		default:
 			l.s.run(route, &l.resp, r)
 			if l.resp.low && l.refusesLow(class) {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -81,6 +82,12 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if judge && l.s.turnDown(w, call.req.Stripe, route, route.Class, draw) {
 		return
 	}
+	if isCoded(r) {
+		refuseCoding(&call.resp)
+		call.resp.Write(w, r)
+		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+		return
+	}
 	// It has passed its fast handler, too.
 	if route.Fast != nil && (route.HTTP == nil || !lent) {
 		if r = l.serveFast(call, route, w, r, start); r == nil {
@@ -112,6 +119,11 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	route.HTTP.ServeHTTP(status, r)
+}
+
+// isCoded reports whether a request has a body with a content coding.
+func isCoded(r *http.Request) bool {
+	return r.Body != http.NoBody && slices.ContainsFunc(r.Header["Content-Encoding"], func(v string) bool { return isCoding([]byte(v)) })
 }
 
 func writePanicked(w http.ResponseWriter, fault bool) {

@@ -30,6 +30,8 @@ const (
 	// notOrigin: the target is not a path (absolute-form, "*", authority); net/http must take
 	// the request.
 	notOrigin
+	// coded: the body, if there is one, has a content coding.
+	coded
 )
 
 // parseError is a request the parser refuses: a status and what is wrong.
@@ -211,6 +213,10 @@ func parseHead(buf []byte, h *head) *parseError {
 				}
 				h.contentLength = length
 			}
+		case len("content-encoding"):
+			if equalFold(rest[:name], "content-encoding") && isCoding(trimOWS(rest[name+1:end])) {
+				h.flags |= coded
+			}
 		case len("transfer-encoding"):
 			if equalFold(rest[:name], "transfer-encoding") {
 				if codings++; codings > 1 {
@@ -283,6 +289,9 @@ func parseLength(b []byte) (int, bool) {
 	}
 	return n, true
 }
+
+// isCoding reports whether the value of a Content-Encoding field is one that changes the body.
+func isCoding(value []byte) bool { return len(value) > 0 && !equalFold(value, "identity") }
 
 // hasToken reports whether a comma-separated list holds the token.
 func hasToken(list []byte, token string) bool {

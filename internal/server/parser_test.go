@@ -157,6 +157,7 @@ func FuzzParseHead(f *testing.F) {
 	f.Add([]byte("POST //a;b/%2F?%zz#? HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 0012\r\n\r\n"))
 	f.Add([]byte("PUT /\"{}|^` HTTP/1.1\r\nHost:\r\nTransfer-Encoding:chunked\r\nConnection: a,close\r\n\r\n"))
 	f.Add([]byte("CONNECT /a HTTP/1.0\r\nPragma: no-cache\r\nExpect: x\r\nTrailer: Content-Length\r\n\r\n"))
+	f.Add([]byte("POST /a HTTP/1.1\r\nHost:\r\nContent-Length: 1\r\ncontent-encoding: Identity \r\nContent-Encoding:\tgzip\r\n\r\n"))
 	for _, c := range refusedHeads {
 		f.Add([]byte(c.raw))
 	}
@@ -198,6 +199,9 @@ func FuzzParseHead(f *testing.F) {
 		}
 		if close := h.flags&connClose != 0; close != want.Close && want.ProtoAtLeast(1, 1) {
 			t.Fatalf("close %t, http.ReadRequest %t", close, want.Close)
+		}
+		if got := h.flags&coded != 0; length > 0 && got != isCoded(want) {
+			t.Fatalf("coded %t for the Content-Encoding %q", got, want.Header["Content-Encoding"])
 		}
 		r := Request{header: h.header}
 		if host := r.Header("host"); string(host) != want.Host {

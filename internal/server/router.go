@@ -186,6 +186,12 @@ func (n *node) next(segment []byte) *node {
 	return nil
 }
 
+// refuseCoding fills in the answer to a request whose body has a content coding: no handler decodes any.
+func refuseCoding(w *Response) {
+	w.Problem(http.StatusUnsupportedMediaType, "the body has a Content-Encoding: send it uncompressed, without that field")
+	w.Field("Accept-Encoding", "identity")
+}
+
 // noRoute fills in the answer to a request that no route takes.
 func noRoute(w *Response, method string, n *node) {
 	if n == nil {
