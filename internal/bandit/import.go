@@ -154,7 +154,7 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 	for i, found := range plan.Found {
 		m.found[i] = m.found[i] || found
 	}
-	add, used, err := m.kindOf(source, plan.Found)
+	add, used, err := m.kindOf(source, plan)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,8 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 }
 
 // kindOf decides by the columns what the rows of a source are, and returns what adds one, and the columns it looks at.
-func (m *armImporter) kindOf(source string, found []bool) (add func(string, *ingest.Batch, int) error, used []int, err error) {
+func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string, *ingest.Batch, int) error, used []int, err error) {
+	found := plan.Found
 	m.ofArms = m.ofArms || found[itemColumn]
 	shapes, counts := found[alphaColumn] && found[betaColumn], found[clicksColumn] && found[impressionsColumn]
 	named := m.o.ClicksColumn != "" || m.o.ImpressionsColumn != ""
@@ -207,7 +208,7 @@ func (m *armImporter) kindOf(source string, found []bool) (add func(string, *ing
 	default:
 		err = errors.New("no columns look like alpha and beta, nor like clicks and impressions: name them with --alpha-column and --beta-column, or --clicks-column and --impressions-column")
 	}
-	return nil, nil, fmt.Errorf("%s: %w", source, err)
+	return nil, nil, fmt.Errorf("%s: %w; %s", source, err, plan.Missing(itemColumn, alphaColumn, betaColumn, clicksColumn, impressionsColumn))
 }
 
 // text returns the id in a column, nil where there is none.

@@ -229,6 +229,50 @@ func TestAnImportWithoutArmsIsRefused(t *testing.T) {
 	}
 }
 
+// A column that has the name and no numbers is what somebody has to be told of, and what is in it.
+func TestPosteriorsThatAreNoNumbersAreNamed(t *testing.T) {
+	type row struct {
+		Item  string  `parquet:"item"`
+		Alpha bool    `parquet:"alpha"`
+		Beta  []int32 `parquet:"beta,list"`
+	}
+	var inParquet, inArrow bytes.Buffer
+	if err := parquet.Write(&inParquet, []row{{"a", true, []int32{1}}}); err != nil {
+		t.Fatal(err)
+	}
+	schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "alpha", Type: arrow.FixedWidthTypes.Boolean},
+		{Name: "beta", Type: arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Float64})}}, nil)
+	if err := ipc.NewWriter(&inArrow, ipc.WithSchema(schema)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	const together, both, number = "alpha and beta go together", "clicks and impressions go together", "expected a finite number above 0, found "
+	for _, c := range []struct {
+		file string
+		data []byte
+		says []string
+	}{
+		{"a.jsonl", []byte(`{"item":"a","alpha":true,"beta":1}`), []string{together, "column alpha (booleans) cannot be the alpha, expected numbers; the columns are item (strings), alpha (booleans), beta (numbers)"}},
+		{"a.jsonl", []byte(`{"item":"a","alpha":1,"beta":[2]}`), []string{together, "column beta (list of numbers) cannot be the beta, expected numbers; "}},
+		{"a.jsonl", []byte(`{"item":"a","alpha":1,"b":{"x":2}}`), []string{together, "column b (object) cannot be the beta, expected numbers; "}},
+		{"a.jsonl", []byte(`{"item":"a","alpha":1,"beta":null}`), []string{together, "column beta (null) cannot be the beta, expected numbers; "}},
+		{"a.jsonl", []byte(`{"item":"a","successes":false,"trials":2}`), []string{both, "column successes (booleans) cannot be the clicks, expected numbers; "}},
+		{"a.jsonl", []byte(`{"item":false,"alpha":1,"beta":2}`), []string{"no column looks like the item", "column item (booleans) cannot be the item, expected ids; "}},
+		{"a.jsonl", []byte("{\"item\":\"a\",\"alpha\":1,\"beta\":2}\n{\"item\":\"b\",\"alpha\":true,\"beta\":2}\n"), []string{"row 2: alpha: " + number + "true "}},
+		{"a.jsonl", []byte("{\"item\":\"a\",\"alpha\":1,\"beta\":2}\n{\"item\":\"b\",\"alpha\":1,\"beta\":[2]}\n"), []string{"row 2: beta: " + number + `the list "[2]"`}},
+		{"a.jsonl", []byte("{\"item\":\"a\",\"alpha\":1,\"beta\":2}\n{\"item\":\"b\",\"alpha\":{},\"beta\":2}\n"), []string{"row 2: alpha: " + number + `the object "{}"`}},
+		{"a.csv", []byte("a,1,2\nb,3,4\n"), []string{"no column looks like the item: name it with --item-column", "; the columns are 1 (text), 2 (text), 3 (text), by their numbers, as there is no header"}},
+		{"a.parquet", inParquet.Bytes(), []string{"column alpha (BOOLEAN) cannot be the alpha, expected numbers; column beta (list of integer) cannot be the beta, expected numbers; "}},
+		{"a.arrows", inArrow.Bytes(), []string{"column alpha (bool) cannot be the alpha, expected numbers; column beta (object) cannot be the beta, expected numbers; "}},
+	} {
+		_, _, err := imported(t, importOptions(t), map[string][]byte{c.file: c.data})
+		for _, says := range append(c.says, c.file+": ") {
+			if err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%s: %v\nwant %s", c.data[:min(60, len(c.data))], err, says)
+			}
+		}
+	}
+}
+
 func TestPosteriorsMayBeWrittenAsText(t *testing.T) {
 	want, _, err := imported(t, importOptions(t), map[string][]byte{"a.csv": []byte("item,segment,alpha,beta\na,,1.5,2\nb,,0.25,1e3\na,young,4,5\n")})
 	if err != nil {

@@ -63,7 +63,7 @@ func TestBadRowsOfTextSayWhereAndWhat(t *testing.T) {
 		{"fraction", `{"user":1,"items":[2]}` + "\n" + `{"user":3,"items":[4, 5.5]}`, Number,
 			[]string{"in: row 2: item: expected " + wantNumber + items + `, found "5.5"`}},
 		{"nested list", `{"user":1,"items":[2]}` + "\n" + `{"user":3,"items":[[4]]}`, Number,
-			[]string{"in: row 2: item: expected " + wantNumber + items + `, found "[4]"`}},
+			[]string{"in: row 2: item: expected " + wantNumber + items + `, found the list "[4]"`}},
 		{"Personalize", `{"input":{"userId":"1"},"output":{"recommendedItems":["2"]},"error":null}` + "\n" +
 			`{"input":{"userId":"3"},"output":null,"error":"Internal server error"}`, Number,
 			[]string{`in: row 2: expected recommendations, found the error "Internal server error"`}},

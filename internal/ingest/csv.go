@@ -13,7 +13,8 @@ type csvTable struct {
 	offers    []column
 	delimiter byte
 	inner     []byte // by column, what separates the ids of a list
-	skip      int64  // lines up to and including the header
+	named     bool   // there is a header
+	skip      int64  // lines up to and including it
 	open      func() (*stream, error)
 }
 
@@ -58,14 +59,14 @@ func openCSV(head []byte, whole bool, open func() (*stream, error), header *bool
 		return nil, fmt.Errorf("this looks like text of one column, %s: expected cells separated by a comma, tab, semicolon or '|'", shorten(rows[0][0]))
 	}
 	names := rows[0]
-	named := header != nil && *header || header == nil && looksLikeHeader(rows)
-	if named {
+	t.named = header != nil && *header || header == nil && looksLikeHeader(rows)
+	if t.named {
 		t.skip = lines
 		rows = rows[1:]
 	}
 	for i, name := range names {
 		c := column{name: string(bytes.TrimSpace(name)), shape: either, float: true, typ: "text"}
-		if !named {
+		if !t.named {
 			c.name = strconv.Itoa(i + 1)
 		}
 		inner := sniffInner(rows, i)

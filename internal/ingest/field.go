@@ -101,8 +101,11 @@ func (c column) String() string {
 	if c.member != "" {
 		s += "." + c.member
 	}
-	if c.typ == "" {
+	switch {
+	case c.typ == "":
 		return s
+	case c.shape == list && c.member == "":
+		return s + " (list of " + strings.TrimPrefix(c.typ, "list of ") + ")"
 	}
 	return s + " (" + c.typ + ")"
 }
@@ -186,6 +189,21 @@ func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) 
 		}
 	}
 	return choice{column: -1, late: f.Sparse && grows}, nil
+}
+
+// misfit returns the column that has a name of the field and cannot be it, "" when there is none.
+func (f *Field) misfit(columns []column) string {
+	for _, name := range f.Guess {
+		for _, c := range columns {
+			switch outer, _, inside := strings.Cut(c.name, "."); {
+			case plain(c.name) == name && (c.shape == list || !f.fits(c)):
+				return c.String()
+			case inside && plain(outer) == name:
+				return outer + " (object)"
+			}
+		}
+	}
+	return ""
 }
 
 // findList chooses the list column of a field: by its flag, by name, or because it is the only one.
@@ -314,13 +332,12 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 			err = fmt.Errorf("%w: lists are taken in their own order", err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w; the columns are %s", err, offered(columns))
+			return nil, err
 		}
 		if c.column >= 0 {
 			if slices.Contains(taken, c.column) { // guesses pass over what is taken
 				other := slices.IndexFunc(order, func(o int) bool { return chosen[o].column == c.column })
-				return nil, fmt.Errorf("column %s is given as %s and as %s; the columns are %s",
-					columns[c.column].name, fields[order[other]].flag(), f.flag(), offered(columns))
+				return nil, fmt.Errorf("column %s is given as %s and as %s", columns[c.column].name, fields[order[other]].flag(), f.flag())
 			}
 			taken = append(taken, c.column)
 		}
@@ -341,7 +358,7 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 			if f.List {
 				flags += " or " + f.ListFlag
 			}
-			return nil, fmt.Errorf("no column looks like the %s: name it with %s; the columns are %s", f.Name, flags, offered(columns))
+			return nil, fmt.Errorf("no column looks like the %s: name it with %s", f.Name, flags)
 		}
 	}
 	return chosen, nil
@@ -356,6 +373,7 @@ func listName(columns []column, chosen []choice) string {
 	return ""
 }
 
+// offered says what columns there are.
 func offered(columns []column) string {
 	const most = 20
 	var names []string
@@ -366,5 +384,5 @@ func offered(columns []column) string {
 		}
 		names = append(names, c.String())
 	}
-	return strings.Join(names, ", ")
+	return "the columns are " + strings.Join(names, ", ")
 }

@@ -96,14 +96,11 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		}
 	}
 	if c == nil {
-		t.offers = append(t.offers, column{name: name, member: member, shape: shape, typ: "neither numbers nor strings"})
+		t.offers = append(t.offers, column{name: name, member: member, shape: shape, typ: "null"})
 		c = &t.offers[len(t.offers)-1]
 		c.null = true
 	}
 	if string(raw) == "null" {
-		if c.null {
-			c.typ = "null"
-		}
 		return true
 	}
 	c.null = false
@@ -114,6 +111,9 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		c.sample.add(raw)
 		c.float = true
 	default:
+		if c.ids == Auto {
+			c.typ = map[byte]string{'t': "booleans", 'f': "booleans", '[': "lists", '{': "objects"}[raw[0]]
+		}
 		return true
 	}
 	switch c.ids = c.sample.kind(); {
@@ -354,11 +354,15 @@ func found(raw []byte) string {
 	if len(raw) == 0 {
 		return "nothing"
 	}
-	if raw[0] == '"' {
+	switch raw[0] {
+	case '"':
 		return shorten(raw[1 : len(raw)-1])
-	}
-	if string(raw) == "null" {
-		return "null"
+	case 'n', 't', 'f':
+		return string(raw) // a word
+	case '[':
+		return "the list " + shorten(raw)
+	case '{':
+		return "the object " + shorten(raw)
 	}
 	return shorten(raw)
 }

@@ -111,8 +111,8 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 `),
 			[]string{"a/young/0.5", "b//1", "c//0", "d//1", "e/null/1", "5/7/1", "null/x/1"},
 			[]string{"row 7: " + share + `"2"`, "row 8: " + share + "null", "row 9: " + share + "nothing", "row 10: " + share + `"0.5"`,
-				"row 11: item: expected a name of 1 to 255 bytes of UTF-8, found null", "row 12: " + segment + `"true"`,
-				"row 13: " + segment + `"{\"a\":1}"`, "row 14: " + segment + `"[\"a\"]"`},
+				"row 11: item: expected a name of 1 to 255 bytes of UTF-8, found null", "row 12: " + segment + "true",
+				"row 13: " + segment + `the object "{\"a\":1}"`, "row 14: " + segment + `the list "[\"a\"]"`},
 		},
 		"no such column": {text("a.csv", "item,share\na,1\n"), []string{"a/-/1"}, nil},
 		"Parquet": {

@@ -115,12 +115,17 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 			want: "f: --rank-column n: lists are taken in their own order, and column items holds lists"},
 		{name: "rank that is lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[2].Column = "n" },
 			want: "f: --rank-column n: the column holds lists, not single values: lists are taken in their own order" + columns +
-				"user (numbers), items (numbers), n (numbers)"},
+				"user (numbers), items (list of numbers), n (list of numbers)"},
 		{name: "users that are lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[0].Column = "n" },
-			want: "f: --user-column n: the column holds lists, not single values" + columns + "user (numbers), items (numbers), n (numbers)"},
+			want: "f: --user-column n: the column holds lists, not single values" + columns + "user (numbers), items (list of numbers), n (list of numbers)"},
 		{name: "wrong item beside lists", content: `{"user":1,"items":[2]}`, fields: func(f []Field) { f[1].Column = "film" },
 			want: "f: --item-column film: there is no such column of single values, and the lists in items have no members" + columns +
-				"user (numbers), items (numbers)"},
+				"user (numbers), items (list of numbers)"},
+		{name: "no single values", content: `{"user":{"id":1},"item":[[2]],"n":true,"m":null}`,
+			want: "f: no column looks like the user: name it with --user-column" + columns +
+				"user.id (numbers), item (list of lists), n (booleans), m (null)"},
+		{name: "without a header", content: "1,ann\n2,bob\n", fields: func(f []Field) { f[0].Column = "user" },
+			want: "f: --user-column user: there is no such column" + columns + "1 (text), 2 (text), by their numbers, as there is no header"},
 		{name: "no numbers", content: `{"user":1,"item":2,"n":"x"}`, fields: func(f []Field) { f[2].Column = "n" },
 			want: "f: --rank-column n: the column is strings, not numbers" + columns + "user (numbers), item (numbers), n (strings)"},
 	} {
@@ -316,7 +321,7 @@ func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
 			want: "f: no column looks like the user: name it with --user-column; the columns are user (TIMESTAMP(isAdjustedToUTC=true,unit=MICROS)), item (decimal), deep.list.element (list of lists), rank (integer)"},
 		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item", want: "f: --item-column item: the column is decimal, not ids;"},
 		{name: "Arrow, guessed", data: ipcFile.Bytes(),
-			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal), item (integer), days (date32)"},
+			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal), item (integer), days (list of date32)"},
 		{name: "Arrow, by flag", data: ipcFile.Bytes(), user: "user", want: "f: --user-column user: the column is decimal, not ids;"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (in *Input) Plan(fields []Field) (*Plan, error) {
 		_, grows := t.(*jsonlTable)
 		chosen, err := choose(fields, columns, grows)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", in.Sources[i], err)
+			return nil, fmt.Errorf("%s: %w; %s", in.Sources[i], err, in.offered(i))
 		}
 		p.chosen[i] = chosen
 		if first < 0 {
@@ -62,6 +62,31 @@ func (p *Plan) Leave(f int) {
 			chosen[f] = choice{column: -1}
 		}
 	}
+}
+
+// Missing says of fields that were not found in the first source that has columns which column is called like one of them and
+// cannot be it, and what columns there are.
+func (p *Plan) Missing(fields ...int) string {
+	i := slices.IndexFunc(p.chosen, func(c []choice) bool { return c != nil })
+	columns, says := p.in.tables[i].columns(), ""
+	for _, f := range fields {
+		if field := &p.fields[f]; field.Column == "" && p.chosen[i][f].column < 0 {
+			if c := field.misfit(columns); c != "" {
+				says += fmt.Sprintf("column %s cannot be the %s, expected %s; ", c, field.Name, field.wanted())
+			}
+		}
+	}
+	return says + p.in.offered(i)
+}
+
+// offered says what the columns of a source are.
+func (in *Input) offered(source int) string {
+	t := in.tables[source]
+	says := offered(t.columns())
+	if csv, ok := t.(*csvTable); ok && !csv.named {
+		says += ", by their numbers, as there is no header"
+	}
+	return says
 }
 
 // UnlikeError says that files which were given as one are not of one make.
