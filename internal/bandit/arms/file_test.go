@@ -298,8 +298,17 @@ func TestDuplicates(t *testing.T) {
 	})
 	for _, d := range []Duplicates{Last, Sum} {
 		t.Run(fmt.Sprint("of users the last counts ", d), func(t *testing.T) {
-			path, _ := write(t, Options{Duplicates: d}, append(users, rows[0]))
+			path, stats := write(t, Options{Duplicates: d}, append(users, rows[0]))
 			checkFile(t, load(t, path), nil, map[Key]string{k: "c", other: "a", NumberKey(5): "b"}, nil)
+			if stats.Segments != 3 {
+				t.Errorf("%d segments, want 3", stats.Segments)
+			}
+			path, stats = write(t, Options{Duplicates: d}, append(users, added{key: other, segment: "b"})) // nobody is left in a
+			f := load(t, path)
+			checkFile(t, f, nil, map[Key]string{k: "c", other: "b", NumberKey(5): "b"}, nil)
+			if n := len(f.Segments()); stats.Segments != 2 || n != 2 {
+				t.Errorf("%d segments are written and %d read, want 2", stats.Segments, n)
+			}
 		})
 	}
 }
@@ -310,8 +319,8 @@ func TestTheOrderOfRowsDoesNotShow(t *testing.T) {
 	for i, k := range hard(r, 20_000) {
 		rows = append(rows, added{level: Level(i % 3), key: k, a: r.Float64() + 0.1, b: r.Float64() + 0.1, counts: i%5 == 0})
 	}
-	for _, k := range hard(r, 3000) {
-		rows = append(rows, added{key: k, segment: "everybody"})
+	for i, k := range hard(r, 3000) {
+		rows = append(rows, added{key: k, segment: fmt.Sprint("segment ", i%7)})
 	}
 	read := func() []byte {
 		path, _ := write(t, Options{Prior: [2]float64{1, 2}}, rows)

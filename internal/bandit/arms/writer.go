@@ -119,7 +119,6 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 		progress = func(uint64, uint64) {}
 	}
 	var h header
-	h.stats.Segments = uint64(len(w.names))
 	total := w.arms.added + w.users.added
 	// By 2 MiB, at multiples of it, the file comes into the page cache in huge pages (see internal/disk).
 	out := bufio.NewWriterSize(w.out, 2<<20)
@@ -153,9 +152,17 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 	if duplicates == Sum {
 		duplicates = Last
 	}
+	// Segments are numbered again: no user may be left in one whose users were added again.
+	var kept []string
+	numbers := make([]int, len(w.names)) // of those that are kept, from 1
 	h.userHomes, h.userCells, h.sums[1], err = w.write(out, &w.users, duplicates, func(done uint64) { progress(w.arms.added+done, total) }, func(r *row) (a, b uint64, err error) {
 		h.stats.Users++
-		return uint64(r.a), 0, nil
+		number := &numbers[int(r.a)]
+		if *number == 0 {
+			kept = append(kept, w.names[int(r.a)])
+			*number = len(kept)
+		}
+		return uint64(*number - 1), 0, nil
 	})
 	if err != nil {
 		var twice *DuplicateError
@@ -165,10 +172,11 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 		return Stats{}, err
 	}
 	var names bytes.Buffer
-	for _, name := range w.names {
+	for _, name := range kept {
 		names.Write(binary.LittleEndian.AppendUint16(nil, uint16(len(name))))
 		names.WriteString(name)
 	}
+	h.stats.Segments = uint64(len(kept))
 	h.names, h.sums[2] = uint64(names.Len()), xxh3.Hash(names.Bytes())
 	h.stats.Bytes = int64(headerBytes + (h.armCells+h.userCells)*cellBytes + h.names)
 	if _, err := out.Write(names.Bytes()); err != nil {
