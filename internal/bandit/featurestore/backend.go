@@ -28,8 +28,8 @@ type table struct {
 	text     bool // values are wanted as text, and not as numbers
 	idForm        // how ids are written
 
-	known, told atomic.Bool  // whether it had anything for anybody yet, and whether it was said that it had not
-	asked       atomic.Int64 // entities, as long as it had not
+	without  []atomic.Int64 // by feature: entities in a row that had not that one
+	wondered atomic.Int64   // when that was last said
 }
 
 // value is one feature of one entity. The zero value is one that the store does not have.

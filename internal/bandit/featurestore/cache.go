@@ -322,7 +322,7 @@ func (c *cache[V]) launch(f *flight[V]) {
 		defer f.cancel()
 		f.values = make([]V, len(f.ids))
 		asked := c.s.now()
-		err := c.s.within(f.ctx, &c.health, len(f.ids), f.chunks, func(ctx context.Context) error {
+		err := c.s.within(f.ctx, &c.health, f.chunks, func(ctx context.Context) error {
 			return c.fetch(ctx, f.ids, f.values)
 		})
 		if err == nil && c.entries != nil {

@@ -25,6 +25,7 @@ type fakeStore struct {
 	most    int // of them
 	closed  bool
 	do      func(ctx context.Context, ids []string) error // what a fetch does before it answers
+	lacks   int                                           // the feature that nobody has, if it is not the first
 }
 
 func (f *fakeStore) String() string { return "fake" }
@@ -51,6 +52,9 @@ func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []
 		var n float64
 		if _, err := fmt.Sscanf(id, "i%g", &n); err == nil {
 			values[2*i], values[2*i+1] = value{kind: kindNumber, number: n + 1}, value{kind: kindNumber, number: 1}
+			if f.lacks > 0 {
+				values[2*i+f.lacks] = value{}
+			}
 		}
 		if len(t.features) == 1 && strings.HasPrefix(id, "u") {
 			values[i] = value{kind: kindText, text: "s" + id[1:]}
@@ -677,24 +681,66 @@ func TestEachKindOfFailureIsLoggedAndItsEndOnce(t *testing.T) {
 	})
 }
 
+// What nobody has is no error to the store where the project, a view or a feature is misspelled, and everybody has the prior.
 func TestAStoreThatKnowsNobodyIsWonderedAt(t *testing.T) {
 	var log bytes.Buffer
-	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
+	wondered := func(change func(*Options), test func(t *testing.T, s *Store, f *fakeStore, check func(warnings int, say string))) {
+		log.Reset()
+		bubble(t, func(o *Options) {
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if change != nil {
+				change(o)
+			}
+		}, func(t *testing.T, s *Store, f *fakeStore) {
+			test(t, s, f, func(warnings int, say string) {
+				t.Helper()
+				if n := strings.Count(log.String(), say); n != warnings {
+					t.Errorf("%d warnings with %s, want %d: %s", n, say, warnings, &log)
+				}
+			})
+		})
+	}
+	wondered(nil, func(t *testing.T, s *Store, f *fakeStore, check func(int, string)) {
 		arms(t, s, numbered("x", strangers-1)...)
-		if log.Len() > 0 {
-			t.Errorf("too early: %s", &log)
-		}
+		check(0, "WARN")
 		arms(t, s, numbered("y", strangers)...)
-		if n := strings.Count(log.String(), "--bandit-store-item-view"); n != 1 {
-			t.Errorf("%d warnings, want 1: %s", n, &log)
+		check(1, "WARN")
+		check(1, `and the names of features are to be looked at" store=fake view=items entity=item_id features="[alpha beta]"`)
+		time.Sleep(wonderEvery - time.Second)
+		arms(t, s, "z")
+		check(1, "WARN")
+		time.Sleep(time.Second)
+		arms(t, s, "z2")
+		check(2, "WARN")
+		if fetched, unknown := s.metrics.fetched["item"].Value(), s.metrics.unknown["item"].Value(); fetched != 2*strangers+1 || unknown != fetched {
+			t.Errorf("%d fetched, %d unknown", fetched, unknown)
 		}
 	})
-	log.Reset()
-	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
-		arms(t, s, "i1")
-		arms(t, s, numbered("x", 3*strangers)...)
-		if log.Len() > 0 {
-			t.Errorf("it knows somebody, and still: %s", &log)
+	wondered(nil, func(t *testing.T, s *Store, f *fakeStore, check func(int, string)) {
+		arms(t, s, numbered("x", strangers-s.o.Chunk)...)
+		arms(t, s, append(numbered("y", s.o.Chunk-1), "i1")...) // one is known, wherever it is in its chunk
+		arms(t, s, numbered("z", strangers-s.o.Chunk)...)
+		check(0, "WARN")
+		arms(t, s, numbered("w", s.o.Chunk)...) // it may have known somebody once
+		check(1, "WARN")
+		if unknown := s.metrics.unknown["item"].Value(); unknown != 2*strangers-1 {
+			t.Errorf("%d unknown", unknown)
+		}
+	})
+	wondered(nil, func(t *testing.T, s *Store, f *fakeStore, check func(int, string)) {
+		f.lacks = 1
+		arms(t, s, numbered("i", strangers)...)
+		check(1, "features=[beta]")
+		if unknown := s.metrics.unknown["item"].Value(); unknown != strangers {
+			t.Errorf("%d unknown", unknown)
+		}
+	})
+	wondered(nil, func(t *testing.T, s *Store, f *fakeStore, check func(int, string)) {
+		_, err := s.Segments(t.Context(), numbered("x", strangers), make([]string, strangers))
+		must(t, err)
+		check(1, "features=[segment]")
+		if n := s.metrics.unknown["user"].Value(); n != strangers || s.metrics.unknown["item"].Value() != 0 {
+			t.Errorf("%d unknown users", n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/metrics"
@@ -123,12 +124,12 @@ func (o *Options) itemTable() *table {
 	if o.Clicks != "" {
 		t.features = []string{o.Clicks, o.Impressions}
 	}
-	t.configured = idForms[o.IDType]
+	t.configured, t.without = idForms[o.IDType], make([]atomic.Int64, len(t.features))
 	return t
 }
 
 func (o *Options) userTable() *table {
 	t := &table{flag: "user", entity: o.UserEntity, view: o.UserView, features: []string{o.Segment}, text: true}
-	t.configured = idForms[o.IDType]
+	t.configured, t.without = idForms[o.IDType], make([]atomic.Int64, len(t.features))
 	return t
 }

@@ -14,7 +14,7 @@
 //
 // An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
 // "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
-// impressions; those are counted and logged.
+// impressions; those are counted and logged. A feature that no entity has for long is logged, too, as it may be misspelled.
 //
 // How old a value is, is the store's business first: what Feast calls OUTSIDE_MAX_AGE counts as absent. But its servers
 // may say PRESENT of values beyond the ttl of their view, and Redis says nothing: Options.MaxAge goes by the time at
@@ -31,6 +31,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,32 +135,51 @@ func read(ctx context.Context, s *Store, t *table, ids []string, each func(i int
 	if err := s.backend.fetch(ctx, t, ids, values); err != nil {
 		return err
 	}
-	known, oldest := false, int64(0)
+	oldest := int64(0)
 	if s.o.MaxAge > 0 {
 		oldest = time.Now().Add(-s.o.MaxAge).UnixNano()
 	}
+	had := make([]bool, len(t.features)) // for any of the ids
+	unknown := 0
 	for i := range ids {
 		row := values[i*len(t.features) : (i+1)*len(t.features)]
 		for j := range row {
-			known = known || row[j].kind != kindAbsent
+			had[j] = had[j] || row[j].kind != kindAbsent
 			if row[j].at != 0 && row[j].at < oldest {
 				row[j] = value{}
 			}
 		}
+		if slices.ContainsFunc(row, func(v value) bool { return v.kind == kindAbsent }) {
+			unknown++
+		}
 		each(i, row)
 	}
-	if known {
-		t.known.Store(true)
-	} else if !t.known.Load() && t.asked.Add(int64(len(ids))) >= strangers && t.told.CompareAndSwap(false, true) {
-		s.o.Log.Warn(fmt.Sprintf("the feature store %s has had no value of %q in %s for any of the first %d %ss by %s; if that is no wonder, all is well, and else --bandit-store-%[5]s-view, --bandit-store-%[5]s-entity, "+
-			"--bandit-store-id-type and the names of features are to be looked at", s.backend, t.features, t.view, t.asked.Load(), t.flag, t.entity))
-	}
+	s.metrics.fetched[t.flag].Add(0, uint64(len(ids)))
+	s.metrics.unknown[t.flag].Add(0, uint64(unknown))
+	s.wonder(t, len(ids), had)
 	return nil
 }
 
-// strangers is how many unknown entities in a row, from the start, look like a store that is asked for the wrong things:
-// not all kinds of stores tell those from entities that they do not know.
+// strangers is how many entities in a row without a feature look like a store that is asked for the wrong things:
+// not all kinds of stores tell those from what they do not have.
 const strangers = 1000
+
+// wonder says, at most once in wonderEvery, which features no entity has had for long, after so many more that had these.
+func (s *Store) wonder(t *table, entities int, had []bool) {
+	var missing []string
+	for j, feature := range t.features {
+		if had[j] {
+			t.without[j].Store(0)
+		} else if t.without[j].Add(int64(entities)) >= strangers {
+			missing = append(missing, feature)
+		}
+	}
+	if len(missing) > 0 && due(&t.wondered, wonderEvery) {
+		s.o.Log.Warn(fmt.Sprintf("the feature store has had no value of these features for any of the last %d %ss or more; if that is no wonder, all is well, and else the project in --bandit-store, "+
+			"--bandit-store-%[2]s-view, --bandit-store-%[2]s-entity, --bandit-store-id-type and the names of features are to be looked at", strangers, t.flag),
+			"store", s.backend.String(), "view", t.view, "entity", t.entity, "features", missing)
+	}
+}
 
 // Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of the
 // answer is older than the TTL because the store failed. After an error dst has no meaning.
@@ -235,7 +255,7 @@ func (s *Store) start(fetch func()) error {
 }
 
 // within runs one fetch, of a call of so many, inside the bound on fetches at a time, and files how it went.
-func (s *Store) within(ctx context.Context, h *health, entities, chunks int, fetch func(context.Context) error) (err error) {
+func (s *Store) within(ctx context.Context, h *health, chunks int, fetch func(context.Context) error) (err error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -250,9 +270,6 @@ func (s *Store) within(ctx context.Context, h *health, entities, chunks int, fet
 	}()
 	began := time.Now()
 	err = fetch(ctx)
-	if err == nil {
-		s.metrics.fetched.Add(0, uint64(entities))
-	}
 	took := time.Since(began)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && took < s.o.Timeout/2 {
 		err = s.late(chunks) // it was asked when most of the time was over
@@ -315,16 +332,20 @@ type complaints struct {
 	open        atomic.Bool // a failure was logged, and not yet that it is over
 }
 
-const complainEvery = 10 * time.Second
+const (
+	complainEvery = 10 * time.Second
+	wonderEvery   = 10 * time.Minute // it may be no wonder
+)
 
-func (c *complaints) due(last *atomic.Int64) bool {
+// due reports, to one caller in that time, that something may be logged again.
+func due(last *atomic.Int64, every time.Duration) bool {
 	now := time.Now().UnixNano()
 	was := last.Load()
-	return now-was >= int64(complainEvery) && last.CompareAndSwap(was, now)
+	return now-was >= int64(every) && last.CompareAndSwap(was, now)
 }
 
 func (c *complaints) failed(kind faultKind, err error) {
-	if c.due(&c.lastFailure[kind]) {
+	if due(&c.lastFailure[kind], complainEvery) {
 		c.open.Store(true)
 		c.log.Error("cannot read the feature store", "error", err)
 	}
@@ -339,23 +360,29 @@ func (c *complaints) over() {
 
 func (c *complaints) invalid(m *storeMetrics, entity, id, wrong string) {
 	m.invalid.Add(0, 1)
-	if c.due(&c.lastInvalid) {
+	if due(&c.lastInvalid, complainEvery) {
 		c.log.Warn("the feature store has values that cannot be used; the entity counts as unknown", entity, id, "reason", wrong)
 	}
 }
 
 // storeMetrics are what a store counts besides its caches.
 type storeMetrics struct {
-	fetched, invalid *metrics.Counter
+	fetched, unknown map[string]*metrics.Counter // by table.flag
+	invalid          *metrics.Counter
 	errors           [faultKinds]*metrics.Counter
 	duration         *metrics.Histogram
 }
 
 func newStoreMetrics(r *metrics.Registry) *storeMetrics {
 	m := &storeMetrics{
-		fetched:  r.Counter("weir_bandit_store_entities_fetched_total", "Entities the feature store answered for, unknown ones included."),
+		fetched:  make(map[string]*metrics.Counter),
+		unknown:  make(map[string]*metrics.Counter),
 		invalid:  r.Counter("weir_bandit_store_invalid_total", "Entities whose values in the feature store cannot be used."),
 		duration: r.Histogram("weir_bandit_store_fetch_duration_seconds", "Time the feature store took for a chunk of entities."),
+	}
+	for _, entity := range []string{"item", "user"} {
+		m.fetched[entity] = r.Counter("weir_bandit_store_entities_fetched_total", "Entities the feature store answered for, unknown ones included.", "entity", entity)
+		m.unknown[entity] = r.Counter("weir_bandit_store_unknown_total", "Of these, entities the feature store has not all features of.", "entity", entity)
 	}
 	for kind := range m.errors {
 		m.errors[kind] = r.Counter("weir_bandit_store_errors_total", "Failed fetches from the feature store.", "kind", faultKind(kind).String())
