@@ -5,6 +5,7 @@
 //
 //   - A file written through CreateAtomic or WriteFileAtomic appears under its name complete and on disk, or not at
 //     all, whatever is killed and whenever the power goes.
+//   - A temporary file of CreateTemp is gone with the process that made it.
 //   - A range taken with Allocate can be written through a map without the disk being full. Where the file system
 //     cannot promise that, Allocate refuses.
 //   - A map of a file that somebody truncates ends in an error of the functions here, never in a crash. Code that

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"weir/internal/disk"
 )
 
 // Options say how sources are opened. The zero value will do.
@@ -202,7 +204,7 @@ func (in *Input) open(name string, r io.ReadCloser, size int64) error {
 
 func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _ int64, err error) {
 	var s *stream
-	var copied *tempFile
+	var copied *disk.TempFile
 	defer func() {
 		recoverInto(&err, recover())
 		if err == nil {
@@ -296,7 +298,7 @@ type readerAtCloser interface {
 }
 
 // spool copies r into a temporary file.
-func spool(r io.Reader, dir string) (*tempFile, int64, error) {
+func spool(r io.Reader, dir string) (*disk.TempFile, int64, error) {
 	f, err := newTempFile(dir)
 	if err != nil {
 		return nil, 0, err
@@ -312,28 +314,17 @@ func spool(r io.Reader, dir string) (*tempFile, int64, error) {
 	return f, size, nil
 }
 
-// A tempFile is gone once it is closed. Where the system allows it, it has no name from the
-// beginning, so that nothing is left behind however the program ends.
-type tempFile struct{ *os.File }
-
-func newTempFile(dir string) (*tempFile, error) {
-	f, err := os.CreateTemp(dir, ".weir-*.tmp")
+func newTempFile(dir string) (*disk.TempFile, error) {
+	f, err := disk.CreateTemp(dir)
 	if err != nil {
 		return nil, tempError(err)
 	}
-	os.Remove(f.Name()) // Windows refuses; Close tries again
-	return &tempFile{f}, nil
+	return f, nil
 }
 
 // tempError says how to have temporary files elsewhere.
 func tempError(err error) error {
 	return fmt.Errorf("writing a temporary file (--temp-dir says where): %w", err)
-}
-
-func (f *tempFile) Close() error {
-	err := f.File.Close()
-	os.Remove(f.Name())
-	return err
 }
 
 // A stream is the decompressed content of a source that is read from front to back.

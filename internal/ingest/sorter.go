@@ -3,6 +3,8 @@ package ingest
 import (
 	"math"
 	"sync"
+
+	"weir/internal/disk"
 )
 
 // SortOptions say what is sorted.
@@ -29,7 +31,7 @@ type Sorter struct {
 	MaxKey, MaxValue, Values uint64
 
 	o       SortOptions
-	file    *tempFile
+	file    *disk.TempFile
 	size    int64 // of the file
 	runs    []run
 	filling *buffer

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 
 	"weir/internal/disk"
@@ -278,7 +277,7 @@ type rows struct {
 	dir   string
 	added uint64
 	parts [64]part
-	file  *os.File // of chunks, made when the first is full
+	file  *disk.TempFile // of chunks, made when the first is full
 	end   int64
 
 	chunk  []byte
@@ -308,7 +307,7 @@ func (s *rows) add(r row) error {
 
 func (s *rows) spill(p *part) error {
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, ".arms.*.tmp")
+		f, err := disk.CreateTemp(s.dir)
 		if err != nil {
 			return err
 		}
@@ -430,12 +429,12 @@ func (s *rows) sorted(f func(*row) error) error {
 	return nil
 }
 
-// close removes the temporary file.
+// close gives up the temporary file.
 func (s *rows) close() error {
 	if s.file == nil {
 		return nil
 	}
 	f := s.file
 	s.file = nil
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return f.Close()
 }

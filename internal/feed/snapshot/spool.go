@@ -4,28 +4,25 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"os"
+
+	"weir/internal/disk"
 )
 
 // spool is a temporary file written once from front to back and then read, any number of times:
 // where the writer keeps what it must not keep in memory. Its file appears with the first byte.
 type spool struct {
 	dir  string
-	file *os.File
-	left bool // the name is still in the directory
+	file *disk.TempFile
 	out  *bufio.Writer
 	size int64
 }
 
 func (s *spool) Write(b []byte) (int, error) {
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, ".weir-spool-*")
+		f, err := disk.CreateTemp(s.dir)
 		if err != nil {
 			return 0, fmt.Errorf("temporary file beside the snapshot: %w", err)
 		}
-		// Without its name the file is gone even after a crash. Systems that refuse to
-		// remove an open file see it removed by close.
-		s.left = os.Remove(f.Name()) != nil
 		s.file, s.out = f, bufio.NewWriterSize(f, 64<<10)
 	}
 	s.size += int64(len(b))
@@ -51,9 +48,6 @@ func (s *spool) close() {
 		return
 	}
 	s.file.Close()
-	if s.left {
-		os.Remove(s.file.Name())
-	}
 	s.file = nil
 }
 
