@@ -142,6 +142,10 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 		s.posterior(`{"items":["a"]`, 4, 1, "item")
 		s.posterior(`{"items":["b"]`, 2, 1, "item")
 		s.posterior(`{"items":["c"]`, 1, 1, "prior")
+		s.problem(s.do("POST", s.url+"/events", `[{"item":"a","reward":1,"id":"y"},{"item":"a","reward":2}]`), 422)
+		if a, d, r := s.stats.accepted.Value(), s.stats.duplicates.Value(), s.stats.rejected.Value(); a != 4 || d != 3 || r != 1 {
+			t.Errorf("%d are counted as accepted, %d as duplicates and %d as rejected, want 4, 3 and the one that was read", a, d, r)
+		}
 	})
 	t.Run("after a restart", func(t *testing.T) {
 		dir := t.TempDir()
@@ -373,6 +377,19 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if !strings.Contains(s.log.String(), "the disk is on fire") {
 			t.Error("the log does not say why")
 		}
+		// Whoever goes on sending does not fill the log.
+		f.events.Lock()
+		const second = int64(time.Second / time.Microsecond)
+		logged, unsaved := strings.Count(s.log.String(), "events could not be saved"), f.stats.unsaved.Value()
+		for _, now := range []int64{f.events.complained + second - 1, f.events.complained + second, f.events.complained + 2*second - 1} {
+			if err := f.save(now, 0); err != errNotSaved {
+				t.Errorf("save: %v", err)
+			}
+		}
+		f.events.Unlock()
+		if n := strings.Count(s.log.String(), "events could not be saved") - logged; n != 1 || f.stats.unsaved.Value() != unsaved+3 {
+			t.Errorf("of 3 failures within 2 seconds %d are logged and %d counted", n, f.stats.unsaved.Value()-unsaved)
+		}
 		broken.Store(false)
 		f.Bandit.events.journal.Close() //nolint:errcheck // the error is the one above; the server's Close then has none
 	})
@@ -578,6 +595,34 @@ func TestAJournalThatIsShortAgainIsNoCheckpoint(t *testing.T) {
 	}
 	if at := f.events.journal.Checkpointed(); at > 0 || strings.Contains(f.log.String(), "bandit checkpoint") {
 		t.Errorf("a checkpoint was written of a journal of %d bytes", f.events.journal.Position())
+	}
+}
+
+func TestAStopWithNothingNewWritesNoCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	stopped := func(list ...event) os.FileInfo {
+		t.Helper()
+		f := open(t, dir)
+		if _, err := f.accept(list, nil, true, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.close()
+		info, err := os.Stat(filepath.Join(dir, "bandit", "checkpoint"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	empty := stopped()
+	if !os.SameFile(empty, stopped()) {
+		t.Error("it was written again without any event")
+	}
+	first := stopped(event{item: []byte("a"), reward: 1})
+	if os.SameFile(empty, first) {
+		t.Error("it was not written")
+	}
+	if !os.SameFile(first, stopped()) {
+		t.Error("it was written again, and nothing had come")
 	}
 }
 
