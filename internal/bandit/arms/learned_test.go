@@ -429,3 +429,31 @@ func TestNobodyCanChooseWhereArmsAre(t *testing.T) {
 		}
 	}
 }
+
+// The number 0 has a key whose lower half is 0, and shares its upper half with all numbers: whoever looks for it beside the making of
+// another number's arm must not take that for it.
+func TestAnArmIsNotFoundBeforeItsKeyIsWhole(t *testing.T) {
+	l := NewLearned(10_000, 0)
+	var done atomic.Bool
+	found := make(chan bool)
+	go func() {
+		zero, any := NumberKey(0), false
+		for !done.Load() {
+			_, _, ok := l.View(0).Find(zero)
+			any = any || ok
+		}
+		found <- any
+	}()
+	for range 1000 {
+		l.ForgetAll()
+		for n := range uint64(600) {
+			if err := l.Add(NumberKey(n+1), 1, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	done.Store(true)
+	if <-found {
+		t.Error("an arm was found that nobody has made")
+	}
+}
