@@ -194,6 +194,24 @@ func TestForgettingMakesRoom(t *testing.T) {
 	sameMemory(t, open(t, copied(t, dir), change).memory(), f.memory())
 }
 
+func TestWhatIsForgottenIsNotInCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir)
+	s := serve(t, f, server.Config{})
+	s.events(`[{"item":1,"reward":1},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
+	s.forgets(`{"item":2}`, 1)
+	if err := f.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	g := open(t, copied(t, dir))
+	if n := g.cfg.MaxLearned - g.learned[arms.Item].Room(); n != 2 {
+		t.Errorf("after a restart %d arms take room, want 2", n)
+	}
+	if n := g.learnedArms(); n != 2 {
+		t.Errorf("after a restart %d arms are learned, want 2", n)
+	}
+}
+
 func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 	f := open(t, t.TempDir())
 	s := serve(t, f, server.Config{})
