@@ -222,6 +222,15 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "names") {
 		t.Errorf("a name that is too long: %v", err)
 	}
+	b = append([]byte(nil), body...)
+	last := arms + users
+	for range right.stats.Segments - 1 {
+		last += 2 + uint64(b[last])
+	}
+	b[last]++
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "names") {
+		t.Errorf("a last name that is longer by one than the file: %v", err)
+	}
 }
 
 func FuzzAFileOfAnybody(f *testing.F) {
