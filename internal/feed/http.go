@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -384,16 +383,12 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) {
 	var body struct {
 		Position *int `json:"position"`
 	}
-	d := json.NewDecoder(bytes.NewReader(r.Body))
-	d.DisallowUnknownFields()
-	err := d.Decode(&body)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("more than one value")
-		}
+	err := server.ReadJSON(bytes.NewReader(r.Body), &body)
+	if err == nil && body.Position == nil {
+		err = errors.New("position must be there")
 	}
-	if err != nil || body.Position == nil {
-		w.Problem(http.StatusUnprocessableEntity, `the body must be {"position":N}, N a whole number from 0 to the length of the user's list`)
+	if err != nil {
+		w.Problem(http.StatusUnprocessableEntity, `the body must be {"position":N}, N a whole number from 0 to the length of the user's list: `+err.Error())
 		return
 	}
 	f.onPosition(w, r, func(g *generation, u *user) (int, error) {

@@ -368,6 +368,8 @@ func TestPositionsAreReadSetAndReset(t *testing.T) {
 		for _, body := range []string{"", "7", `{}`, `{"position":null}`, `{"position":"7"}`, `{"position":1.5}`, `{"position":7} {}`, `{"position":7,"x":1}`, `[7]`, `{"position":7`, `{"position":18446744073709551616}`} {
 			s.problem(422, "PUT", "/feed/3/position", body, "position", "0 to the length")
 		}
+		s.problem(422, "PUT", "/feed/3/position", `{"Position":5}`, "0 to the length", `may have position, and not "Position"`)
+		s.problem(422, "PUT", "/feed/3/position", `{"position":1,"position":2}`, "0 to the length", "position must be there once")
 		for _, p := range []string{"51", "-1", "65536", "9223372036854775807"} {
 			s.problem(422, "PUT", "/feed/3/position", `{"position":`+p+`}`, "position", "0 to 50")
 		}

@@ -535,9 +535,12 @@ func TestBadInputIsRefusedByName(t *testing.T) {
 			`{"index":1,"more":2}`:    `the body must be {"index":N}`,
 			`{"index":1}{"index":2}`:  `the body must be {"index":N}`,
 			`{"index":1001}`:          "index must be a whole number from 0 to 1000",
-			`{"index":-1}`:            "index must be",
-			`{"index":1.5}`:           "index must be",
-			`{"index":1e2}`:           "index must be",
+			`{"index":-1}`:            "index must not be a number -1",
+			`{"index":1.5}`:           "index must not be a number 1.5",
+			`{"index":1e2}`:           "index must not be a number 1e2",
+			`{"index":"1"}`:           "index must not be a string",
+			`{"Index":1}`:             `the body may have index, and not "Index"`,
+			`{"index":1,"index":1}`:   "index must be there once",
 			strings.Repeat(" ", 5000): `the body must be {"index":N}`,
 		} {
 			s.problem(s.do(http.MethodPut, s.admin+"/current", body), 422, says)

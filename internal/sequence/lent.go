@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -290,22 +291,18 @@ func rangeLength(from, to uint64, limit int64) (int64, bool) {
 // putCurrent answers PUT /current of the admin port.
 func (s *Sequence) putCurrent(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		Index *json.Number `json:"index"`
+		Index *uint64 `json:"index"`
 	}
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
-	d.DisallowUnknownFields()
-	err := d.Decode(&body)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("more than one value")
-		}
+	err := server.ReadJSON(http.MaxBytesReader(w, r.Body, 4<<10), &body)
+	if err == nil && body.Index == nil {
+		err = errors.New("index must be there")
 	}
-	if err != nil || body.Index == nil {
-		server.WriteProblem(w, http.StatusUnprocessableEntity, `the body must be {"index":N}, N a whole number from 0 to `+strconv.FormatUint(s.cfg.MaxIndex, 10))
+	if err != nil {
+		server.WriteProblem(w, http.StatusUnprocessableEntity, fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`, s.cfg.MaxIndex, err))
 		return
 	}
-	n, ok := parseIndex(body.Index.String(), s.cfg.MaxIndex)
-	if !ok {
+	n := *body.Index
+	if n > s.cfg.MaxIndex {
 		server.WriteProblem(w, http.StatusUnprocessableEntity, s.wrongIndex("index", 0))
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -144,17 +143,7 @@ func (s *Server) getShed(w http.ResponseWriter, _ *http.Request) {
 // patchShed answers PATCH /admin/shed, which changes thresholds.
 func (s *Server) patchShed(w http.ResponseWriter, r *http.Request) {
 	var changes map[string]shed.Change
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
-	d.DisallowUnknownFields()
-	err := d.Decode(&changes)
-	if err == nil && d.Decode(&struct{}{}) != io.EOF {
-		err = errors.New("something follows the object")
-	}
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		err = fmt.Errorf("%s must not be a %s", kind.Field, kind.Value)
-	}
-	if err != nil {
+	if err := ReadJSON(http.MaxBytesReader(w, r.Body, 64<<10), &changes); err != nil {
 		WriteProblem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
 		return
 	}

@@ -201,9 +201,13 @@ func TestThresholdsAreShownAndChangedOnTheAdminPort(t *testing.T) {
 	for body, status := range map[string]int{
 		"": 400, "[]": 400, `{"in_flight":{"sofd":1}}`: 400, `{} {}`: 400, `{"in_flight":{"soft":"1"}}`: 400,
 		`{"nothing":{}}`: 422, `{"in_flight":{"soft":1e9}}`: 422,
+		`{"in_flight":{"Hard":1}}`: 400, `{"in_flight":{"hard":10,"hard":20}}`: 400, `{"in_flight":{"hard":10},"in_flight":{}}`: 400,
 	} {
 		if text := call("PATCH", body, status); !strings.Contains(text, "detail") {
 			t.Errorf("%s: %s", body, text)
 		}
+	}
+	if text := call("PATCH", `{"in_flight":{"Hard":1}}`, 400); !strings.Contains(text, `in_flight may have on, soft and hard, and not \"Hard\"`) {
+		t.Errorf("a member by another name: %s", text)
 	}
 }
