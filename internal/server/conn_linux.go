@@ -241,19 +241,16 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		r.decoded = r.decoded[:0]
 		l.resp.reset(false)
 		route, at := l.s.routes.find(h.method, h.path, &r.params)
-		class, refused := shed.Critical, false
-		if l.shed.Shedder != nil && route != nil && h.flags&notOrigin == 0 { // the latter is judged by net/http's side
+		judged := l.shed.Shedder != nil && route != nil && h.flags&notOrigin == 0 // the latter is judged by net/http's side
+		class, refused, lend := shed.Critical, false, false
+		if judged {
 			class = route.Class
-			refused = l.refuses(class)
+			refused = l.shed.judges(class)
 		}
 		switch {
 		case refused:
 		case h.flags&notOrigin != 0 || route != nil && route.Fast == nil:
-			if !l.flush(c) {
-				return data
-			}
-			l.lend(c, data, total)
-			return nil
+			lend = true
 		case route == nil:
 			route = l.s.unrouted
 			noRoute(&l.resp, h.method, at)
@@ -263,26 +260,28 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			refuseCoding(&l.resp)
 		default:
 			l.s.run(route, &l.resp, r)
-			if l.resp.low && l.refusesLow(class) {
-				class, refused = shed.Low, true
-				break
+			lend = l.resp.lent
+			if judged && l.resp.low && (lend || l.resp.deferred) {
+				class = shed.Low
+				refused = l.shed.refuses(class)
 			}
-			if l.resp.lent {
-				if !l.flush(c) {
-					return data
-				}
-				l.lend(c, data, total)
+		}
+		away := !refused && (lend || l.resp.deferred)
+		if away && !l.flush(c) {
+			return data // it is parsed, and judged, again
+		}
+		if judged {
+			l.shed.counts(class, refused)
+		}
+		if away && lend {
+			l.lend(c, data, total)
+			return nil
+		}
+		if away {
+			if data = l.enqueue(c, data, total); data == nil {
 				return nil
 			}
-			if l.resp.deferred {
-				if !l.flush(c) {
-					return data
-				}
-				if data = l.enqueue(c, data, total); data == nil {
-					return nil
-				}
-				l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
-			}
+			l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
 		}
 		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total
 		if refused {

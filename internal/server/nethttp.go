@@ -78,8 +78,8 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer l.s.away.Add(-1)
 	}
 	// What comes over a lent connection has been judged, but for targets that the loops leave alone.
-	judge, draw := l.s.shed != nil && (!lent || r.URL.Host != ""), shed.Draw()
-	if judge && l.s.turnDown(w, call.req.Stripe, route, route.Class, draw) {
+	judge, class, draw := l.s.shed != nil && (!lent || r.URL.Host != ""), route.Class, shed.Draw()
+	if judge && l.s.turnDown(w, call.req.Stripe, route, class, draw) {
 		return
 	}
 	if isCoded(r) {
@@ -90,12 +90,18 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// It has passed its fast handler, too.
 	if route.Fast != nil && (route.HTTP == nil || !lent) {
-		if r = l.serveFast(call, route, w, r, start); r == nil {
-			return
+		r = l.serveFast(call, route, w, r, start)
+		if judge && r != nil && call.resp.low {
+			if class = shed.Low; l.s.turnDown(w, call.req.Stripe, route, class, draw) {
+				return
+			}
 		}
-		if judge && call.resp.low && l.s.turnDown(w, call.req.Stripe, route, shed.Low, draw) {
-			return
-		}
+	}
+	if judge {
+		l.s.shed.Count(call.req.Stripe, class, 1, 0)
+	}
+	if r == nil {
+		return
 	}
 	for i, name := range route.names {
 		r.SetPathValue(name, string(call.req.params[i]))

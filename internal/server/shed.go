@@ -32,13 +32,10 @@ func (s *Server) addShedder() error {
 // shedDetail is what a refused client is told; %s is the signal's name.
 const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many seconds as Retry-After says"
 
-// turnDown judges a request that net/http is to answer, and answers it if it is refused.
+// turnDown judges a request that net/http is to answer, and answers and counts it if it is refused.
 func (s *Server) turnDown(w http.ResponseWriter, stripe int, route *route, c shed.Class, draw uint32) bool {
 	odds := s.shed.Odds()
 	if !odds.Refuses(c, draw) {
-		if c == route.Class { // else it has been counted
-			s.shed.Count(stripe, c, 1, 0)
-		}
 		return false
 	}
 	s.shed.Count(stripe, c, 0, 1)

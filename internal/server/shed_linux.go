@@ -110,34 +110,25 @@ func (l *loop) makeKnown() {
 	s.shared.odds.Store(uint64(s.odds))
 }
 
-// refuses judges a request and counts it.
-func (l *loop) refuses(c shed.Class) bool {
-	s := &l.shed
-	s.count[c]++
-	if s.odds != 0 || s.hearing {
+// judges begins with a request: it says whether it is refused.
+func (s *loopShed) judges(c shed.Class) (refused bool) {
+	if s.odds != 0 {
 		s.draw = shed.Draw()
-		if s.odds.Refuses(c, s.draw) || s.hearing && c != shed.Critical {
-			return true
-		}
 	}
-	s.admitted[c]++
-	return false
+	return s.refuses(c)
 }
 
-// refusesLow judges a request again, which was admitted and turns out to be of the class low.
-func (l *loop) refusesLow(was shed.Class) bool {
-	s := &l.shed
-	if s.Shedder == nil || !l.resp.lent && !l.resp.deferred {
-		return false
+// refuses judges the request at hand, also again when it turns out to be of another class.
+func (s *loopShed) refuses(c shed.Class) bool {
+	return s.odds.Refuses(c, s.draw) || s.hearing && c != shed.Critical
+}
+
+// counts counts the request at hand, whose fate is settled.
+func (s *loopShed) counts(c shed.Class, refused bool) {
+	s.count[c]++
+	if !refused {
+		s.admitted[c]++
 	}
-	s.count[was]--
-	s.admitted[was]--
-	s.count[shed.Low]++
-	if s.odds != 0 && s.odds.Refuses(shed.Low, s.draw) {
-		return true
-	}
-	s.admitted[shed.Low]++
-	return false
 }
 
 // turnDown appends the answer to a refused request of c.

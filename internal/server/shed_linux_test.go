@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -128,6 +129,38 @@ func TestAStopHearsTheDeaf(t *testing.T) {
 	}
 	if n := d.s.deaf.Load(); n != 0 {
 		t.Errorf("%d are deaf", n)
+	}
+}
+
+// What is to be answered elsewhere waits until the answers before it are sent, and is parsed again then.
+func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
+	for path, class := range map[string]string{"/deferred/a": "normal", "/lent/a": "normal", "/either/a?lend": "normal", "/low/found": "low"} {
+		t.Run(path, func(t *testing.T) {
+			d := newHandDriven(t, Config{Shed: pressable(), MaxOutput: 2_000_000})
+			for _, r := range byClass(new(atomic.Int64)) {
+				d.s.Handle(r)
+			}
+			c, conn := d.connect()
+			smallBuffers(t, c, conn)
+			c.send(get("/big/1000000") + get(path))
+			d.turn()
+			if conn.phase != phaseDraining {
+				t.Fatal("the answer went into the socket at once; the test needs it to wait")
+			}
+			d.while(func() { c.expect("GET", 200, strings.Repeat("x", 1_000_000)) })
+			for conn.phase == phaseDraining {
+				d.turn()
+			}
+			if conn.phase != phaseLent && conn.phase != phaseDeferred {
+				t.Fatalf("it is in phase %d", conn.phase)
+			}
+			d.loop.makeKnown()
+			want := map[string]uint64{"normal": 1, "low": 0, "critical": 0} // the one before it
+			want[class]++
+			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) || st.Refused["normal"]+st.Refused["low"] != 0 {
+				t.Errorf("%v are admitted, %v refused; want %v and none", st.Admitted, st.Refused, want)
+			}
+		})
 	}
 }
 

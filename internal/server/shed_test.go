@@ -133,38 +133,42 @@ func TestRequestsAreRefusedByClassOnAllLanes(t *testing.T) {
 }
 
 func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
-	var reached atomic.Int64
-	s := startPressable(t, Config{}, byClass(&reached))
-	ask := func(path string, n int) {
-		for range n {
-			c := dial(t, s)
-			c.send(get(path))
-			c.response("GET")
-			c.Close()
-		}
-	}
-	ask("/normal/fast", 3)
-	ask("/low/found", 1)
-	pressCalm(t, s, 0.5)
-	ask("/normal/fast", 2)
-	ask("/low/found", 4)
-	ask("/low/lent", 1)
-	pressCalm(t, s, 1)
-	ask("/normal/fast", 5)
-	ask("/critical/fast", 2)
-	want := map[string][2]uint64{"normal": {5, 5}, "low": {1, 5}, "critical": {2, 0}}
-	await(t, fmt.Sprintf("%v to be admitted and refused", want), func() bool {
-		st := s.shed.Status()
-		got := make(map[string][2]uint64)
-		for class := range want {
-			got[class] = [2]uint64{st.Admitted[class], st.Refused[class]}
-		}
-		return fmt.Sprint(got) == fmt.Sprint(want)
-	})
-	route, _ := s.routes.find("GET", []byte("/normal/fast"), new([maxParams][]byte))
-	d := route.latency.Distribution()
-	if refused, timed := s.counter(route, 503).Value(), d.Count(); refused != 5 || timed != 5 {
-		t.Errorf("%d refusals counted, %d latencies; want 5 and those of the 5 answers", refused, timed)
+	for name, cfg := range map[string]Config{"loops": {}, "net-http": {NetHTTP: true}} {
+		t.Run(name, func(t *testing.T) {
+			var reached atomic.Int64
+			s := startPressable(t, cfg, byClass(&reached))
+			ask := func(path string, n int) {
+				for range n {
+					c := dial(t, s)
+					c.send(get(path))
+					c.response("GET")
+					c.Close()
+				}
+			}
+			ask("/normal/fast", 3)
+			ask("/low/found", 1)
+			pressCalm(t, s, 0.5)
+			ask("/normal/fast", 2)
+			ask("/low/found", 4)
+			ask("/low/lent", 1)
+			pressCalm(t, s, 1)
+			ask("/normal/fast", 5)
+			ask("/critical/fast", 2)
+			want := map[string][2]uint64{"normal": {5, 5}, "low": {1, 5}, "critical": {2, 0}}
+			await(t, fmt.Sprintf("%v to be admitted and refused", want), func() bool {
+				st := s.shed.Status()
+				got := make(map[string][2]uint64)
+				for class := range want {
+					got[class] = [2]uint64{st.Admitted[class], st.Refused[class]}
+				}
+				return fmt.Sprint(got) == fmt.Sprint(want)
+			})
+			route, _ := s.routes.find("GET", []byte("/normal/fast"), new([maxParams][]byte))
+			d := route.latency.Distribution()
+			if refused, timed := s.counter(route, 503).Value(), d.Count(); refused != 5 || timed != 5 {
+				t.Errorf("%d refusals counted, %d latencies; want 5 and those of the 5 answers", refused, timed)
+			}
+		})
 	}
 }
 
