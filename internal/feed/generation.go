@@ -32,18 +32,24 @@ type pins struct {
 	_ [120]byte
 }
 
-// pin returns the generation that serves and keeps it mapped until unpin. The second look makes
-// sure that whoever retires a generation has seen the pin, or the pin its successor.
+// pin returns the generation that serves and keeps it mapped until unpin.
 func (f *Feed) pin(stripe int) *generation {
 	for {
-		g := f.current.Load()
-		p := &g.stripes[stripe&(len(g.stripes)-1)]
-		p.Add(1)
-		if f.current.Load() == g {
+		if g := f.current.Load(); f.pins(g, stripe) {
 			return g
 		}
-		p.Add(-1)
 	}
+}
+
+// pins pins g, unless it serves no more. The look comes after the pin: so whoever retires a generation has seen the pin,
+// or the pin its successor.
+func (f *Feed) pins(g *generation, stripe int) bool {
+	g.stripes[stripe&(len(g.stripes)-1)].Add(1)
+	if f.current.Load() == g {
+		return true
+	}
+	g.unpin(stripe)
+	return false
 }
 
 func (g *generation) unpin(stripe int) { g.stripes[stripe&(len(g.stripes)-1)].Add(-1) }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,10 +35,16 @@ func serveFeed(t testing.TB, dir string, kernel server.Config, change ...func(*C
 // serveOpen serves a feed that is open.
 func serveOpen(t testing.TB, f *fixture, kernel server.Config) *served {
 	t.Helper()
+	return serveAs(t, f, kernel, f.Feed)
+}
+
+// serveAs is serveOpen for a service that stands in front of the feed.
+func serveAs(t testing.TB, f *fixture, kernel server.Config, service server.Service) *served {
+	t.Helper()
 	s := &served{fixture: f}
 	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", s.metrics, s.log
 	kernel.Loops, kernel.Workers = 2, 2
-	k, err := server.New(kernel, s.Feed)
+	k, err := server.New(kernel, service)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -605,6 +612,77 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 			if n := x.current.Load().stripes[i].Load(); n != 0 {
 				t.Errorf("stripe %d has %d pins", i, n)
 			}
+		}
+	})
+}
+
+// A snapshot whose ids fill their range may have a table nevertheless, of its users' slots. It ends where they do.
+func TestLookingAheadStaysWithinTheUsers(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "feeds.weir")
+	demo().write(t, path, keyed, false)
+	x := open(t, dir)
+	demo().write(t, path, dense, false)
+	if err := x.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if g := x.current.Load(); g.table == nil || !g.lists.Dense() {
+		t.Fatal("the test needs a dense snapshot with a table")
+	}
+	slots := strconv.AppendUint(nil, x.current.Load().lists.Slots(), 10)
+	x.ahead(0, [][]byte{[]byte("3"), slots, []byte("18446744073709551615")})
+}
+
+// asked is a feed that counts how often its handlers are called: twice for a request that they defer.
+type asked struct {
+	*Feed
+	calls *atomic.Int64
+}
+
+func (a asked) Routes() []server.Route {
+	routes := a.Feed.Routes()
+	for i, r := range routes {
+		if r.Fast != nil {
+			routes[i].Fast = func(w *server.Response, q *server.Request) {
+				a.calls.Add(1)
+				r.Fast(w, q)
+			}
+		}
+	}
+	return routes
+}
+
+// What may wait for the disk waits on a worker: lists above the watermark, and to find any user but by a number that is a rank.
+func TestWhatMayNotBeInMemoryIsLeftToAWorker(t *testing.T) {
+	eachShape(t, func(t *testing.T, as shape, names bool) {
+		x := open(t, writeDemo(t, as, names))
+		// A new generation is warmed when the old one has no reader any more.
+		old := x.pin(0)
+		g, err := x.load(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.serve(g)
+		var calls atomic.Int64
+		s := serveAs(t, x, server.Config{}, asked{x.Feed, &calls})
+		check := func(when, path string, want int64) {
+			t.Helper()
+			calls.Store(0)
+			if a := s.do("GET", path, ""); calls.Load() != want {
+				t.Errorf("%s: GET %s is answered %d after %d calls, want %d", when, path, a.status, calls.Load(), want)
+			}
+		}
+		unknown := int64(2)
+		if as == dense {
+			unknown = 1
+		}
+		check("cold", "/feed/3", 2)
+		check("cold", "/feed/3/position", 2)
+		check("cold", "/feed/999999", unknown)
+		old.unpin(0)
+		<-g.warmed
+		for _, path := range []string{"/feed/3", "/feed/3/position", "/feed/999999"} {
+			check("warm", path, 1)
 		}
 	})
 }

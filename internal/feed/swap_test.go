@@ -241,6 +241,34 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 	<-f.current.Load().warmed
 }
 
+// A request may load the pointer to a generation, which is replaced before the request has pinned it.
+func TestAGenerationThatServesNoMoreIsNotPinned(t *testing.T) {
+	dir := t.TempDir()
+	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	old := f.current.Load()
+	if err := f.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if f.pins(old, 3) {
+		t.Error("it is pinned, and may be unmapped already")
+		old.unpin(3)
+	}
+	if n := old.stripes[3].Load(); n != 0 {
+		t.Errorf("it stays pinned %d times", n)
+	}
+}
+
+// A reload that has begun does not hold up the end: it gives up.
+func TestTheEndCancelsAReload(t *testing.T) {
+	dir := t.TempDir()
+	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
+	f := open(t, dir)
+	f.stop() // as Close begins
+	// That ends the reload a moment after it has begun, which this one may not last.
+	eventually(t, "a reload that was cancelled", func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
+}
+
 // TestWhoEndsUnderAnOldGenerationIsCountedByTheNew has a request that began before a swap and ends after it.
 func TestWhoEndsUnderAnOldGenerationIsCountedByTheNew(t *testing.T) {
 	dir := t.TempDir()
