@@ -48,23 +48,28 @@ func appendBodyStart(dst []byte, n uint64) []byte {
 // pin returns the slot that holds F(n), or nil; it is to be unpinned.
 func (r *recent) pin(n uint64) *slot {
 	s := &r.slots[n%recentSlots]
+	if s.name.Load() != n+1 || n > HardMaxIndex || !s.pin(n) {
+		return nil
+	}
+	return s
+}
+
+// pin pins the slot unless it is claimed, or holds another value than F(n): it may have been given away before it was pinned.
+func (s *slot) pin(n uint64) bool {
 	for {
-		if s.name.Load() != n+1 || n > HardMaxIndex {
-			return nil
-		}
 		pins := s.pins.Load()
 		if pins == claimed {
-			return nil
+			return false
 		}
 		if s.pins.CompareAndSwap(pins, pins+1) {
 			break
 		}
 	}
-	if s.name.Load() != n+1 { // it was given away before it was pinned
+	if s.name.Load() != n+1 {
 		s.unpin()
-		return nil
+		return false
 	}
-	return s
+	return true
 }
 
 func (s *slot) unpin() { s.pins.Add(-1) }

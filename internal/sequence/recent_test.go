@@ -74,6 +74,21 @@ func TestASlotThatIsReadIsNotWritten(t *testing.T) {
 	}
 }
 
+// A request may have seen F(5) in its slot, which is given away before the request has pinned it.
+func TestASlotThatWasGivenAwayIsNotPinned(t *testing.T) {
+	var r recent
+	r.put(5, []byte("5"))
+	s := r.pin(5)
+	s.unpin()
+	r.put(5+recentSlots, []byte("39088169"))
+	if s.pin(5) {
+		t.Error("F(5) is pinned, and another value there")
+	}
+	if n := s.pins.Load(); n != 0 {
+		t.Errorf("the slot stays pinned %d times", n)
+	}
+}
+
 func TestASlotThatIsWrittenIsNotRead(t *testing.T) {
 	var r recent
 	r.put(5, []byte("5"))

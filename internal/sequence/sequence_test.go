@@ -90,6 +90,24 @@ func TestConcurrentStepsForwardSeeDifferentIndices(t *testing.T) {
 	}
 }
 
+// Whoever has a value at hand, and finds that the index has moved meanwhile, lets go of it.
+func TestAStepThatCameTooLateLetsItsValueGo(t *testing.T) {
+	s := open(t, t.TempDir(), Config{})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			next := s.fastStep([]step{forward, back}[i%2])
+			var w server.Response
+			for range 300_000 { // among the first values, which are all at hand
+				w = server.Response{Body: w.Body[:0]}
+				next(&w, &server.Request{Method: http.MethodGet, Stripe: i})
+			}
+		})
+	}
+	wg.Wait()
+	notPinned(t, s)
+}
+
 func TestTheIndexStaysWithinItsBoundsUnderRaces(t *testing.T) {
 	s := open(t, t.TempDir(), Config{MaxIndex: 3})
 	var moved [2]int64
