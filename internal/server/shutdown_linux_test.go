@@ -1,8 +1,13 @@
 package server
 
 import (
+	"net"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A request that is in the socket's buffer when the stop comes is answered before the end.
@@ -78,6 +83,115 @@ func TestALoopDoesNotEndWithMessagesUnread(t *testing.T) {
 	if d.post(nobody) {
 		t.Error("a loop that has ended takes a message")
 	}
+	// A connection dealt to it is closed, and not counted any more.
+	c, err := net.Dial("tcp", d.s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	next := 0
+	await(t, "the connection to arrive", func() bool {
+		acceptAll(t, d, &next)
+		return next == 1
+	})
+	newClient(t, c).expectClosed()
+	if n := d.s.connections.Load(); n != 0 {
+		t.Errorf("%d connections are counted, and none is open", n)
+	}
 	// The descriptors are closed again at the end of the test: they must not be others' by then.
 	t.Cleanup(func() { d.epoll, d.wakeFD = -1, -1 })
+}
+
+// acceptAll deals the connections that wait at d's listener.
+func acceptAll(t *testing.T, d *handDriven, next *int) {
+	t.Helper()
+	if err := d.lane.acceptAll(fdOf(t, d.s.listen.(*net.TCPListener)), next, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fdOf returns the descriptor of a listener that stays open.
+func fdOf(t *testing.T, l *net.TCPListener) (fd int) {
+	t.Helper()
+	rc, err := l.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(of uintptr) { fd = int(of) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// Connections that were made before the stop are taken, also when the acceptor hears of the stop first.
+func TestConnectionsThatWaitAtTheStopAreAccepted(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	listener, err := unix.Getsockname(fdOf(t, d.s.listen.(*net.TCPListener)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By system calls, which take less time than the acceptor does to wake up.
+	connect := func() (fd int) {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Connect(fd, listener)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fd
+	}
+	for range 200 {
+		stop, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- d.lane.accept(d.s.listen.(*net.TCPListener), stop) }()
+		first := connect()
+		await(t, "the acceptor to run", d.mail.Load)
+		second := connect()
+		close(stop)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		d.turn()
+		if d.loop.open != 2 {
+			t.Fatalf("%d connections were accepted, want 2", d.loop.open)
+		}
+		unix.Close(first)
+		unix.Close(second)
+		for d.loop.open > 0 {
+			d.turn()
+		}
+	}
+}
+
+// A loop that is told something just before it sleeps does not sleep.
+func TestALoopDoesNotSleepOverAMessage(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	over := false // the loop's
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for events := make([]unix.EpollEvent, maxEvents); !over; {
+			d.loop.turn(events[:d.wait(events, false)], d.now)
+			over = d.loop.stopping
+		}
+	}()
+	read := func() bool { return !d.mail.Load() }
+	nobody := message{kind: msgBlocked, conn: new(conn)}
+	for i := range 3000 {
+		d.post(nobody)
+		for deadline := time.Now().Add(patient); !read(); runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Errorf("message %d was not read", i)
+				unix.Write(d.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) //nolint:errcheck // it is there
+			}
+		}
+		if t.Failed() {
+			break
+		}
+		for range i % 64 { // so that the next one comes at another moment
+			read()
+		}
+	}
+	d.post(message{kind: msgStop})
+	<-done
 }
