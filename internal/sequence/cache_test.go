@@ -118,3 +118,28 @@ func Example_pair() {
 	fmt.Printf("F(%d) = %s, F(%d) = %s\n", q.index, q.f, q.index-1, q.previous)
 	// Output: F(7) = 13, F(6) = 8
 }
+
+// Steps, forward or back, leave a pair in the cache now and then, of the value and the one that is at hand beside it.
+func TestStepsKeepPairs(t *testing.T) {
+	const n = 2 * interval * 20 // of which one is kept
+	values := fibonacci(n + 2)
+	for name, have := range map[string][]uint64{"forward": {n - 2, n - 1}, "back": {n + 2, n + 1}} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, t.TempDir(), Config{})
+			for _, i := range have {
+				s.recent.put(i, []byte(values[i]))
+			}
+			h, ok := s.find(n)
+			if !ok {
+				t.Fatal("it is not at hand")
+			}
+			if got := string(s.give(nil, &h, text, 0)); got != values[n] {
+				t.Errorf("F(%d) is %.20s, want %.20s", n, got, values[n])
+			}
+			p, ok := s.cache.near(n)
+			if !ok || string(p.f) != values[p.index] || string(p.previous) != values[p.index-1] {
+				t.Errorf("kept is %t: %d, %.20s and %.20s", ok, p.index, p.f, p.previous)
+			}
+		})
+	}
+}

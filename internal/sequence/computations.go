@@ -173,9 +173,7 @@ func (t ticket) giveBack() {
 	if f.waiting--; f.waiting > 0 {
 		return
 	}
-	if c.flights[f.index] == f {
-		delete(c.flights, f.index) // whoever comes now begins anew
-	}
+	delete(c.flights, f.index) // whoever comes now begins anew
 	switch {
 	case f.ended || !f.started:
 		c.bytes -= f.bytes

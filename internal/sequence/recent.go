@@ -135,10 +135,7 @@ func (r *recent) neighbours(n uint64) (between, bool) {
 		{n + 2, n + 1, true},
 		{n + 1, n - 1, true},
 	} {
-		if c.a > HardMaxIndex || c.b > HardMaxIndex { // or below 0
-			continue
-		}
-		a := r.pin(c.a)
+		a := r.pin(c.a) // there is none below 0, which is far beyond HardMaxIndex
 		if a == nil {
 			continue
 		}
