@@ -114,38 +114,17 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	return o.Seq, nil
 }
 
-// buckets returns a value in each bucket of measure's histograms, by the index of its count.
-var buckets = sync.OnceValue(func() []int64 {
-	h := measure.NewHistogram()
-	measure.Record(h, measure.Longest) // a distribution goes up to the largest value there is
-	var values []int64
-	for _, b := range h.Distribution() {
-		values = append(values, max(b.From, 0))
-	}
-	return values
-})
-
 // empty is a histogram that nothing is ever recorded in.
 var empty = sync.OnceValue(measure.NewHistogram)
 
 // appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the one before it,
 // and its count, both as unsigned varints.
 func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
-	left := h.TotalCount()
-	if left == 0 {
-		return dst
-	}
 	last := 0
-	for i, n := range h.Export().Counts {
-		if n == 0 {
-			continue
-		}
+	for i, n := range measure.Counts(h) {
 		dst = binary.AppendUvarint(dst, uint64(i-last))
 		dst = binary.AppendUvarint(dst, uint64(n))
 		last = i
-		if left -= n; left == 0 {
-			break
-		}
 	}
 	return dst
 }
@@ -167,7 +146,7 @@ func bucket(text []byte) (ahead, n uint64, rest []byte, ok bool) {
 
 // checkHistogram finds what cannot be added to a histogram that has so many values.
 func checkHistogram(text []byte, has int64) error {
-	most, at, left := uint64(len(buckets())), uint64(0), uint64(math.MaxInt64-has)
+	most, at, left := uint64(len(measure.Buckets())), uint64(0), uint64(math.MaxInt64-has)
 	for len(text) > 0 {
 		ahead, n, rest, ok := bucket(text)
 		if !ok || ahead >= most-at || n > left {
@@ -180,12 +159,10 @@ func checkHistogram(text []byte, has int64) error {
 
 // addHistogram adds what appendHistogram wrote, and checkHistogram has found good, to h, which is one of measure's.
 func addHistogram(text []byte, h *hdr.Histogram) {
-	values, at := buckets(), uint64(0)
+	at := uint64(0)
 	for len(text) > 0 {
 		ahead, n, rest, _ := bucket(text)
 		at, text = at+ahead, rest
-		if err := h.RecordValues(values[at], int64(n)); err != nil {
-			panic("BUG: a histogram that was checked cannot be added: " + err.Error())
-		}
+		measure.Recount(h, int(at), int64(n))
 	}
 }

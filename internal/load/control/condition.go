@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
 	"weir/internal/load/measure"
 )
 
@@ -169,19 +171,36 @@ const span = time.Second
 
 // Watch follows conditions through a run. A figure is that of the last second, and a condition with "for" has to hold at
 // every window of that time.
+//
+// It runs beside the threads that send, so it sums up only what conditions are about, and of latencies only the buckets
+// that have any: whole histograms took six times as long.
 type Watch struct {
 	conditions []Condition
+	latency    bool            // one of them is about latency
 	since      []time.Duration // end of the window at which it began to hold; -1 while it does not
-	last       []*measure.Window
-	free       []*measure.Window
+	last       []past
 	sum        *measure.Window
+	none       *hdr.Histogram // stays empty
+}
+
+// past is a window that a Watch has seen.
+type past struct {
+	measure.Window // without its histograms
+	latencies      []bucket
+}
+
+// bucket is how many latencies a histogram has in a bucket.
+type bucket struct {
+	index int
+	n     int64
 }
 
 // NewWatch returns a Watch that has seen nothing yet.
 func NewWatch(conditions []Condition) *Watch {
-	w := &Watch{conditions: conditions, since: make([]time.Duration, len(conditions)), sum: measure.NewWindow()}
+	w := &Watch{conditions: conditions, since: make([]time.Duration, len(conditions)), sum: measure.NewWindow(), none: measure.NewHistogram()}
 	for i := range w.since {
 		w.since[i] = -1
+		w.latency = w.latency || conditions[i].ofLatency()
 	}
 	return w
 }
@@ -232,34 +251,37 @@ func (w *Watch) Began() (first time.Duration, ok bool) {
 
 // waiting reports whether something was in flight all the last second.
 func (w *Watch) waiting() bool {
-	for _, l := range w.last {
-		if l.InFlight == 0 {
+	for i := range w.last {
+		if w.last[i].InFlight == 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// push keeps a copy of next, forgets what is older than span, and sums up what is left.
+// push keeps what it needs of next, forgets what is older than span, and sums up what is left.
 func (w *Watch) push(next *measure.Window) {
-	var c *measure.Window
-	if n := len(w.free); n > 0 {
-		c, w.free = w.free[n-1], w.free[:n-1]
-	} else {
-		c = measure.NewWindow()
-	}
-	c.Reset()
-	c.Add(next)
-	c.InFlight, c.Target = next.InFlight, next.Target
-	w.last = append(w.last, c)
 	slack := (next.End - next.Start) / 2
-	for len(w.last) > 1 && w.last[1].Start <= next.End-span+slack {
-		w.free = append(w.free, w.last[0])
+	var p past
+	for len(w.last) > 0 && w.last[0].End <= next.End-span+slack {
+		p = w.last[0] // its memory is used again
 		w.last = append(w.last[:0], w.last[1:]...)
 	}
+	p.Window, p.latencies = *next, p.latencies[:0]
+	p.Latency, p.ShedLatency, p.Lag = w.none, w.none, w.none
+	if w.latency {
+		for i, n := range measure.Counts(next.Latency) {
+			p.latencies = append(p.latencies, bucket{i, n})
+		}
+	}
+	w.last = append(w.last, p)
 	w.sum.Reset()
-	for _, l := range w.last {
-		w.sum.Add(l)
+	for i := range w.last {
+		l := &w.last[i]
+		w.sum.Add(&l.Window)
+		for _, b := range l.latencies {
+			measure.Recount(w.sum.Latency, b.index, b.n)
+		}
 		if !math.IsNaN(l.Target.CPU) {
 			w.sum.Target.CPU = l.Target.CPU
 		}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -270,5 +271,35 @@ func TestCompletionsAreConditions(t *testing.T) {
 	}
 	if got := CompleteCondition("P9"); len(got) != 3 || len(all) < 10 {
 		t.Errorf("P9 completes to %q", got)
+	}
+}
+
+func TestAWatchSumsUpTheLastSecondAndNothingElse(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	watch := NewWatch([]Condition{parse(t, "p99<1ns"), parse(t, "errors>100%")})
+	var all []*measure.Window
+	for i := range 30 {
+		w := measure.NewWindow()
+		w.Start, w.End = time.Duration(i)*100*time.Millisecond, time.Duration(i+1)*100*time.Millisecond
+		w.Intended, w.Sent, w.Served, w.Shed = r.Uint64N(100), r.Uint64N(100), r.Uint64N(100), r.Uint64N(100)
+		w.Failed[measure.Cut] = r.Uint64N(100)
+		for range r.IntN(50) {
+			measure.Record(w.Latency, time.Duration(math.Exp(r.Float64()*30)))
+		}
+		w.Target.CPU = r.Float64()
+		all = append(all, w)
+		watch.Next(w)
+		want := measure.NewWindow()
+		for _, l := range all[max(0, len(all)-10):] {
+			want.Add(l)
+		}
+		got := watch.sum
+		if got.Start != want.Start || got.End != want.End || got.Intended != want.Intended || got.Sent != want.Sent ||
+			got.Served != want.Served || got.Shed != want.Shed || got.Failed != want.Failed || got.Target.CPU != w.Target.CPU {
+			t.Fatalf("after window %d the sum is %+v, want %+v", i, got, want)
+		}
+		if !got.Latency.Equals(want.Latency) {
+			t.Fatalf("after window %d the sum has other latencies than the last ten windows", i)
+		}
 	}
 }
