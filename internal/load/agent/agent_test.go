@@ -337,7 +337,8 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	e := &fake{}
 	s := faked(Options{}, e)
 	for body, says := range map[string]string{
-		``: "cannot be read", `{`: "cannot be read", `{"version":2}`: "the leader speaks version 2 and the agent 1", `{"colour":1}`: "colour", `{"version":1} 7`: "more than one",
+		``: "cannot be read", `{`: "cannot be read", `{"version":2}`: "the leader speaks version 2 and the agent 1", `{"colour":1}`: `there is no field \"colour\"`, `{"version":1,"spec":{"users":"5"}}`: "spec.users must be a whole number, not a text",
+		`{"version":1} 7`: "more than one",
 	} {
 		status, text := call(s, "POST", "/runs", body)
 		want(t, body, status, text, http.StatusBadRequest, says)

@@ -11,6 +11,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
+	"weir/internal/jsonerr"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
@@ -84,7 +85,7 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	var o window
 	if err := json.Unmarshal(text, &o); err != nil {
-		return 0, fmt.Errorf("a window that cannot be read: %w", err)
+		return 0, fmt.Errorf("a window that cannot be read: %w", jsonerr.Plain(err))
 	}
 	if len(o.Failed) != int(measure.Failures) {
 		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version of weir everywhere", len(o.Failed), measure.Failures)

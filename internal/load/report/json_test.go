@@ -124,6 +124,7 @@ func TestResultsThatAreNoneAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":        {"", "not a result"},
 		"no JSON":      {"hello", "not a result"},
+		"another type": {`{"requests": "3"}`, "not a result of weir load (--json writes one): requests must be a whole number from 0, not a text"},
 		"something":    {`{"requests": 3}`, "version is 0"},
 		"a later form": {strings.Replace(good.String(), `"version": 1`, `"version": 2`, 1), "version is 2"},
 		"two":          {good.String() + good.String(), "more than one"},

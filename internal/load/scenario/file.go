@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"weir/internal/jsonerr"
 )
 
 // request is one to make, with what is filled in.
@@ -276,7 +278,7 @@ func parseLine(text string) (line, error) {
 		}
 	}
 	if err != nil {
-		return line{}, lineFault(err)
+		return line{}, fmt.Errorf("%w: %s", jsonerr.Plain(err), whatALineIs)
 	}
 	l := line{wanted: wanted{method: raw.Method, url: raw.URL}, weight: raw.Weight}
 	if raw.URL == "" {
@@ -297,23 +299,6 @@ func parseLine(text string) (line, error) {
 		}
 	}
 	return l, nil
-}
-
-// lineFault says what is wrong with a line that cannot be read.
-func lineFault(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("the line is a JSON %s: %s", wrong.Value, whatALineIs)
-		}
-		return fmt.Errorf("%s must be a %s, not a %s", wrong.Field, map[bool]string{true: "number", false: "text"}[wrong.Field == "weight"], wrong.Value)
-	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("not JSON: %w at byte %d: %s", err, syntax.Offset, whatALineIs)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("the line ends before its JSON does: %s", whatALineIs)
-	}
-	return fmt.Errorf("%s: %s", strings.TrimPrefix(err.Error(), "json: "), whatALineIs)
 }
 
 // parseHeaders reads {"Name":"value"}, where a value may be an array of them, in the order of the names.
