@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/report/uplot": {},
 	"weir/internal/load/mock":         {"weir/internal/server"},
 	"weir/internal/load": {"weir/internal/load/access", "weir/internal/load/agent", "weir/internal/load/client", "weir/internal/load/control", "weir/internal/load/measure",
-		"weir/internal/load/report", "weir/internal/load/scenario"},
+		"weir/internal/load/report", "weir/internal/load/scenario", "weir/internal/jsonerr"},
 	"weir/internal/load/web":      {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",

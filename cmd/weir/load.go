@@ -94,8 +94,8 @@ command line cannot be understood.`,
 		if plan.URL == "" && plan.Scenario == "" && plan.Requests == "" {
 			return usageError{cmd.CommandPath(), errors.New("say what to ask for: a URL, or --scenario with --target")}
 		}
-		if f.Changed("duration") && plan.Duration == 0 {
-			return usageError{cmd.CommandPath(), errors.New("--duration must be more than 0s; leave it out for the usual one")}
+		if err := load.CheckFlags(f); err != nil {
+			return usageError{cmd.CommandPath(), err}
 		}
 		if err := out.distinct(); err != nil {
 			return usageError{cmd.CommandPath(), err}

@@ -1,8 +1,6 @@
 package load
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,17 +18,6 @@ const (
 	usualDuration = 30 * time.Second
 	usualSearch   = 60 * time.Second // of a search
 )
-
-// ReadPlan reads a plan's JSON. What it does not say has the flags' defaults.
-func ReadPlan(text []byte) (Plan, error) {
-	p := Default()
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&p); err != nil {
-		return p, fmt.Errorf("it is no plan: %w", err)
-	}
-	return p, nil
-}
 
 // check refuses what contradicts itself. What is asked for is scenario's to check.
 func (p *Plan) check() error {

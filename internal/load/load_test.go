@@ -503,10 +503,40 @@ func TestPlansOutliveTheirJSON(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(p, again) {
 		t.Errorf("read again it is %+v, %v", again, err)
 	}
-	for _, bad := range []string{"", "{", `{"url":1}`, `{"speed":1}`, `{"every":"soon"}`} {
-		if _, err := ReadPlan([]byte(bad)); err == nil {
-			t.Errorf("%q was taken for a plan", bad)
+	p.Seed = 0
+	if text, err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ReadPlan(text); err != nil || again.Seed != 0 {
+		t.Errorf("a seed of 0 is read again as %d, %v", again.Seed, err)
+	}
+}
+
+func TestPlansThatCannotBeReadSayWhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                      "a plan is a JSON object: it ends before its JSON does",
+		"{":                     "a plan is a JSON object: it ends before its JSON does",
+		"[]":                    "a plan is a JSON object: it must be an object, not an array",
+		"null":                  "a plan is a JSON object, not null",
+		`{"url":1}`:             "url must be a text, got 1",
+		`{"users":"5"}`:         `users must be a whole number, got "5"`,
+		`{"seed":-1}`:           "seed must be a whole number from 0, got -1",
+		`{"no_check":1}`:        "no_check must be true or false, got 1",
+		`{"headers":"A: b"}`:    `headers must be a list of texts, got "A: b"`,
+		`{"every":"soon"}`:      `every must be a duration like "30s" or "5m", got "soon"`,
+		`{"every":30}`:          `every must be a duration like "30s" or "5m", got 30`,
+		`{"speed":1}`:           `plans have no member "speed"`,
+		`{"duration":"0s"}`:     "duration must not be 0s; leave it out for the default",
+		`{"users":0}`:           "users must not be 0; leave it out for the default",
+		`{"max_connections":0}`: "max_connections must not be 0; leave it out for the default",
+		`{"warm":0}`:            "warm must not be 0; leave it out for the default",
+	} {
+		if _, err := ReadPlan([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
+	}
+	if _, err := ReadPlan([]byte(`{"warmup":"0s","ramp":"0s","every":"0s","connections":0,"threads":0,"seed":0,"first_user":0,"duration":null}`)); err != nil {
+		t.Errorf("zeros that are what they say: %v", err)
 	}
 }
 

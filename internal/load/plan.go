@@ -49,7 +49,7 @@ type Plan struct {
 	Threads        int      `json:"threads,omitempty"`
 	HTTP2          bool     `json:"http2,omitempty"`
 	Insecure       bool     `json:"insecure,omitempty"`
-	Seed           uint64   `json:"seed,omitempty"`
+	Seed           uint64   `json:"seed"`
 	NoCheck        bool     `json:"no_check,omitempty"`       // begin without having asked
 	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
 	Agents         []string `json:"agents,omitempty"`         // host:port
@@ -59,8 +59,11 @@ type Plan struct {
 // Duration is a time.Duration that is text in JSON: "1m30s".
 type Duration time.Duration
 
+// String writes d as time.Duration does.
+func (d Duration) String() string { return time.Duration(d).String() }
+
 // MarshalText writes d as time.Duration does.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads what time.ParseDuration reads.
 func (d *Duration) UnmarshalText(text []byte) error {

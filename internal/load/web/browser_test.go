@@ -285,7 +285,7 @@ func selectAll() chromedp.Action[chromedp.Void] {
 
 func planFor(t *testing.T, text string) load.Plan {
 	t.Helper()
-	p, err := parsePlan([]byte(text))
+	p, err := load.ReadPlan([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (u *UI) readPlan(w http.ResponseWriter, r *http.Request) (load.Plan, bool) 
 	if !ok {
 		return load.Plan{}, false
 	}
-	plan, err := parsePlan(text)
+	plan, err := load.ReadPlan(text)
 	if err == nil {
 		err = u.confine(&plan)
 	}

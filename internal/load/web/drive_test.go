@@ -170,6 +170,7 @@ func TestErrorsOfPlansNameTheField(t *testing.T) {
 		{`{"url":"http://127.0.0.1:9/","connections":"many"}`, "connections"},
 		{`{"url":"http://127.0.0.1:9/","connections":1.5}`, "connections"},
 		{`{"url":"http://127.0.0.1:9/","seed":-1}`, "seed"},
+		{`{"url":"http://127.0.0.1:9/","duration":"0s"}`, "duration"},
 		{`{"url":"http://127.0.0.1:9/","http2":1}`, "http2"},
 		{`{"url":"http://127.0.0.1:9/","headers":"A: b"}`, "headers"},
 		{`{"url":7}`, "url"},
@@ -203,7 +204,7 @@ func FuzzPlan(f *testing.F) {
 	f.Add([]byte(`{"url":null,"seed":18446744073709551615}`))
 	f.Add([]byte(`{"duration":"-1h","URL":"x"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := parsePlan(text)
+		p, err := load.ReadPlan(text)
 		if err != nil {
 			if err.Error() == "" {
 				t.Error("an error says nothing")
@@ -215,7 +216,7 @@ func FuzzPlan(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := parsePlan(again)
+		q, err := load.ReadPlan(again)
 		if err != nil {
 			t.Fatalf("%s: %v", again, err)
 		}

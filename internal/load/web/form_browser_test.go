@@ -114,7 +114,7 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		b.eval("import('/form.js').then((m) => { window.form_ = m; })")
 		b.wait("window.form_")
 		b.eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, onCheck() {}, onChange() {}}); window.filled.fill(" + asJSON(t, got) + ")")
-		again, err := parsePlan([]byte(b.text("JSON.stringify(window.filled.plan())")))
+		again, err := load.ReadPlan([]byte(b.text("JSON.stringify(window.filled.plan())")))
 		if err != nil || !reflect.DeepEqual(again, want) {
 			t.Errorf("%s: filled in from a result, the form says %s, %v", c.what, asJSON(t, again), err)
 		}

@@ -1,13 +1,10 @@
 package web
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,76 +12,6 @@ import (
 	"weir/internal/load"
 	"weir/internal/load/access"
 )
-
-// fieldError is an error about one field of a plan.
-type fieldError struct {
-	field  string
-	detail string
-}
-
-func (e *fieldError) Error() string { return e.detail }
-
-// planFields are the members of a plan's JSON, and where they are in load.Plan.
-var planFields = func() map[string]int {
-	fields := make(map[string]int)
-	t := reflect.TypeFor[load.Plan]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		fields[name] = i
-	}
-	return fields
-}()
-
-// parsePlan reads a plan, member by member, so that an error names the one that is wrong. Members that are left out have
-// the defaults that the command line has.
-func parsePlan(text []byte) (load.Plan, error) {
-	plan := load.Default()
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil || members == nil {
-		return plan, errors.New("a plan is a JSON object: " + errorText(err))
-	}
-	v := reflect.ValueOf(&plan).Elem()
-	for name, raw := range members {
-		i, known := planFields[name]
-		if !known {
-			return plan, fmt.Errorf("plans have no member %.40q", name)
-		}
-		field := v.Field(i)
-		if bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
-			continue
-		}
-		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
-			return plan, &fieldError{name, fmt.Sprintf("%s must be %s, got %.60s", strings.ReplaceAll(name, "_", " "), kindOf(field), raw)}
-		}
-	}
-	return plan, nil
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return "got null"
-	}
-	return err.Error()
-}
-
-// kindOf says what a field takes.
-func kindOf(v reflect.Value) string {
-	if v.Type() == reflect.TypeFor[load.Duration]() {
-		return `a duration like "30s" or "5m"`
-	}
-	switch v.Kind() {
-	case reflect.Int:
-		return "a whole number"
-	case reflect.Uint64:
-		return "a whole number from 0"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list of texts"
-	default:
-		return "text"
-	}
-}
 
 // confine keeps a plan to what whoever started the UI allows: its hosts, its agents and its files.
 func (u *UI) confine(p *load.Plan) error {
@@ -113,7 +40,7 @@ func (u *UI) confine(p *load.Plan) error {
 func (u *UI) ours(p *load.Plan) error {
 	for _, a := range p.Agents {
 		if !slices.ContainsFunc(u.o.Agents, func(named string) bool { return strings.EqualFold(named, a) }) {
-			return &fieldError{"agents", fmt.Sprintf("%.60q is none of the agents that may be used here: %s", a, u.agents())}
+			return &load.FieldError{Field: "agents", Detail: fmt.Sprintf("%.60q is none of the agents that may be used here: %s", a, u.agents())}
 		}
 	}
 	if p.TargetMetrics == "" {
@@ -121,13 +48,13 @@ func (u *UI) ours(p *load.Plan) error {
 	}
 	at, err := url.Parse(p.TargetMetrics)
 	if err != nil {
-		return &fieldError{"target_metrics", fmt.Sprintf("%.60q is no URL; metrics of weir are at /metrics of its --admin port", p.TargetMetrics)}
+		return &load.FieldError{Field: "target_metrics", Detail: fmt.Sprintf("%.60q is no URL; metrics of weir are at /metrics of its --admin port", p.TargetMetrics)}
 	}
 	own := slices.ContainsFunc(u.o.Own, func(o string) bool {
 		return strings.EqualFold(o, at.Host) || strings.EqualFold(strings.Trim(o, "[]"), at.Hostname())
 	})
 	if !own && !access.LoopbackHost(at.Host) {
-		return &fieldError{"target_metrics", fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with --i-own-this-target and its host", at.Host)}
+		return &load.FieldError{Field: "target_metrics", Detail: fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with --i-own-this-target and its host", at.Host)}
 	}
 	return nil
 }
@@ -142,7 +69,7 @@ func notOwned(p load.Plan, err error) error {
 	default:
 		field = "requests"
 	}
-	return &fieldError{field, strings.Replace(err.Error(), "say --i-own", "start weir load ui with --i-own", 1)}
+	return &load.FieldError{Field: field, Detail: strings.Replace(err.Error(), "say --i-own", "start weir load ui with --i-own", 1)}
 }
 
 // agents says which agents plans may name.
@@ -159,13 +86,13 @@ func (u *UI) file(field, name string) (string, error) {
 		return "", nil
 	}
 	if u.o.Files == "" {
-		return "", &fieldError{field, "to use files here, start weir load ui with --files and the folder that they are in"}
+		return "", &load.FieldError{Field: field, Detail: "to use files here, start weir load ui with --files and the folder that they are in"}
 	}
 	if rel, err := filepath.Rel(u.o.Files, name); err == nil {
 		name = rel // as results have it
 	}
 	if !filepath.IsLocal(name) {
-		return "", &fieldError{field, fmt.Sprintf("%.60q must be the name of a file in the folder of --files", name)}
+		return "", &load.FieldError{Field: field, Detail: fmt.Sprintf("%.60q must be the name of a file in the folder of --files", name)}
 	}
 	return filepath.Join(u.o.Files, name), nil
 }
@@ -174,9 +101,9 @@ var flagName = regexp.MustCompile(`--([a-z0-9][a-z0-9-]*)`)
 
 // fieldOf returns the field that an error is about, "" if it does not say: errors of load name a flag.
 func fieldOf(err error) string {
-	var own *fieldError
+	var own *load.FieldError
 	if errors.As(err, &own) {
-		return own.field
+		return own.Field
 	}
 	for _, m := range flagName.FindAllStringSubmatch(err.Error(), -1) {
 		name := strings.ReplaceAll(m[1], "-", "_")
@@ -188,7 +115,7 @@ func fieldOf(err error) string {
 		case "i_own_this_target", "no_check", "files":
 			continue
 		}
-		if _, known := planFields[name]; known {
+		if load.HasField(name) {
 			return name
 		}
 	}
