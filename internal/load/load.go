@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"sync"
@@ -158,9 +159,7 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 		return nil, err
 	}
 	if r.target != nil {
-		watching, stop := context.WithCancel(ctx)
-		defer stop()
-		go r.target.run(watching)
+		r.target.begin(ctx)
 	}
 	d := r.control.Begin()
 	began := time.Now()
@@ -174,6 +173,7 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 		d, err = r.loop(ctx, load, d, began)
 	}
 	close(r.ended)
+	target := r.target.end(context.WithoutCancel(ctx))
 	// What is on its way is awaited, and counts.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.engine.Timeout+time.Second)
 	defer cancel()
@@ -193,7 +193,7 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 	case !d.Done:
 		result.Reason = "it was stopped"
 	}
-	r.judge(result)
+	r.judge(result, target)
 	return result, err
 }
 
@@ -303,15 +303,24 @@ func (r *Run) ceiling() *control.Ceiling {
 	return &c
 }
 
-// judge writes what only the whole run shows into its result.
-func (r *Run) judge(result *report.Result) {
+// judge writes what only the whole run shows into its result. target is what was read of it last.
+func (r *Run) judge(result *report.Result, target measure.Target) {
 	result.Ceiling = r.ceiling()
 	total := measure.NewWindow()
 	r.recorder.Total(total)
+	if math.IsNaN(total.Target.CPU) {
+		total.Target.CPU = target.CPU
+	}
+	if math.IsNaN(total.Target.Memory) {
+		total.Target.Memory = target.Memory
+	}
 	for i := range r.fail {
 		c := &r.fail[i]
 		v := c.Judge(total)
-		got := "not known"
+		got := "not known: nothing was to be sent"
+		if c.OfTarget() {
+			got = "not known: the target's metrics did not say"
+		}
 		if v.Known {
 			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v.Value, 'g', 4, 64), 64)
 			got = c.Format(rounded)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -383,7 +384,32 @@ func TestMetricsOfTheTargetAreRead(t *testing.T) {
 	}
 }
 
-// Every mistake must be told before any load, and say what to change.
+// A target that uses three processors while it is asked, and none before.
+func TestVerdictsOnTheTargetAreKnownOfShortRunsToo(t *testing.T) {
+	url, asked := target(t, nil)
+	var first atomic.Int64
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		used := 100.0
+		if asked.Load() > 0 {
+			first.CompareAndSwap(0, time.Now().UnixNano())
+			used += 3 * time.Since(time.Unix(0, first.Load())).Seconds()
+		}
+		fmt.Fprintf(w, "process_cpu_seconds_total %g\n", used+1)
+	}))
+	defer metrics.Close()
+	for _, d := range []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond} {
+		p := plan(url)
+		p.Duration, p.TargetMetrics, p.FailWhen = Duration(d), metrics.URL, []string{"cpu>10%", "memory>1GB"}
+		result := run(t, p)
+		if cpu := result.Verdicts[0]; !cpu.Failed || cpu.Value < 250 || cpu.Value > 350 {
+			t.Errorf("in a run of %v: %+v, want about 300%%", d, cpu)
+		}
+		if memory := result.Verdicts[1]; !memory.Failed || memory.Got != "not known: the target's metrics did not say" {
+			t.Errorf("memory that the metrics do not have: %+v", memory)
+		}
+	}
+}
+
 // Whose metrics may be asked for is decided by their address.
 func TestMetricsAreNotLookedForElsewhere(t *testing.T) {
 	elsewhere, asked := target(t, nil)
@@ -397,6 +423,7 @@ func TestMetricsAreNotLookedForElsewhere(t *testing.T) {
 	}
 }
 
+// Every mistake must be told before any load, and say what to change.
 func TestPlansThatCannotBeAreRefused(t *testing.T) {
 	url, asked := target(t, nil)
 	for _, c := range []struct {

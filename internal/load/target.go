@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -33,6 +34,9 @@ type watcher struct {
 	cpu float64 // seconds at the last reading
 	at  time.Time
 	now atomic.Pointer[measure.Target]
+
+	stop    context.CancelFunc
+	stopped chan struct{}
 }
 
 // watchTarget reads url once, so that what cannot work is known before any load.
@@ -42,6 +46,32 @@ func watchTarget(ctx context.Context, from string) (*watcher, error) {
 		return nil, fmt.Errorf("--target-metrics: %w; those of weir are at /metrics of its --admin port, as in http://127.0.0.1:8081/metrics", err)
 	}
 	return w, nil
+}
+
+// begin reads now, as the load is about to begin, and from then on until end is called.
+func (w *watcher) begin(ctx context.Context) {
+	ctx, w.stop = context.WithCancel(ctx)
+	w.stopped = make(chan struct{})
+	w.at = time.Time{} // CPU is that of the load alone
+	w.readOrForget(ctx)
+	go func() {
+		defer close(w.stopped)
+		w.run(ctx)
+	}()
+}
+
+// end reads no more, but once if CPU is not known yet, so that of a run that was shorter than scrapeEvery it is. It returns what
+// was read last.
+func (w *watcher) end(ctx context.Context) measure.Target {
+	if w == nil {
+		return measure.Unknown()
+	}
+	w.stop()
+	<-w.stopped
+	if math.IsNaN(w.target().CPU) {
+		w.readOrForget(ctx)
+	}
+	return w.target()
 }
 
 // run reads until ctx is done.
@@ -54,11 +84,16 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := w.read(ctx); err != nil && ctx.Err() == nil {
-			unknown := measure.Unknown()
-			w.now.Store(&unknown)
-			w.at = time.Time{} // the next reading begins anew
-		}
+		w.readOrForget(ctx)
+	}
+}
+
+// readOrForget reads, and where that cannot be done nothing is known.
+func (w *watcher) readOrForget(ctx context.Context) {
+	if err := w.read(ctx); err != nil && ctx.Err() == nil {
+		unknown := measure.Unknown()
+		w.now.Store(&unknown)
+		w.at = time.Time{} // the next reading begins anew
 	}
 }
 

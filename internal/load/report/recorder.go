@@ -43,8 +43,22 @@ type Recorder struct {
 	ceiling *control.Ceiling
 	refused string // by which signal, while no load was healthy
 	metrics metricsSeen
+	cpu     mean // of the target, in the measured windows
 	silence silence
 }
+
+// mean is one of figures that were true for some time each.
+type mean struct{ sum, seconds float64 }
+
+func (m *mean) add(v, seconds float64) {
+	if !math.IsNaN(v) {
+		m.sum += v * seconds
+		m.seconds += seconds
+	}
+}
+
+// value is NaN where nothing was added.
+func (m *mean) value() float64 { return m.sum / m.seconds }
 
 // silence is what has happened since something was last answered.
 type silence struct {
@@ -106,7 +120,12 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 		return p
 	}
 	r.total.Add(w)
-	r.total.Connections, r.total.InFlight, r.total.Target = w.Connections, w.InFlight, w.Target
+	r.total.Connections, r.total.InFlight = w.Connections, w.InFlight
+	r.cpu.add(w.Target.CPU, p.Seconds)
+	r.total.Target.CPU = r.cpu.value()
+	if !math.IsNaN(w.Target.Memory) {
+		r.total.Target.Memory = w.Target.Memory
+	}
 	r.inTime += w.Served
 	r.seconds += p.Seconds
 	r.busy[percent(w.Busy)] += p.Seconds
@@ -140,7 +159,8 @@ func (r *Recorder) Points() []Point {
 	return r.trace.all()
 }
 
-// Total adds what was measured so far to w: conditions on a whole run look at it.
+// Total adds what was measured so far to w: conditions on a whole run look at it. The target's CPU is the mean, its memory
+// what was read last.
 func (r *Recorder) Total(w *measure.Window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

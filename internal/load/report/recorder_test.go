@@ -146,6 +146,29 @@ func TestWhatIsAnsweredAfterTheEndIsNoGoodput(t *testing.T) {
 	}
 }
 
+func TestTheTargetOfAWholeRunIsItsMeanCPUAndItsLastMemory(t *testing.T) {
+	r := NewRecorder(RecorderOptions{})
+	total := func() measure.Target {
+		w := measure.NewWindow()
+		r.Total(w)
+		return w.Target
+	}
+	if got := total(); !math.IsNaN(got.CPU) || !math.IsNaN(got.Memory) {
+		t.Errorf("before the first window it is %+v", got)
+	}
+	for i, told := range []measure.Target{measure.Unknown(), {CPU: 1, Memory: 5}, {CPU: 3, Memory: 7}, measure.Unknown()} {
+		w := window(i, 100, time.Millisecond)
+		w.Target = told
+		r.Add(w, steady, nil)
+	}
+	warm := window(4, 100, time.Millisecond)
+	warm.Target = measure.Target{CPU: 100, Memory: 100}
+	r.Add(warm, control.Decision{Phase: "warmup"}, nil)
+	if got := total(); math.Abs(got.CPU-2) > 1e-9 || got.Memory != 7 {
+		t.Errorf("the target is %+v, want 2 processors and 7 bytes", got)
+	}
+}
+
 // A long run's trace is bounded, and its sums and maxima are those of the windows, measured or not.
 func TestTraceIsBoundedAndItsSumsAreRight(t *testing.T) {
 	for name, phase := range map[string]func(i int) control.Decision{
