@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,20 @@ func TestWeirServesEveryScenario(t *testing.T) {
 			t.Errorf("%v a second, expected about 200 of 100 users every half second", rate)
 		}
 	})
+}
+
+// TestAServerIsNoAgent holds what an agent's address is told to be against both ports of a server.
+func TestAServerIsNoAgent(t *testing.T) {
+	p := serveHere(t, server.Config{}, t.TempDir())
+	plan := load.Default()
+	plan.URL, plan.Rate = "http://"+p.public+"/next", "10/s"
+	for address, what := range map[string]string{p.public: "a weir server answers", p.admin: "the admin port of a weir server answers"} {
+		plan.Agents = []string{address}
+		want := "--agents: agent " + address + ": " + what + ", which makes no load; start weir load agent on that machine"
+		if _, err := load.New(t.Context(), plan, load.Options{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }
 
 // TestTheMockSeesReadersThatAskForWhatHasChanged holds poll against the upstream that it is made for.

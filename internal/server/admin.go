@@ -80,7 +80,7 @@ func (s *Server) adminHandler() http.Handler {
 		// The mux refuses by itself, as text: 404, or 405 with Allow, in which OPTIONS is missing.
 		refusal := refusal{header: w.Header()}
 		own.ServeHTTP(&refusal, r)
-		detail := "there is nothing at this path of the admin port; docs/api.md lists the routes"
+		detail := NothingOnAdmin
 		if refusal.status == http.StatusMethodNotAllowed {
 			allowed := allow(append(strings.Split(w.Header().Get("Allow"), ", "), http.MethodOptions))
 			w.Header().Set("Allow", allowed)

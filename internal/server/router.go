@@ -11,6 +11,12 @@ import (
 	"weir/internal/metrics"
 )
 
+// What a server answers, as the detail of a 404, where it has no route; by it one can tell a server of weir.
+const (
+	NothingHere    = "there is nothing at this path; docs/api.md lists the routes"
+	NothingOnAdmin = "there is nothing at this path of the admin port; docs/api.md lists the routes"
+)
+
 // router finds the route of a request: a tree by path segments, the same for the event loops
 // and for net/http, so that a path means the same on every port. Static segments win over
 // wildcards, also where only the wildcard would lead on; paths are taken as they are, without
@@ -195,7 +201,7 @@ func refuseCoding(w *Response) {
 // noRoute fills in the answer to a request that no route takes.
 func noRoute(w *Response, method string, n *node) {
 	if n == nil {
-		w.Problem(http.StatusNotFound, "there is nothing at this path; docs/api.md lists the routes")
+		w.Problem(http.StatusNotFound, NothingHere)
 		return
 	}
 	if method == http.MethodOptions {

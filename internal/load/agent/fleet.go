@@ -18,6 +18,7 @@ import (
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
+	"weir/internal/server"
 )
 
 // ErrLost is wrapped by the error of a Fleet one of whose agents has failed or cannot be reached.
@@ -124,13 +125,16 @@ func Ask(ctx context.Context, hosts []string, token string) error {
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 			err = fmt.Errorf("%w: is weir load agent running there?", err)
 		}
+		if refused, ok := errors.AsType[*refusal](err); ok && refused.status == http.StatusNotFound {
+			return m.names(noAgent(refused.detail))
+		}
 		if err != nil {
 			return m.names(err)
 		}
 		var is status
 		switch err := json.Unmarshal(text, &is); {
 		case err != nil || is.Service != service:
-			return m.names(fmt.Errorf("what answers is no agent: %s", detailOf(text)))
+			return m.names(noAgent(detailOf(text)))
 		case is.Version != version:
 			return m.names(fmt.Errorf("it speaks version %d, and this is %d: use the same version of weir everywhere", is.Version, version))
 		case is.Busy:
@@ -142,6 +146,18 @@ func Ask(ctx context.Context, hosts []string, token string) error {
 		return fmt.Errorf("--agents: %w", err)
 	}
 	return nil
+}
+
+// noAgent says what there is where an agent was looked for, by what it answers.
+func noAgent(answer string) error {
+	what := "what answers is no agent: " + answer
+	switch answer {
+	case server.NothingHere:
+		what = "a weir server answers, which makes no load"
+	case server.NothingOnAdmin:
+		what = "the admin port of a weir server answers, which makes no load"
+	}
+	return fmt.Errorf("%s; start weir load agent on that machine, and name the port of its --listen, which is 8092 unless told otherwise", what)
 }
 
 // start orders each agent's part. When one refuses, the others' runs end.
@@ -165,7 +181,7 @@ func (f *Fleet) start(ctx context.Context, spec scenario.Spec, o client.Options)
 		}
 		var s started
 		if err := json.Unmarshal(text, &s); err != nil || s.ID == "" {
-			return m.names(fmt.Errorf("what answers is no agent: %s", detailOf(text)))
+			return m.names(noAgent(detailOf(text)))
 		}
 		m.id = s.ID
 		return nil
