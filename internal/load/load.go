@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -322,8 +321,7 @@ func (r *Run) judge(result *report.Result, target measure.Target) {
 			got = "not known: the target's metrics did not say"
 		}
 		if v.Known {
-			rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v.Value, 'g', 4, 64), 64)
-			got = c.Format(rounded)
+			got = c.Say(v.Value)
 		}
 		result.Verdicts = append(result.Verdicts, report.Verdict{Condition: c.String(), Value: v.Value, Got: got, Failed: v.Holds || !v.Known})
 	}

@@ -81,15 +81,23 @@ func (c *Condition) String() string {
 	if c.equal {
 		op += "="
 	}
-	s := c.Signal() + " " + op + " " + c.Format(c.limit)
+	s := c.Signal() + " " + op + " " + c.format(c.limit)
 	if c.For > 0 {
 		s += " for " + c.For.String()
 	}
 	return s
 }
 
-// Format writes a value of the condition with its unit.
-func (c *Condition) Format(value float64) string { return number(value) + c.unit.name }
+// Say writes a value of the condition for people: in four digits, and latencies in the unit that suits them.
+func (c *Condition) Say(value float64) string {
+	if c.ofLatency() {
+		return time.Duration(round(value * c.unit.scale)).String()
+	}
+	return c.format(round(value))
+}
+
+// format writes a value of the condition with its unit.
+func (c *Condition) format(value float64) string { return number(value) + c.unit.name }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 

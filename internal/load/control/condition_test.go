@@ -162,6 +162,22 @@ func TestConditionsJudgeWhatWasMeasured(t *testing.T) {
 	}
 }
 
+func TestValuesAreSaidInTheUnitThatSuitsThem(t *testing.T) {
+	for _, c := range []struct {
+		condition string
+		value     float64
+		want      string
+	}{
+		{"p50>10s", 0.0001487123, "148.7µs"}, {"p99>20us", 38345.678, "38.35ms"}, {"max>1ms", 600_000, "10m0s"},
+		{"errors>1%", 100.0 / 3, "33.33%"}, {"rate<10/s", 123456, "123500/s"}, {"memory>1GB", 0.25, "0.25GB"},
+	} {
+		of := parse(t, c.condition)
+		if got := of.Say(c.value); got != c.want {
+			t.Errorf("%v of %s is said to be %s, want %s", c.value, c.condition, got, c.want)
+		}
+	}
+}
+
 func TestSilenceIsBadAndNotUnknown(t *testing.T) {
 	for _, w := range []*measure.Window{measured(0, 0, 0, 0), measured(0, 0, 100, 0)} {
 		for text, holds := range map[string]bool{

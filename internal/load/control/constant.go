@@ -122,7 +122,7 @@ func (d Decision) within(l Limits) Decision {
 // stop ends a run for a condition.
 func (d Decision) stop(c *Condition, v Verdict) Decision {
 	d.Done = true
-	d.Reason = fmt.Sprintf("%s: it was %s", c, c.Format(round(v.Value)))
+	d.Reason = fmt.Sprintf("%s: it was %s", c, c.Say(v.Value))
 	return d
 }
 
