@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+
 	"weir/internal/load"
 	"weir/internal/load/report"
 )
@@ -245,6 +247,12 @@ func TestPagesFitAPhone(t *testing.T) {
 		b.wait(painted + "('rate')")
 		b.wait("document.getElementById('state-text').textContent.includes('bisect')")
 		b.fits()
+		for _, width := range []int64{390, 360} {
+			b.do(chromedp.EmulateViewport(width, 740))
+			if b.text("document.getElementById('rate-less').offsetTop === document.getElementById('rate-more').offsetTop") != "true" {
+				t.Errorf("at %d pixels the steps of the rate are not beside each other", width)
+			}
+		}
 		b.shot("phone-running-" + scheme)
 		b.click("#stop")
 		b.wait("document.getElementById('state-text').textContent === 'Over'")
@@ -253,6 +261,11 @@ func TestPagesFitAPhone(t *testing.T) {
 			b.wait("document.querySelector('#history tbody tr, #result .tiles, #comparison table') !== null")
 			b.fits()
 			b.shot("phone-" + strings.Split(page, "/")[2] + fmt.Sprint(len(page)) + "-" + scheme)
+		}
+		b.wait("document.querySelector('.compared small:not(.interval)')")
+		b.eval("for (const s of document.querySelectorAll('.compared small:not(.interval)')) s.textContent = '? too little measured'")
+		if b.text("document.querySelector('.compared').offsetWidth > document.querySelector('#comparison .scroll').clientWidth") == "true" {
+			t.Error("the comparison has to be scrolled to see what has changed")
 		}
 		b.clean()
 	}

@@ -69,6 +69,7 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.click("#stop")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.wait("document.getElementById('to-result') !== null")
+	b.wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => e.textContent.startsWith('end, '))")
 	b.click("#to-result")
 	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('.verdicts .held').length === 2")
 	b.wait(painted + "('result-rate')")

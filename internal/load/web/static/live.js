@@ -129,7 +129,10 @@ export class Live {
     if (this.plots.length === 0) {
       this.plots = RUN_PLOTS.map((spec) => new Plot($('live-plots'), spec));
     }
-    for (const p of this.plots) p.draw(this.points);
+    for (const p of this.plots) {
+      p.ended = this.run.state === 'over';
+      p.draw(this.points);
+    }
     const p = this.points[this.points.length - 1];
     if (!p) {
       this.tiles.forEach((t) => { t.value.textContent = f.NONE; });
@@ -161,6 +164,7 @@ export class Live {
     if (run.error) end.append(h('p', { class: 'wrong' }, run.error));
     if (run.reason) end.append(h('p', {}, 'Ended: ' + run.reason));
     if (run.result) {
+      end.append(h('p', { class: 'muted' }, 'The figures are those of the last moment; those of the whole run are in its result.'));
       end.append(h('p', { class: 'actions' },
         h('a', { class: 'button primary', id: 'to-result', href: '#/history/' + run.result }, 'Result'),
         h('a', { class: 'button', href: '/api/history/' + run.result + '.json', download: true }, 'JSON')));

@@ -46,6 +46,7 @@ export class Plot {
   // points of several runs may be compared: each series then has the run it reads.
   constructor(host, spec) {
     this.spec = spec;
+    this.ended = Boolean(spec.ended); // else the last point is now
     this.points = [];
     this.hidden = new Set();
     this.from = 0;
@@ -141,8 +142,7 @@ export class Plot {
   // show writes the values of a point into the legend: those under the cursor, else the last.
   show(index) {
     const p = this.shown[index ?? this.shown.length - 1];
-    this.at.textContent = !p ? '' : index == null ? 'now, ' + f.clock(p.t) : 'at ' + f.clock(p.t) + (p.phase ? ', ' + p.phase : '');
-    if (this.spec.ended && index == null) this.at.textContent = p ? 'end, ' + f.clock(p.t) : '';
+    this.at.textContent = !p ? '' : index == null ? (this.ended ? 'end, ' : 'now, ') + f.clock(p.t) : 'at ' + f.clock(p.t) + (p.phase ? ', ' + p.phase : '');
     this.spec.series.forEach((s, i) => {
       this.values[i].value.textContent = p ? (s.value ?? this.spec.value)(s.get(p)) : f.NONE;
     });
