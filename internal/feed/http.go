@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
+	"weir/internal/strictjson"
 )
 
 const (
@@ -383,7 +384,7 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) {
 	var body struct {
 		Position *int `json:"position"`
 	}
-	err := server.ReadJSON(bytes.NewReader(r.Body), &body)
+	err := strictjson.Read(bytes.NewReader(r.Body), &body)
 	if err == nil && body.Position == nil {
 		err = errors.New("position must be there")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"weir/internal/jsonerr"
+	"weir/internal/strictjson"
 )
 
 // FieldError is about one member of a plan.
@@ -65,7 +65,7 @@ func ReadPlan(text []byte) (Plan, error) {
 	p := Default()
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
-		return p, fmt.Errorf("a plan is a JSON object: %w", jsonerr.Plain(err))
+		return p, fmt.Errorf("a plan is a JSON object: %w", strictjson.Plain(err))
 	}
 	if members == nil {
 		return p, errors.New("a plan is a JSON object, not null")
@@ -98,5 +98,5 @@ func kind(t reflect.Type) string {
 	case reflect.TypeFor[[]string]():
 		return "a list of texts"
 	}
-	return jsonerr.Kind(t)
+	return strictjson.Kind(t)
 }

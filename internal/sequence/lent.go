@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/sequence/decimal"
 	"weir/internal/server"
+	"weir/internal/strictjson"
 )
 
 // lentStep answers GET /current, /next and /previous off the event loops: the request is admitted, then the
@@ -293,7 +294,7 @@ func (s *Sequence) putCurrent(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Index *uint64 `json:"index"`
 	}
-	err := server.ReadJSON(http.MaxBytesReader(w, r.Body, 4<<10), &body)
+	err := strictjson.Read(http.MaxBytesReader(w, r.Body, 4<<10), &body)
 	if err == nil && body.Index == nil {
 		err = errors.New("index must be there")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/shed"
+	"weir/internal/strictjson"
 )
 
 // addShedder makes the shedder, which watches the box and what the kernel knows of its own queues.
@@ -140,7 +141,7 @@ func (s *Server) getShed(w http.ResponseWriter, _ *http.Request) {
 // patchShed answers PATCH /admin/shed, which changes thresholds.
 func (s *Server) patchShed(w http.ResponseWriter, r *http.Request) {
 	var changes map[string]shed.Change
-	if err := ReadJSON(http.MaxBytesReader(w, r.Body, 64<<10), &changes); err != nil {
+	if err := strictjson.Read(http.MaxBytesReader(w, r.Body, 64<<10), &changes); err != nil {
 		WriteProblem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
 		return
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/jsonerr"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/server"
+	"weir/internal/strictjson"
 )
 
 const (
@@ -62,7 +62,7 @@ func read(w http.ResponseWriter, r *http.Request, most int64, to any) bool {
 		}
 	}
 	if err != nil {
-		problem(w, http.StatusBadRequest, "the body cannot be read: "+jsonerr.Plain(err).Error()+"; leader and agent should be of the same version")
+		problem(w, http.StatusBadRequest, "the body cannot be read: "+strictjson.Plain(err).Error()+"; leader and agent should be of the same version")
 		return false
 	}
 	return true

@@ -11,10 +11,10 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
-	"weir/internal/jsonerr"
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
+	"weir/internal/strictjson"
 )
 
 // version is of what leaders and agents say to each other.
@@ -85,7 +85,7 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	var o window
 	if err := json.Unmarshal(text, &o); err != nil {
-		return 0, fmt.Errorf("a window that cannot be read: %w", jsonerr.Plain(err))
+		return 0, fmt.Errorf("a window that cannot be read: %w", strictjson.Plain(err))
 	}
 	if len(o.Failed) != int(measure.Failures) {
 		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version of weir everywhere", len(o.Failed), measure.Failures)

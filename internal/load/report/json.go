@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"weir/internal/jsonerr"
+	"weir/internal/strictjson"
 )
 
 // maxResult is the longest result that is read: ten times the longest that is written.
@@ -56,7 +56,7 @@ func ReadJSON(rd io.Reader) (*Result, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber() // a plan's seed has more digits than a float
 	if err := d.Decode(&r); err != nil {
-		return nil, fmt.Errorf("this is not a result of weir load (--json writes one): %w", jsonerr.Plain(err))
+		return nil, fmt.Errorf("this is not a result of weir load (--json writes one): %w", strictjson.Plain(err))
 	}
 	if d.More() {
 		return nil, fmt.Errorf("there is more than one result in this file: at byte %d", d.InputOffset())

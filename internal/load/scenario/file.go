@@ -12,7 +12,7 @@ import (
 	"sort"
 	"strings"
 
-	"weir/internal/jsonerr"
+	"weir/internal/strictjson"
 )
 
 // request is one to make, with what is filled in.
@@ -278,7 +278,7 @@ func parseLine(text string) (line, error) {
 		}
 	}
 	if err != nil {
-		return line{}, fmt.Errorf("%w: %s", jsonerr.Plain(err), whatALineIs)
+		return line{}, fmt.Errorf("%w: %s", strictjson.Plain(err), whatALineIs)
 	}
 	l := line{wanted: wanted{method: raw.Method, url: raw.URL}, weight: raw.Weight}
 	if raw.URL == "" {

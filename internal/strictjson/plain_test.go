@@ -1,4 +1,4 @@
-package jsonerr
+package strictjson
 
 import (
 	"encoding/json"
@@ -48,5 +48,8 @@ func TestErrorsNameWhatWasWritten(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`{"users":1`), new(target)); Plain(err).Error() != "it ends before its JSON does" {
 		t.Errorf("what is cut off: %v", Plain(err))
+	}
+	if Plain(nil) != nil {
+		t.Error("nothing is wrong, and it is an error")
 	}
 }

@@ -1,8 +1,7 @@
-// Package jsonerr says what is wrong with JSON in the words of who wrote it: members by their own names, and what was
-// expected of them, where encoding/json names Go's types and fields.
-package jsonerr
+package strictjson
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -12,23 +11,23 @@ import (
 	"strings"
 )
 
-// Plain returns an error that says what err, of encoding/json, does, without Go's names. Other errors are returned as they
-// are.
+// Plain returns an error that says what err, of encoding/json, does, without Go's names. Others are returned as they are, as
+// is nil.
 func Plain(err error) error {
+	if err == nil {
+		return nil
+	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		what := wrong.Field
-		if what == "" {
-			what = "it"
-		}
-		return fmt.Errorf("%s must be %s, not %s", what, Kind(wrong.Type), found(wrong.Value))
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), Kind(wrong.Type), found(wrong.Value))
 	}
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok && !strings.HasPrefix(syntax.Error(), "unexpected end") {
-		return fmt.Errorf("not JSON: %w at byte %d", err, syntax.Offset)
-	} else if ok || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends before its JSON does")
-	}
-	if err == io.EOF {
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case err == io.EOF:
 		return errors.New("it is empty")
+	case errors.Is(err, io.ErrUnexpectedEOF), ok && strings.HasPrefix(syntax.Error(), "unexpected end"):
+		return errors.New("it ends before its JSON does")
+	case ok:
+		return fmt.Errorf("not JSON: %w at byte %d", err, syntax.Offset)
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return fmt.Errorf("there is no field %s", field)

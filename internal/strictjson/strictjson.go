@@ -1,4 +1,6 @@
-package server
+// Package strictjson reads JSON that people write, and says what is wrong with it in their words: members by their own names,
+// and what was expected of them, where encoding/json is lenient and names Go's types and fields.
+package strictjson
 
 import (
 	"bytes"
@@ -12,26 +14,23 @@ import (
 	"strings"
 )
 
-// ReadJSON reads a body that is one JSON value into v, which points to a struct, or to a map of structs. It is stricter
-// than encoding/json: the names of members are compared by their exact letters, each member may be there once, and nothing may follow.
-// The error is for the client: it names the member.
-func ReadJSON(body io.Reader, v any) error {
+// Read reads a body that is one JSON value into v, which points to a struct, or to a map of structs. The names of members
+// are compared by their exact letters, each member may be there once, and nothing may follow. The error is for the client: it names
+// the member.
+func Read(body io.Reader, v any) error {
 	text, err := io.ReadAll(body)
 	if err != nil {
 		return fmt.Errorf("it could not be read to its end: %w", err)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return Plain(io.EOF)
+	}
 	err = json.Unmarshal(text, v)
-	wrong, isWrong := errors.AsType[*json.UnmarshalTypeError](err)
-	if err != nil && !isWrong {
-		return err
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); err == nil || wrong {
+		// Whether a member is known comes before its type.
+		err = cmp.Or(checkMembers(text, reflect.TypeOf(v), ""), err)
 	}
-	if err := checkMembers(text, reflect.TypeOf(v), ""); err != nil {
-		return err
-	}
-	if isWrong {
-		return fmt.Errorf("%s must not be a %s", cmp.Or(wrong.Field, "the body"), wrong.Value)
-	}
-	return nil
+	return Plain(err)
 }
 
 // checkMembers looks for members of a value that a t does not have, and for those that are there twice. The text is JSON; at is where

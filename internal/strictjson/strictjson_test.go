@@ -1,4 +1,4 @@
-package server
+package strictjson
 
 import (
 	"errors"
@@ -29,25 +29,25 @@ func TestABodyIsReadByTheExactNamesOfItsMembers(t *testing.T) {
 		{`{"position":1,"POSITION":"x"}`, new(named), `and not "POSITION"`},
 		{`{"position":1,"position":2}`, new(named), "position must be there once"},
 		{`{"position":1,"\u0070osition":1}`, new(named), "position must be there once"},
-		{`{"position":"1"}`, new(named), "position must not be a string"},
-		{`{"position":1.5}`, new(named), "position must not be a number 1.5"},
-		{`7`, new(named), "the body must not be a number"},
+		{`{"position":"1"}`, new(named), "position must be a whole number, not a text"},
+		{`{"position":1.5}`, new(named), "position must be a whole number, not 1.5"},
+		{`7`, new(named), "it must be an object, not a number"},
 		{`{"position":1} {}`, new(named), "after top-level value"},
-		{`{"position":1`, new(named), "unexpected end"},
-		{``, new(named), "unexpected end"},
+		{`{"position":1`, new(named), "it ends before its JSON does"},
+		{``, new(named), "it is empty"},
 		{`{"a":{"soft":1,"on":true},"A":{"on":false}}`, new(map[string]limits), ""},
 		{`{"a":{"soft":1,"Soft":2}}`, new(map[string]limits), `a may have soft and on, and not "Soft"`},
 		{`{"a":{"on":true,"on":true}}`, new(map[string]limits), "a.on must be there once"},
 		{`{"a":{},"b":{},"a":{}}`, new(map[string]limits), "a must be there once"},
-		{`{"a":{"soft":"x"}}`, new(map[string]limits), "soft must not be a string"},
+		{`{"a":{"soft":"x"}}`, new(map[string]limits), "soft must be a whole number, not a text"},
 	} {
-		err := ReadJSON(strings.NewReader(c.body), c.to)
+		err := Read(strings.NewReader(c.body), c.to)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.body, err, c.want)
 		}
 	}
 	broken := errors.New("broken")
-	if err := ReadJSON(iotest.ErrReader(broken), new(named)); !errors.Is(err, broken) {
+	if err := Read(iotest.ErrReader(broken), new(named)); !errors.Is(err, broken) {
 		t.Errorf("a body that breaks off: %v", err)
 	}
 }
