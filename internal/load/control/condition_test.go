@@ -319,3 +319,20 @@ func TestAWatchSumsUpTheLastSecondAndNothingElse(t *testing.T) {
 		}
 	}
 }
+
+func TestAWatchKnowsWhenTheFirstConditionBegan(t *testing.T) {
+	watch := NewWatch([]Condition{parse(t, "errors>50% for 1m"), parse(t, "errors>10% for 1m")})
+	w := measure.NewWindow()
+	for i := range 40 {
+		w.Reset()
+		w.Start, w.End = time.Duration(i)*100*time.Millisecond, time.Duration(i+1)*100*time.Millisecond
+		w.Intended, w.Sent, w.Served = 10, 10, 10
+		if i >= 20 {
+			w.Served, w.Failed[measure.Cut] = 0, 10
+		}
+		watch.Next(w)
+	}
+	if at, ok := watch.Began(); !ok || at != 2200*time.Millisecond {
+		t.Errorf("it began at %v, %v; two of ten windows are more than 10%% at 2.2s", at, ok)
+	}
+}

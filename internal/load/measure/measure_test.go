@@ -110,3 +110,34 @@ func TestFailuresHaveNames(t *testing.T) {
 		seen[f.String()] = true
 	}
 }
+
+func TestASumHasEveryFigureOfItsWindows(t *testing.T) {
+	a, b := NewWindow(), NewWindow()
+	a.End, a.In, a.Out, a.CPU, a.Busy = time.Second, 1, 2, 3, 0.9
+	b.End, b.In, b.Out, b.CPU, b.Busy = time.Second, 10, 20, 30, 0.5
+	a.Add(b)
+	if a.In != 11 || a.Out != 22 || a.CPU != 33 || a.Busy != 0.9 {
+		t.Errorf("the sum is %+v", a)
+	}
+}
+
+func TestEveryKindOfAnswerIsOne(t *testing.T) {
+	for f, want := range map[Failure]bool{Refused: false, Cut: false, TimedOut: false, Malformed: true, Status: true, Dropped: false} {
+		var w Window
+		w.Failed[f] = 1
+		if w.Answered() != want {
+			t.Errorf("%s: answered is %v", f, !want)
+		}
+	}
+}
+
+func TestCountsAreAllThatWasRecorded(t *testing.T) {
+	w, _ := random(rand.New(rand.NewPCG(5, 6)))
+	again := NewHistogram()
+	for i, n := range Counts(w.Latency) {
+		Recount(again, i, n)
+	}
+	if !again.Equals(w.Latency) {
+		t.Error("recounted it is another histogram")
+	}
+}
