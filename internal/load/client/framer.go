@@ -137,21 +137,16 @@ func (f *framer) feedHead(p []byte) (n int, err error) {
 		if len(f.partial) == 0 {
 			f.partial = append(f.partial, p...)
 		}
-		from := f.scanned
+		if err := canBeHead(f.partial, f.scanned); err != nil {
+			return len(p), err
+		}
 		if f.scanned = len(f.partial); f.seen+f.scanned > maxHead {
 			return len(p), errLongHead
 		}
-		// Nor is the end of a head whose lines end in LF alone.
-		for i := from; i < f.scanned; i++ {
-			if f.partial[i] == '\n' && (i == 0 || f.partial[i-1] != '\r') {
-				return len(p), errLineEnd
-			}
-		}
-		// What cannot become a status line is not waited for.
-		if i := min(len(f.partial), len("HTTP/1.")); string(f.partial[:i]) != "HTTP/1."[:i] {
-			return len(p), errStatusLine
-		}
 		return len(p), nil
+	}
+	if err := canBeHead(whole, f.scanned); err != nil {
+		return n, err
 	}
 	if f.seen+len(whole) > maxHead {
 		return n, errLongHead
@@ -163,6 +158,24 @@ func (f *framer) feedHead(p []byte) (n int, err error) {
 	err = f.begun(len(whole))
 	f.partial, f.scanned = f.partial[:0], 0
 	return n, err
+}
+
+// canBeHead finds what cannot become a head, and is not waited for: no status line, or lines that end in LF alone. The bytes before
+// from have been looked at. It comes first for whole heads, too, so that what is said does not depend on how they come in.
+func canBeHead(p []byte, from int) error {
+	if i := min(len(p), len("HTTP/1.")); string(p[:i]) != "HTTP/1."[:i] {
+		return errStatusLine
+	}
+	for {
+		n := bytes.IndexByte(p[from:], '\n')
+		if n < 0 {
+			return nil
+		}
+		if at := from + n; at == 0 || p[at-1] != '\r' {
+			return errLineEnd
+		}
+		from += n + 1
+	}
 }
 
 // begun goes on to what follows f.head, which was size bytes long.
