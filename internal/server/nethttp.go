@@ -82,14 +82,9 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if judge && l.s.turnDown(w, call.req.Stripe, route, class, draw) {
 		return
 	}
-	if isCoded(r) {
-		refuseCoding(&call.resp)
-		call.resp.Write(w, r)
-		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
-		return
-	}
-	// It has passed its fast handler, too.
-	if route.Fast != nil && (route.HTTP == nil || !lent) {
+	coded := isCoded(r)
+	// What is lent has passed its fast handler, too.
+	if !coded && route.Fast != nil && (route.HTTP == nil || !lent) {
 		r = l.serveFast(call, route, w, r, start)
 		if judge && r != nil && call.resp.low {
 			if class = shed.Low; l.s.turnDown(w, call.req.Stripe, route, class, draw) {
@@ -101,6 +96,12 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.s.shed.Count(call.req.Stripe, class, 1, 0)
 	}
 	if r == nil {
+		return
+	}
+	if coded {
+		refuseCoding(&call.resp)
+		call.resp.Write(w, r)
+		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
 		return
 	}
 	for i, name := range route.names {

@@ -137,15 +137,17 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var reached atomic.Int64
 			s := startPressable(t, cfg, byClass(&reached))
-			ask := func(path string, n int) {
+			send := func(request string, n int) {
 				for range n {
 					c := dial(t, s)
-					c.send(get(path))
+					c.send(request)
 					c.response("GET")
 					c.Close()
 				}
 			}
+			ask := func(path string, n int) { send(get(path), n) }
 			ask("/normal/fast", 3)
+			send("GET /normal/lent HTTP/1.1\r\nHost: weir\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 1) // 415: admitted, too
 			ask("/low/found", 1)
 			pressCalm(t, s, 0.5)
 			ask("/normal/fast", 2)
@@ -154,7 +156,7 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 			pressCalm(t, s, 1)
 			ask("/normal/fast", 5)
 			ask("/critical/fast", 2)
-			want := map[string][2]uint64{"normal": {5, 5}, "low": {1, 5}, "critical": {2, 0}}
+			want := map[string][2]uint64{"normal": {6, 5}, "low": {1, 5}, "critical": {2, 0}}
 			await(t, fmt.Sprintf("%v to be admitted and refused", want), func() bool {
 				st := s.shed.Status()
 				got := make(map[string][2]uint64)
