@@ -102,7 +102,7 @@ func openData(dir string) (*disk.DirLock, error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err = checkFormat(path); errors.Is(err, os.ErrNotExist) {
-		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"))
+		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"), 0o644)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())

@@ -312,7 +312,7 @@ func (o *outputs) write(stdout io.Writer, result *report.Result) error {
 			var b bytes.Buffer
 			err := f.write(&b, result)
 			if err == nil {
-				err = disk.WriteFileAtomic(f.path, b.Bytes())
+				err = disk.WriteFileAtomic(f.path, b.Bytes(), 0o644)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))

@@ -18,7 +18,9 @@ type AtomicFile struct {
 
 // CreateAtomic begins a file that will be at path after Commit. A symbolic link at path is replaced, not followed. A
 // directory there is an error, and so is a device or a pipe: a rename would put the file in its place, in that of /dev/null for one.
-func CreateAtomic(path string) (*AtomicFile, error) {
+func CreateAtomic(path string) (*AtomicFile, error) { return createAtomic(path, 0o644) }
+
+func createAtomic(path string, perm os.FileMode) (*AtomicFile, error) {
 	if info, err := os.Lstat(path); err == nil {
 		switch {
 		case info.IsDir():
@@ -30,7 +32,7 @@ func CreateAtomic(path string) (*AtomicFile, error) {
 	dir, name := filepath.Split(path)
 	for {
 		temp := fmt.Sprintf("%s.%s.%016x.tmp", dir, name, rand.Uint64())
-		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
 		if errors.Is(err, os.ErrExist) {
 			continue
 		}
@@ -93,9 +95,9 @@ func (a *AtomicFile) Abort() error {
 	return err
 }
 
-// WriteFileAtomic replaces the file at path by one that holds data.
-func WriteFileAtomic(path string, data []byte) (err error) {
-	a, err := CreateAtomic(path)
+// WriteFileAtomic replaces the file at path by one that holds data and has the permissions perm, before umask, from its first byte on.
+func WriteFileAtomic(path string, data []byte, perm os.FileMode) (err error) {
+	a, err := createAtomic(path, perm)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func wantFile(t *testing.T, path, want string) {
 func TestAtomicFileAppearsAtCommit(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := WriteFileAtomic(path, []byte("old")); err != nil {
+	if err := WriteFileAtomic(path, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	a, err := CreateAtomic(path)
@@ -100,7 +100,7 @@ func TestFailedCommitLeavesTheOldFile(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(path, "inside"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFileAtomic(path, []byte("new")); err == nil {
+	if err := WriteFileAtomic(path, []byte("new"), 0o644); err == nil {
 		t.Fatal("a directory was replaced")
 	}
 	if got := names(t, dir); len(got) != 1 || got[0] != "file" {
@@ -125,7 +125,7 @@ func TestALinkIsReplacedWhereverItLeads(t *testing.T) {
 	if err := os.Symlink(os.DevNull, link); err != nil {
 		t.Skip(err)
 	}
-	if err := WriteFileAtomic(link, []byte("new")); err != nil {
+	if err := WriteFileAtomic(link, []byte("new"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	wantFile(t, link, "new")

@@ -336,7 +336,7 @@ func TestWarmStopsBelowTheDamagedBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	data[headerBytes+blockBytes+12345]++
-	if err := disk.WriteFileAtomic(path, data); err != nil {
+	if err := disk.WriteFileAtomic(path, data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	bad := open(t, path)

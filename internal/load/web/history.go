@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,7 +90,8 @@ func (h *history) save(id string, r *report.Result) error {
 	if err := report.WriteJSON(&text, r); err != nil {
 		return err
 	}
-	if err := h.write(id+".json", text.Bytes()); err != nil {
+	// Plans may hold secrets in their headers, and the folder may be an old one that others can read.
+	if err := disk.WriteFileAtomic(filepath.Join(h.dir, id+".json"), text.Bytes(), 0o600); err != nil {
 		return err
 	}
 	ids, err := h.ids()
@@ -105,27 +107,6 @@ func (h *history) save(id string, r *report.Result) error {
 		ids = ids[1:]
 	}
 	return nil
-}
-
-// write makes a file that nobody else can read, as plans may hold secrets in their headers and the folder may be an old one. It is
-// there whole or not at all.
-func (h *history) write(name string, text []byte) error {
-	temp := "." + name + ".tmp"
-	f, err := h.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = h.root.Rename(temp, name)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("result: %w", err), h.root.Remove(temp))
-	}
-	return disk.SyncDir(h.dir)
 }
 
 // ids returns the ids of all files that may be results.
