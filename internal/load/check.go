@@ -41,7 +41,7 @@ func (p *Plan) check() error {
 		flag  string
 		value int
 	}{
-		{"--connections", p.Connections}, {"--max-connections", p.MaxConnections}, {"--warm", p.Warm}, {"--threads", p.Threads},
+		{"--connections", p.Connections}, {"--pipeline", p.Pipeline}, {"--max-connections", p.MaxConnections}, {"--warm", p.Warm}, {"--threads", p.Threads},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s must not be negative, got %d", n.flag, n.value)
@@ -57,6 +57,8 @@ func (p *Plan) check() error {
 		return fmt.Errorf("--connections must be at most %d, got %d", control.MaxConnections, p.Connections)
 	case p.Rate != "" && p.Connections > 0:
 		return errors.New("--rate is of the open model and --connections of the closed one: leave one of them out; how many connections the open model may use is --max-connections")
+	case p.Pipeline > 1 && !closed:
+		return errors.New("--pipeline is of the closed model: give --connections")
 	case p.Stages != "" && p.Mode != "classic":
 		return fmt.Errorf("--stages are for --mode classic, not %s", p.Mode)
 	case p.Stages != "" && (p.Rate != "" || p.Connections > 0):
@@ -107,7 +109,7 @@ func (p *Plan) spec() (scenario.Spec, error) {
 // client is the part of a plan that says how requests are made.
 func (p *Plan) client(targets []client.Target) client.Options {
 	o := client.Options{
-		Targets: targets, Closed: p.closed(), Connections: p.Connections, MaxConnections: p.MaxConnections, Warm: p.Warm,
+		Targets: targets, Closed: p.closed(), Connections: p.Connections, Pipeline: p.Pipeline, MaxConnections: p.MaxConnections, Warm: p.Warm,
 		Arrivals: client.Arrivals(p.Arrivals), Timeout: time.Duration(p.Timeout), Threads: p.Threads,
 		HTTP2: p.HTTP2, Insecure: p.Insecure, Seed: p.Seed,
 	}

@@ -33,6 +33,7 @@ type Plan struct {
 	Mode        string   `json:"mode"`                  // constant, classic, adaptive
 	Rate        string   `json:"rate,omitempty"`        // "5000/s"
 	Connections int      `json:"connections,omitempty"` // closed model
+	Pipeline    int      `json:"pipeline,omitempty"`    // requests at once on each of them
 	Stages      string   `json:"stages,omitempty"`      // "1000/s:30s,2000/s:30s"
 	Arrivals    string   `json:"arrivals,omitempty"`
 	Duration    Duration `json:"duration,omitempty"`

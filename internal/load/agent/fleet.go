@@ -166,7 +166,7 @@ func (f *Fleet) start(ctx context.Context, spec scenario.Spec, o client.Options)
 	err := f.each(func(i int, m *member) error {
 		part := order{
 			Version: version, Spec: spec, Closed: o.Closed, Arrivals: o.Arrivals, TimeoutNanos: int64(o.Timeout), Threads: o.Threads,
-			HTTP2: o.HTTP2, Insecure: o.Insecure, Connections: atLeastOne(o.Connections, i, n),
+			HTTP2: o.HTTP2, Insecure: o.Insecure, Connections: atLeastOne(o.Connections, i, n), Pipeline: o.Pipeline,
 			MaxConnections: atLeastOne(o.MaxConnections, i, n), Warm: atLeastOne(o.Warm, i, n),
 			Seed: o.Seed + uint64(i)*0x9e3779b97f4a7c15, // random arrivals are each agent's own
 		}

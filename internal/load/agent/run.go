@@ -212,7 +212,7 @@ func (s *Server) forget(r *run, o over) {
 // client returns the engine's options that an order means, but for its targets.
 func (o *order) client() client.Options {
 	return client.Options{
-		Closed: o.Closed, Connections: o.Connections, MaxConnections: o.MaxConnections, Warm: o.Warm, Arrivals: o.Arrivals,
+		Closed: o.Closed, Connections: o.Connections, Pipeline: o.Pipeline, MaxConnections: o.MaxConnections, Warm: o.Warm, Arrivals: o.Arrivals,
 		Timeout: time.Duration(o.TimeoutNanos), Threads: o.Threads, HTTP2: o.HTTP2, Insecure: o.Insecure, Seed: o.Seed,
 	}
 }

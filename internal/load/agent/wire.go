@@ -26,6 +26,7 @@ type order struct {
 	Spec           scenario.Spec   `json:"spec"` // with its files, and this agent's part
 	Closed         bool            `json:"closed,omitempty"`
 	Connections    int             `json:"connections,omitempty"`
+	Pipeline       int             `json:"pipeline,omitempty"`
 	MaxConnections int             `json:"max_connections,omitempty"`
 	Warm           int             `json:"warm,omitempty"`
 	Arrivals       client.Arrivals `json:"arrivals,omitempty"`

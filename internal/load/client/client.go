@@ -68,8 +68,11 @@ type Options struct {
 	Targets []Target
 	// Closed sends on Connections, each its next request once the last is answered. Else the open model sends
 	// at a rate, on as many connections as it takes, at most MaxConnections, beyond which requests are dropped.
-	Closed         bool
-	Connections    int
+	Closed      bool
+	Connections int
+	// Pipeline is how many requests of the closed model go out on a connection at once; the next ones follow when all of
+	// them are answered. 0 is 1; more takes one target, and http.
+	Pipeline       int
 	MaxConnections int // default 10000
 	Warm           int // connections opened before the first request; default 64
 	Arrivals       Arrivals

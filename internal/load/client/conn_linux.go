@@ -22,10 +22,18 @@ type conn struct {
 	waited bool  // the connection was idle before it
 
 	framer framer
+	// pending are the requests whose answers come after the one that is awaited, in this order.
+	pending []pending
 
 	// The connection's place in one list: the target's idle ones, or the loop's requests in flight.
 	prev, next *conn
 	list       *list
+}
+
+// pending is a pipelined request.
+type pending struct {
+	ref    uint64
+	toHEAD bool
 }
 
 type connState uint8
@@ -211,8 +219,10 @@ const (
 func (l *loop) readable(c *conn, hup bool) {
 	for range maxReads {
 		if rest := c.framer.skippable(); rest >= discardAt && c.state == waiting {
-			// One more than there should be would show what nobody asked for.
-			want := int(min(rest+1, maxDiscard))
+			want := int(min(rest, maxDiscard))
+			if len(c.pending) == 0 {
+				want = int(min(rest+1, maxDiscard)) // one byte more would show what nobody asked for
+			}
 			n, errno := discard(c.fd, l.read, want)
 			if !l.came(c, n, errno) {
 				return
@@ -222,6 +232,9 @@ func (l *loop) readable(c *conn, hup bool) {
 				return
 			}
 			if c.framer.skip(int64(n)) {
+				if l.follows(c) {
+					continue
+				}
 				l.answered(c, hup)
 				return
 			}
@@ -238,8 +251,12 @@ func (l *loop) readable(c *conn, hup bool) {
 			l.closeConn(c) // it speaks without being asked, so nothing it says can be told apart
 			return
 		}
-		used, done, err := c.framer.feed(l.read[:n])
-		if err != nil || used < n {
+		left := l.read[:n]
+		used, done, err := c.framer.feed(left)
+		for left = left[used:]; err == nil && done && l.follows(c); left = left[used:] {
+			used, done, err = c.framer.feed(left)
+		}
+		if err != nil || len(left) > 0 {
 			l.fail(c, failMalformed)
 			return
 		}

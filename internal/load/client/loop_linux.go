@@ -31,6 +31,7 @@ type loop struct {
 	open    int
 	most    int // connections
 	flying  list
+	awaited int               // answers, besides those of the first request of each in flight
 	again   []unix.EpollEvent // connections that had more to read
 	taken   []unix.EpollEvent
 
@@ -46,6 +47,7 @@ type loop struct {
 	// looked is when they had not been there yet: what came since may have waited for this thread, and not for the target.
 	looked int64
 	wire   []byte
+	batch  []pending // of the request in wire and the pipelined ones behind it, the latter
 	read   []byte
 	heads  headCache
 
@@ -454,7 +456,7 @@ func (l *loop) halt() {
 // swapNow is swap on the loop's own thread.
 func (l *loop) swapNow(next *sheet) *sheet {
 	full := l.win
-	full.Connections, full.InFlight = l.open, l.flying.size
+	full.Connections, full.InFlight = l.open, l.flying.size+l.awaited
 	l.clock()
 	cpu := threadCPU()
 	if took := l.now - l.swapped; took > 0 {

@@ -37,6 +37,10 @@ func (o *Options) fill() error {
 	if o.Warm == 0 {
 		o.Warm = 64
 	}
+	o.Pipeline = max(o.Pipeline, 1)
+	if o.Pipeline > 1 && (!o.Closed || len(o.Targets) > 1 || o.byNetHTTP()) {
+		return errors.New("--pipeline is for --connections, and for one target that speaks HTTP/1.1 without TLS")
+	}
 	o.Warm = min(o.Warm, o.MaxConnections)
 	if o.Closed {
 		o.Warm = o.Connections

@@ -102,6 +102,15 @@ func (l *loop) issue(at int64) {
 	var ref uint64
 	l.wire, target, ref = l.source.Next(l.wire[:0])
 	l.win.Intended++
+	l.batch = l.batch[:0]
+	for range l.o.Pipeline - 1 {
+		from := len(l.wire)
+		p := pending{}
+		l.wire, _, p.ref = l.source.Next(l.wire)
+		p.toHEAD = bytes.HasPrefix(l.wire[from:], methodHEAD)
+		l.batch = append(l.batch, p)
+		l.win.Intended++
+	}
 	l.place(at, target, ref)
 }
 
@@ -131,10 +140,11 @@ func (l *loop) place(at int64, index int, ref uint64) {
 		var failure measure.Failure
 		if c, failure = l.fresh(t); c == nil {
 			if failure != measure.Dropped {
-				l.win.Sent++
+				l.win.Sent += uint64(l.o.Pipeline)
 			}
 			l.win.Lag.record(time.Duration(l.now - at))
 			l.lost(failure, at, ref)
+			l.lostAll(failure, at, l.batch)
 			if failure == measure.Dropped {
 				l.park(firstPause)
 			} else {
@@ -143,7 +153,9 @@ func (l *loop) place(at int64, index int, ref uint64) {
 			return
 		}
 	}
-	l.win.Sent++
+	l.win.Sent += uint64(l.o.Pipeline)
+	c.pending = append(c.pending[:0], l.batch...)
+	l.awaited += len(c.pending)
 	c.out, l.wire = wire, c.out[:0]
 	c.sent, c.ref, c.since, c.late = 0, ref, at, l.now-at
 	c.framer.begin(bytes.HasPrefix(wire, methodHEAD))
@@ -192,8 +204,22 @@ func (l *loop) evict(t *target) bool {
 	return true
 }
 
-// answered counts the whole answer that has come on c. hup says that nothing more can.
-func (l *loop) answered(c *conn, hup bool) {
+// follows counts the whole answer that has come on c where more of a pipeline are awaited, and returns whether they are.
+func (l *loop) follows(c *conn) bool {
+	if len(c.pending) == 0 || c.framer.close {
+		return false
+	}
+	l.count(c)
+	p := c.pending[0]
+	c.pending = c.pending[:copy(c.pending, c.pending[1:])]
+	l.awaited--
+	c.ref = p.ref
+	c.framer.begin(p.toHEAD)
+	return true
+}
+
+// count counts the whole answer that has come on c.
+func (l *loop) count(c *conn) {
 	l.clock()
 	took := time.Duration(l.now - c.since)
 	f := &c.framer
@@ -205,6 +231,16 @@ func (l *loop) answered(c *conn, hup bool) {
 	}
 	c.answers++
 	c.target.cuts = 0
+}
+
+// answered ends c's request with the whole answer that has come. hup says that nothing more can.
+func (l *loop) answered(c *conn, hup bool) {
+	l.count(c)
+	f := &c.framer
+	if len(c.pending) > 0 { // the server has closed before it answered them
+		l.lostAll(measure.Cut, c.since, c.pending)
+		hup = true
+	}
 	whole := c.sent == len(c.out)
 	l.over(c)
 	switch {
@@ -222,6 +258,8 @@ func (l *loop) answered(c *conn, hup bool) {
 // over ends c's request: it is neither idle nor in flight.
 func (l *loop) over(c *conn) {
 	c.remove()
+	l.awaited -= len(c.pending)
+	c.pending = c.pending[:0]
 	if c.out = c.out[:0]; cap(c.out) > keepable {
 		c.out = nil
 	}
@@ -235,9 +273,10 @@ func (l *loop) fail(c *conn, why measure.Failure) {
 	at, ref, t := c.since, c.ref, c.target
 	l.win.Lag.record(time.Duration(c.late))
 	waited := c.answers > 0
+	l.lost(why, at, ref)
+	l.lostAll(why, at, c.pending)
 	l.over(c)
 	l.closeConn(c)
-	l.lost(why, at, ref)
 	switch {
 	case why == measure.TimedOut:
 		l.park(0)
@@ -259,6 +298,13 @@ func (l *loop) lost(why measure.Failure, at int64, ref uint64) {
 	}
 	if l.listener != nil {
 		l.listener.Heard(ref, Answer{})
+	}
+}
+
+// lostAll counts pipelined requests that have no connection any more.
+func (l *loop) lostAll(why measure.Failure, at int64, all []pending) {
+	for _, p := range all {
+		l.lost(why, at, p.ref)
 	}
 }
 
@@ -294,7 +340,7 @@ func (l *loop) ended(c *conn, reset bool) {
 		l.closeConn(c)
 	case !reset && c.framer.end():
 		l.answered(c, true)
-	case c.framer.fresh() && c.waited && idempotent(c.out):
+	case c.framer.fresh() && c.waited && l.o.Pipeline == 1 && idempotent(c.out):
 		l.retry(c)
 	default:
 		l.clock()

@@ -60,6 +60,7 @@ const GROUPS = [
     { name: 'target_metrics', label: 'Target\u2019s metrics', kind: 'url', placeholder: 'http://127.0.0.1:8081/metrics', hint: 'Prometheus metrics, for the target\u2019s CPU and memory.' },
     { name: 'timeout', label: 'Timeout', half: true, placeholder: '10s' },
     { name: 'seed', label: 'Seed', half: true, kind: 'int', placeholder: '1' },
+    { name: 'pipeline', label: 'Pipelined', half: true, kind: 'int', placeholder: '1' },
     { name: 'max_connections', label: 'Connections at most', half: true, kind: 'int', placeholder: '10000' },
     { name: 'warm', label: 'Opened beforehand', half: true, kind: 'int', placeholder: '64' },
     { name: 'threads', label: 'Threads', half: true, kind: 'int', placeholder: 'as many as fit' },
