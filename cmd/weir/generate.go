@@ -39,6 +39,7 @@ the new one is complete.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			bar := newBar("generating", "users", int64(o.Users))
+			o.Published = time.Now()
 			o.Progress = func(users uint64) { bar.Set64(int64(users)) }
 			start := time.Now()
 			stats, err := feed.Generate(ctx, out, o)

@@ -116,7 +116,7 @@ func runImport(cmd *cobra.Command, sources []string, out string, o feed.ImportOp
 	defer stop()
 
 	meter := newImportMeter(cmd.ErrOrStderr(), out, &o.Ingest)
-	o.Bad, o.Progress = meter.bad, meter.update
+	o.Bad, o.Progress, o.Published = meter.bad, meter.update, time.Now()
 
 	start := time.Now()
 	stats, err := feed.Import(ctx, sources, out, o)

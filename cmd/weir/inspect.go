@@ -98,6 +98,7 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 // snapshotReport is what inspect --json prints of a snapshot.
 type snapshotReport struct {
 	Format   int     `json:"format"`
+	Made     string  `json:"publication"`
 	Bytes    int64   `json:"bytes"`
 	Users    uint64  `json:"users"`
 	UserKind string  `json:"user_kind"`
@@ -121,7 +122,7 @@ type snapshotReport struct {
 func newSnapshotReport(s *snapshot.Snapshot) snapshotReport {
 	st := s.Stats()
 	r := snapshotReport{
-		Format: snapshot.Version, Bytes: st.Bytes,
+		Format: snapshot.Version, Made: s.Publication().String(), Bytes: st.Bytes,
 		Users: st.Users, UserKind: s.Users().String(), Index: "hashed", Slots: s.Slots(),
 		Items: st.Items, ItemKind: s.Items().String(), ItemBits: st.ItemBits,
 		Shortest: st.Shortest, Longest: st.Longest,
@@ -152,6 +153,7 @@ func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tsnapshot of format %d, %s\n", path, r.Format, byteSize(r.Bytes))
+	fmt.Fprintf(w, "publication\t%s\n", r.Made)
 	fmt.Fprintf(w, "users\t%d, ids are %ss, index %s, %d slots\n", r.Users, r.UserKind, r.Index, r.Slots)
 	fmt.Fprintf(w, "items\t%d, ids are %ss", r.Items, r.ItemKind)
 	if r.Names != nil {

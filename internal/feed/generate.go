@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"time"
 
 	"weir/internal/feed/snapshot"
 )
@@ -15,6 +16,9 @@ type GenerateOptions struct {
 	Items   int    // of every list, all different
 	MaxItem uint32 // items are 1..MaxItem
 	Seed    uint64 // equal options give equal files, on every machine
+
+	// Published is when the lists were made, see snapshot.Options.
+	Published time.Time
 
 	// Progress, which may be nil, is told now and then how many users are done.
 	Progress func(users uint64)
@@ -32,6 +36,7 @@ func Generate(ctx context.Context, path string, o GenerateOptions) (snapshot.Sta
 	}
 	w, err := snapshot.Create(path, snapshot.Options{
 		UserCount: o.Users, MaxUser: max(1, o.Users) - 1, MaxItem: uint64(o.MaxItem),
+		Published: o.Published,
 	})
 	if err != nil {
 		return snapshot.Stats{}, err

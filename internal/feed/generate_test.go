@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/feed/snapshot"
 )
@@ -76,6 +77,10 @@ func TestGeneratedFileDependsOnItsOptionsAlone(t *testing.T) {
 		if read(o) != first {
 			t.Fatal("the same options gave another file")
 		}
+	}
+	o.Published = time.UnixMilli(1)
+	if read(o) == first {
+		t.Error("another time gave the same file")
 	}
 	o.Seed++
 	if read(o) == first {

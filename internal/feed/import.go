@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
@@ -25,6 +26,9 @@ type ImportOptions struct {
 	Apart    bool  // refuse a user that is in several sources, or has several lists
 	Memory   int64 // bytes for sorting; half of them are for names if items have names
 	Fallback int   // how many of the most frequent items to keep as fallback, 0 to keep none
+
+	// Published is when the lists were made, see snapshot.Options.
+	Published time.Time
 
 	// Bad is told of the first bad rows, Progress how much of a phase is done, in units of its own.
 	// Either may be nil.
@@ -208,7 +212,8 @@ func (m *importer) arrangement(b *ingest.Batch) []float64 {
 
 // write merges the sorted rows into a snapshot.
 func (m *importer) write(ctx context.Context, path string, users uint64) error {
-	o := snapshot.Options{UserCount: users, MaxUser: m.sorter.MaxKey, MaxItem: m.sorter.MaxValue, Fallback: m.o.Fallback}
+	o := snapshot.Options{UserCount: users, MaxUser: m.sorter.MaxKey, MaxItem: m.sorter.MaxValue,
+		Fallback: m.o.Fallback, Published: m.o.Published}
 	if o.Fallback == 0 {
 		o.Fallback = -1
 	}

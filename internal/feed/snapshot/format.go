@@ -96,6 +96,7 @@ type header struct {
 	nameCount         uint64
 	shortest, longest uint32 // items of a list
 	fileBytes         uint64
+	publication       Publication
 	sections          [sectionCount + 1]section // by kind; length 0 where absent
 }
 
@@ -111,6 +112,7 @@ const (
 	atShortest  = 56
 	atLongest   = 60
 	atFileBytes = 64
+	atPublished = 72
 	atTable     = 128
 	tableEntry  = 32
 	atSum       = headerBytes - 8
@@ -135,6 +137,7 @@ func (h *header) encode() []byte {
 	le.PutUint32(b[atShortest:], h.shortest)
 	le.PutUint32(b[atLongest:], h.longest)
 	le.PutUint64(b[atFileBytes:], h.fileBytes)
+	le.PutUint64(b[atPublished:], uint64(h.publication))
 	for k := sectionKind(1); k <= sectionCount; k++ {
 		e := b[atTable+int(k-1)*tableEntry:]
 		le.PutUint32(e, uint32(k))
@@ -168,7 +171,7 @@ func decodeHeader(b []byte, size uint64) (header, error) {
 		userCount: le.Uint64(b[atUserCount:]), itemCount: le.Uint64(b[atItemCount:]),
 		maxItem: le.Uint64(b[atMaxItem:]), nameCount: le.Uint64(b[atNameCount:]),
 		shortest: le.Uint32(b[atShortest:]), longest: le.Uint32(b[atLongest:]),
-		fileBytes: le.Uint64(b[atFileBytes:]),
+		fileBytes: le.Uint64(b[atFileBytes:]), publication: Publication(le.Uint64(b[atPublished:])),
 	}
 	switch {
 	case h.users > String || h.items > String || b[atKinds+2] > 1 || b[atKinds+3] != byte(sectionCount):

@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/zeebo/xxh3"
 )
@@ -46,6 +48,33 @@ func tagOf(scratch []byte, user uint64, items []uint64) (uint64, []byte) {
 		scratch = binary.LittleEndian.AppendUint64(scratch, item)
 	}
 	return max(1, xxh3.Hash(scratch)>>16), scratch
+}
+
+// Publication numbers a version of the lists. That of a later file is greater, on whatever machines the two were made,
+// if their clocks are right; of files of one millisecond the content decides. It is 44 bits of milliseconds since 1970,
+// good until the year 2527, and 20 bits of a hash of the content.
+type Publication uint64
+
+const contentBits = 20
+
+// String returns the time in UTC and the hash.
+func (p Publication) String() string {
+	at := time.UnixMilli(int64(p >> contentBits)).UTC().Format("2006-01-02T15:04:05.000Z")
+	return fmt.Sprintf("%s-%05x", at, uint64(p)&(1<<contentBits-1))
+}
+
+// publicationOf returns the publication of a file of these sections.
+func publicationOf(at time.Time, sections []section) Publication {
+	var sums []byte
+	for _, s := range sections {
+		sums = binary.LittleEndian.AppendUint64(sums, s.length)
+		sums = binary.LittleEndian.AppendUint64(sums, s.sum)
+	}
+	content := Publication(xxh3.Hash(sums) >> (64 - contentBits))
+	if at.IsZero() {
+		return content
+	}
+	return Publication(max(0, at.UnixMilli()))<<contentBits | content
 }
 
 // hashNumber spreads numeric user ids over the index: the finalizer of splitmix64 (Steele, Lea

@@ -195,6 +195,9 @@ func (s *Snapshot) Items() Kind { return s.h.items }
 // Stats describes the snapshot.
 func (s *Snapshot) Stats() Stats { return s.h.stats(s.pack) }
 
+// Publication returns which version of the lists the file holds.
+func (s *Snapshot) Publication() Publication { return s.h.publication }
+
 // Slots is the number of ranks, 0..Slots()-1.
 func (s *Snapshot) Slots() uint64 { return s.h.slots }
 

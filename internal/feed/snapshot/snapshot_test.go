@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zeebo/xxh3"
 )
@@ -443,5 +444,31 @@ func TestCommitReplacesAndAbortLeaves(t *testing.T) {
 		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
 			t.Errorf("%v is left behind", left)
 		}
+	}
+}
+
+func TestPublicationsTellWhichListsAreNewer(t *testing.T) {
+	publication := func(at time.Time, item uint64) Publication {
+		path, _ := write(t, Options{UserCount: 1, MaxItem: 9, Published: at}, []user{{items: []uint64{item}}})
+		return open(t, path).Publication()
+	}
+	at := time.Date(2026, 2, 3, 4, 5, 6, 7_000_000, time.UTC)
+	first := publication(at, 1)
+	if again := publication(at, 1); again != first {
+		t.Errorf("the same file of the same moment is %v and %v", first, again)
+	}
+	if other := publication(at, 2); other == first {
+		t.Errorf("other lists of the same moment are %v, too", other)
+	}
+	for _, item := range []uint64{1, 2, 3} {
+		if later := publication(at.Add(time.Millisecond), item); later <= first {
+			t.Errorf("%v is of later lists than %v, and not greater", later, first)
+		}
+		if timeless := publication(time.Time{}, item); timeless >= first {
+			t.Errorf("%v has no time, and is not before %v", timeless, first)
+		}
+	}
+	if s := first.String(); !strings.HasPrefix(s, "2026-02-03T04:05:06.007Z-") {
+		t.Errorf("the publication reads %s", s)
 	}
 }

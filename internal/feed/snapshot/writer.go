@@ -9,6 +9,7 @@ import (
 	"iter"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"weir/internal/disk"
 
@@ -39,6 +40,9 @@ type Options struct {
 	// Fallbacks gives those items instead, as numbers or indices of names; nil counts. Number 0
 	// cannot be one.
 	Fallbacks []uint64
+
+	// Published is when the lists were made, for Publication; zero is before all others.
+	Published time.Time
 }
 
 // Stats describes a snapshot.
@@ -353,6 +357,7 @@ func (w *Writer) commit() error {
 		}
 	}
 	w.h.fileBytes = uint64(w.out.offset)
+	w.h.publication = publicationOf(w.o.Published, w.h.sections[1:])
 	if _, err := w.out.file.WriteAt(w.h.encode(), 0); err != nil {
 		return err
 	}
