@@ -9,9 +9,7 @@ COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 # weir is pure Go and one static binary. Only the race detector wants cgo.
 GO       := CGO_ENABLED=0 go
-# grpcnotrace keeps a package with templates out, which would keep every method of every type in: 41 MB and not 69.
-# With novertex as well there is no client for Vertex AI, and it is 29 MB.
-GO_BUILD := $(GO) build -trimpath -tags grpcnotrace -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+GO_BUILD := $(GO) build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 GO_TEST  := $(GO) test -timeout 10m
 GO_RACE  := CGO_ENABLED=1 go test -race -timeout 14m
 # The bandit's baseline samples in C++. Nothing else of bench wants cgo.

@@ -64,7 +64,7 @@ func TestFlagsThatDoNothingAreRefused(t *testing.T) {
 		{"--bandit-arms-watch=2s", "--bandit-arms-watch: there is no file to look at; name one with --bandit-arms"},
 		{redis + " --bandit-arms-watch=2s", "--bandit-arms-watch: there is no file to look at"},
 		{redis + " --bandit-store-chunk=7 --bandit-store-id-type=int64 --bandit-store-item-entity=i --bandit-store-item-view=v", ""},
-		{redis + " --bandit-store-ca=ca.pem", "--bandit-store-ca does nothing here: it is for feast+https:// and feast+rediss://; leave it out"},
+		{redis + " --bandit-store-ca=ca.pem", "--bandit-store-ca does nothing here: it is for feast+https://, feast+rediss:// and vertex://; leave it out"},
 		{redis + " --bandit-store-segment=s", "--bandit-store-segment does nothing here: without --bandit-store-user-view nobody has a segment"},
 		{redis + " --bandit-store-user-entity=u", "--bandit-store-user-entity does nothing here: without --bandit-store-user-view nobody has a segment"},
 		{redis + " --bandit-store-user-entity=u --bandit-store-segment=s --bandit-store-user-view=v", ""},

@@ -1,19 +1,13 @@
 package featurestore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -21,23 +15,17 @@ import (
 
 // feastHTTP asks Feast's feature server: POST /get-online-features.
 type feastHTTP struct {
-	client    *http.Client
-	transport *http.Transport
-	name      string // without credentials
-	url       string
-	header    http.Header
+	*httpClient
+	name   string // without credentials
+	url    string
+	header http.Header
 }
 
 func newFeastHTTP(u *url.URL, o *Options) (*feastHTTP, error) {
 	if u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("--bandit-store: the feature server's URL is %s://HOST:PORT, perhaps with a path in front of /get-online-features", u.Scheme)
 	}
-	f := &feastHTTP{header: http.Header{
-		"Content-Type": {"application/json"},
-		"Accept":       {"application/json"},
-		// Is not sent, and lets a request that met a connection being closed be sent again.
-		"Idempotency-Key": nil,
-	}}
+	f := &feastHTTP{header: jsonHeader()}
 	if u.User != nil {
 		// A password alone is a token, as Feast's OpenID Connect wants it.
 		password, _ := u.User.Password()
@@ -55,53 +43,13 @@ func newFeastHTTP(u *url.URL, o *Options) (*feastHTTP, error) {
 	f.name = "feast+" + plain.String()
 	f.url = plain.JoinPath("get-online-features").String()
 
-	tlsConfig, err := o.tls()
-	if err != nil {
-		return nil, err
-	}
-	f.transport = &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext,
-		TLSClientConfig:     tlsConfig,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConns:        o.Concurrency,
-		MaxIdleConnsPerHost: o.Concurrency,
-		IdleConnTimeout:     4 * time.Second, // the feature server closes after 5 s, and a request it closes upon fails
-		DisableCompression:  true,
-	}
-	f.client = &http.Client{
-		Transport: f.transport,
-		// Whoever redirects is not the feature server.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return f, nil
-}
-
-// tls returns the configuration of encrypted connections.
-func (o *Options) tls() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CA == "" {
-		return c, nil
-	}
-	pem, err := os.ReadFile(o.CA)
-	if err != nil {
-		return nil, fmt.Errorf("--bandit-store-ca: %w", err)
-	}
-	if c.RootCAs, err = x509.SystemCertPool(); err != nil {
-		c.RootCAs = x509.NewCertPool()
-	}
-	if !c.RootCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("--bandit-store-ca: %s holds no certificate in PEM form", o.CA)
-	}
-	return c, nil
+	// The feature server closes idle connections after 5 s, and a request that meets that fails.
+	var err error
+	f.httpClient, err = newHTTPClient(o, o.Concurrency, 4*time.Second)
+	return f, err
 }
 
 func (f *feastHTTP) String() string { return f.name }
-
-func (f *feastHTTP) close() error {
-	f.transport.CloseIdleConnections()
-	return nil
-}
 
 // fetch asks in the type that the ids have, and finds it out first if need be: the server says ids back in
 // their type. It takes ids in any type they can be converted to, but one that cannot be converted fails all.
@@ -144,31 +92,13 @@ func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string, va
 	if len(rows) == 0 {
 		return formAuto, nil
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(body))
-	if err != nil {
-		return formAuto, err
-	}
-	req.Header = f.header
-	res, err := f.client.Do(req)
-	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err // the rest says which URL, and so do we
-		}
-		return formAuto, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(res.Body, 2048))
-		return formAuto, refused("it answered %s: %s%s", res.Status, oneLine(said), feastHint(res.StatusCode, t))
-	}
 	limit := 1<<20 + 1024*int64(len(rows)*(len(t.features)+1))
-	answer, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
-	if err != nil {
+	res, answer, err := f.post(ctx, f.url, f.header, body, limit)
+	switch {
+	case err != nil:
 		return formAuto, err
-	}
-	if int64(len(answer)) > limit {
-		return formAuto, badAnswer("longer than %d bytes for %d entities", limit, len(rows))
+	case res.StatusCode != http.StatusOK:
+		return formAuto, refused("it answered %s: %s%s", res.Status, oneLine(answer), feastHint(res.StatusCode, t))
 	}
 	return decodeFeast(answer, t, rows, values)
 }

@@ -82,7 +82,7 @@ func (o *Options) CheckFlags(flags *pflag.FlagSet, store string) error {
 	}{
 		{vertex, "Vertex AI knows entities by their ids alone", []string{"item-entity", "user-entity", "id-type"}},
 		{vertex && strings.Count(strings.Trim(u.Path, "/"), "/") == 2, "the URL of --bandit-store names the view of items", []string{"item-view"}},
-		{u.Scheme != "feast+https" && u.Scheme != "feast+rediss", "it is for feast+https:// and feast+rediss://", []string{"ca"}},
+		{u.Scheme != "feast+https" && u.Scheme != "feast+rediss" && !vertex, "it is for feast+https://, feast+rediss:// and vertex://", []string{"ca"}},
 		{o.UserView == "", "without --bandit-store-user-view nobody has a segment", []string{"user-entity", "segment"}},
 		{o.Clicks != "" || o.Impressions != "", "--bandit-store-clicks and --bandit-store-impressions are read instead", []string{"alpha", "beta"}},
 		{o.Stale == 0 && o.TTL == 0, "with --bandit-store-cache-ttl 0 and --bandit-store-cache-stale 0 there is no cache", []string{"cache-entries"}},

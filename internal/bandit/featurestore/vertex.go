@@ -1,47 +1,43 @@
-//go:build !novertex
-
 package featurestore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	aiplatform "cloud.google.com/go/aiplatform/apiv1"
-	"cloud.google.com/go/aiplatform/apiv1/aiplatformpb"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
 )
 
-// Vertex AI has two feature stores. The legacy one is asked for up to 100 entities of an entity type at a time and
-// streams its answer; the newer one, "online", is asked for one entity of a feature view at a time. Ids are
-// strings in both.
+// Vertex AI has two feature stores, both asked by their REST methods. The legacy one takes up to 100 entities of an
+// entity type at a time (streamingReadFeatureValues) and answers with a list of messages: one with the names of the
+// features, the others with values of one entity each. The newer one, "online", takes one entity of a feature view at a
+// time (fetchFeatureValues). Ids are strings in both.
 
 const (
-	vertexChunk    = 100      // entities that a streaming read takes
+	vertexChunk    = 100      // entities that a legacy read takes
 	vertexParallel = 16       // entities of a chunk that are fetched at a time
-	vertexMessage  = 16 << 20 // longest message that is taken
+	vertexAnswer   = 16 << 20 // longest answer that is taken
+	vertexScope    = "https://www.googleapis.com/auth/cloud-platform"
 )
 
-// vertexTarget is what both kinds have in common.
-type vertexTarget struct {
-	name    string
-	store   string // its resource name, up to and including the store's id
-	view    string // entity type or feature view of items; empty: as the table says
-	options []option.ClientOption
-
-	ctx    context.Context // ends at close
-	cancel context.CancelFunc
+// vertex reads one of Vertex AI's feature stores.
+type vertex struct {
+	*httpClient
+	name   string
+	store  string // URL of its resource, up to and including the store's id
+	view   string // entity type or feature view of items; empty: as the table says
+	online bool
+	tokens *tokens // nil: no credentials are sent
 }
 
 func newVertex(u *url.URL, o *Options) (backend, error) {
@@ -51,11 +47,7 @@ func newVertex(u *url.URL, o *Options) (backend, error) {
 		return nil, errors.New("--bandit-store: Vertex AI's store is vertex://PROJECT/LOCATION/STORE/ENTITYTYPE; credentials are Google's application default ones")
 	}
 	location, store := parts[0], parts[1]
-	v := &vertexTarget{}
-	if len(parts) == 3 {
-		v.view = parts[2]
-	}
-	endpoint, api, plain := location+"-aiplatform.googleapis.com:443", "legacy", false
+	endpoint, api, plain := location+"-aiplatform.googleapis.com", "legacy", false
 	for key, values := range query {
 		switch key {
 		case "endpoint":
@@ -70,149 +62,64 @@ func newVertex(u *url.URL, o *Options) (backend, error) {
 			return nil, fmt.Errorf("--bandit-store: a vertex URL takes ?api=legacy or online, &endpoint=HOST:PORT and &plain=true, and no %q", key)
 		}
 	}
-	v.name = "vertex://" + u.Host + "/" + strings.Join(parts, "/")
-	v.options = []option.ClientOption{
-		option.WithEndpoint(endpoint),
-		option.WithGRPCDialOption(grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(vertexMessage))),
-		option.WithTelemetryDisabled(), // weir has metrics of its own
+	v := &vertex{name: "vertex://" + u.Host + "/" + strings.Join(parts, "/")}
+	if len(parts) == 3 {
+		v.view = parts[2]
 	}
-	if plain {
-		v.options = append(v.options, option.WithoutAuthentication(),
-			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
-	}
-	prefix := "projects/" + u.Host + "/locations/" + location
-	v.ctx, v.cancel = context.WithCancel(context.Background())
+	collection, conns := "featurestores", o.Concurrency
 	switch api {
 	case "legacy":
 		if o.Chunk > vertexChunk {
 			return nil, fmt.Errorf("--bandit-store-chunk must be at most %d for Vertex AI, got %d", vertexChunk, o.Chunk)
 		}
-		v.store = prefix + "/featurestores/" + store
-		b := &vertexLegacy{vertexTarget: v}
-		b.client.create = func() (*aiplatform.FeaturestoreOnlineServingClient, error) {
-			return aiplatform.NewFeaturestoreOnlineServingClient(v.ctx, v.options...)
-		}
-		return b, nil
 	case "online":
-		v.store = prefix + "/featureOnlineStores/" + store
-		b := &vertexOnline{vertexTarget: v}
-		b.client.create = func() (*aiplatform.FeatureOnlineStoreClient, error) {
-			return aiplatform.NewFeatureOnlineStoreClient(v.ctx, v.options...)
-		}
-		return b, nil
+		v.online = true
+		collection, conns = "featureOnlineStores", o.Concurrency*vertexParallel
+	default:
+		return nil, fmt.Errorf("--bandit-store: api must be legacy, which is the default, or online, got %q", api)
 	}
-	return nil, fmt.Errorf("--bandit-store: api must be legacy, which is the default, or online, got %q", api)
+	if v.httpClient, err = newHTTPClient(o, conns, 90*time.Second); err != nil {
+		return nil, err
+	}
+	base := url.URL{Scheme: "https", Host: endpoint}
+	if plain {
+		base.Scheme = "http"
+	} else {
+		v.tokens = newTokens()
+	}
+	v.store = base.JoinPath("v1/projects", u.Host, "locations", location, collection, store).String()
+	return v, nil
 }
 
-func (v *vertexTarget) String() string { return v.name }
+func (v *vertex) String() string { return v.name }
 
-// resource is the full name of a table's entity type or feature view.
-func (v *vertexTarget) resource(kind string, t *table) string {
+func (v *vertex) close() error {
+	if v.tokens != nil {
+		v.tokens.close()
+	}
+	return v.httpClient.close()
+}
+
+func (v *vertex) fetch(ctx context.Context, t *table, ids []string, values []value) error {
+	header := jsonHeader()
+	if v.tokens != nil {
+		if err := v.tokens.set(ctx, header); err != nil {
+			return err
+		}
+	}
 	view := t.view
 	if t.flag == "item" && v.view != "" {
 		view = v.view
 	}
-	return v.store + "/" + kind + "/" + view
-}
-
-// vertexLegacy reads Vertex AI Feature Store (Legacy).
-type vertexLegacy struct {
-	*vertexTarget
-	client lazy[*aiplatform.FeaturestoreOnlineServingClient]
-}
-
-func (v *vertexLegacy) close() error {
-	v.cancel()
-	if client, made := v.client.last(); made {
-		return client.Close()
-	}
-	return nil
-}
-
-func (v *vertexLegacy) fetch(ctx context.Context, t *table, ids []string, values []value) error {
-	client, err := v.client.get(ctx)
-	if err != nil {
-		return vertexError(err, t)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends a stream that is not read to its end
-	stream, err := client.StreamingReadFeatureValues(ctx, &aiplatformpb.StreamingReadFeatureValuesRequest{
-		EntityType:      v.resource("entityTypes", t),
-		EntityIds:       ids,
-		FeatureSelector: &aiplatformpb.FeatureSelector{IdMatcher: &aiplatformpb.IdMatcher{Ids: t.features}},
-	})
-	if err != nil {
-		return vertexError(err, t)
-	}
-	rows := make(map[string]int, len(ids))
-	for i, id := range ids {
-		rows[id] = i
-	}
-	var columns []int // of the header's features, in the table; -1 for one that was not asked for
-	for {
-		res, err := stream.Recv()
-		if err == io.EOF {
-			return nil // who was not in it is unknown
-		}
-		if err != nil {
-			return vertexError(err, t)
-		}
-		if described := res.GetHeader().GetFeatureDescriptors(); described != nil {
-			columns = columns[:0]
-			for _, d := range described {
-				columns = append(columns, slices.Index(t.features, d.GetId()))
-			}
-		}
-		// What there is of an entity may come in several responses. The cells that are not in this one are empty.
-		view := res.GetEntityView()
-		data := view.GetData()
-		if len(data) == 0 {
-			continue
-		}
-		row, asked := rows[view.GetEntityId()]
-		if !asked {
-			return badAnswer("it has values of %q, which was not asked for", view.GetEntityId())
-		}
-		if len(data) != len(columns) {
-			return badAnswer("%d values of %q for the %d features of its header", len(data), view.GetEntityId(), len(columns))
-		}
-		for j, cell := range data {
-			held := cell.GetValue()
-			if list := cell.GetValues().GetValues(); len(list) > 0 {
-				held = list[0] // the latest
-			}
-			if held != nil && columns[j] >= 0 {
-				values[row*len(t.features)+columns[j]] = vertexValue(held, t.text)
-			}
-		}
-	}
-}
-
-// vertexOnline reads Vertex AI Feature Store, the one with online stores and feature views.
-type vertexOnline struct {
-	*vertexTarget
-	client lazy[*aiplatform.FeatureOnlineStoreClient]
-}
-
-func (v *vertexOnline) close() error {
-	v.cancel()
-	if client, made := v.client.last(); made {
-		return client.Close()
-	}
-	return nil
-}
-
-func (v *vertexOnline) fetch(ctx context.Context, t *table, ids []string, values []value) error {
-	client, err := v.client.get(ctx)
-	if err != nil {
-		return vertexError(err, t)
+	if !v.online {
+		return v.readLegacy(ctx, t, header, v.store+"/entityTypes/"+url.PathEscape(view)+":streamingReadFeatureValues", ids, values)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	view := v.resource("featureViews", t)
 	var (
 		next    atomic.Int64
 		workers sync.WaitGroup
+		to      = v.store + "/featureViews/" + url.PathEscape(view) + ":fetchFeatureValues"
 	)
 	for range min(len(ids), vertexParallel) {
 		workers.Go(func() {
@@ -221,8 +128,8 @@ func (v *vertexOnline) fetch(ctx context.Context, t *table, ids []string, values
 				if i >= len(ids) {
 					return
 				}
-				if err := fetchVertex(ctx, client, view, t, ids[i], values[i*len(t.features):(i+1)*len(t.features)]); err != nil {
-					cancel(err) // the first one is kept
+				if err := v.readOnline(ctx, t, header, to, ids[i], values[i*len(t.features):(i+1)*len(t.features)]); err != nil {
+					cancel(err) // keeps the first one
 				}
 			}
 		})
@@ -231,80 +138,251 @@ func (v *vertexOnline) fetch(ctx context.Context, t *table, ids []string, values
 	return context.Cause(ctx)
 }
 
-// fetchVertex fetches one entity into its row.
-func fetchVertex(ctx context.Context, client *aiplatform.FeatureOnlineStoreClient, view string, t *table, id string, row []value) error {
-	res, err := client.FetchFeatureValues(ctx, &aiplatformpb.FetchFeatureValuesRequest{
-		FeatureView: view,
-		DataKey:     &aiplatformpb.FeatureViewDataKey{KeyOneof: &aiplatformpb.FeatureViewDataKey_Key{Key: id}},
-		DataFormat:  aiplatformpb.FeatureViewDataFormat_KEY_VALUE,
-	})
-	switch {
-	case status.Code(err) == codes.NotFound:
-		return nil // so it says of an entity; of a view that there is none of as well
-	case err != nil:
-		return vertexError(err, t)
+// legacyMessage is one element of the answer to streamingReadFeatureValues. An error may come behind values.
+type legacyMessage struct {
+	Header struct {
+		FeatureDescriptors []struct {
+			ID string `json:"id"`
+		} `json:"featureDescriptors"`
+	} `json:"header"`
+	EntityView struct {
+		EntityID string `json:"entityId"`
+		Data     []struct {
+			Value  vertexValue `json:"value"`
+			Values struct {
+				Values []vertexValue `json:"values"`
+			} `json:"values"`
+		} `json:"data"`
+	} `json:"entityView"`
+	Error *vertexError `json:"error"`
+}
+
+// readLegacy fetches entities of the legacy store.
+func (v *vertex) readLegacy(ctx context.Context, t *table, header http.Header, to string, ids []string, values []value) error {
+	type matcher struct {
+		IDs []string `json:"ids"`
 	}
-	list, ok := res.GetFormat().(*aiplatformpb.FetchFeatureValuesResponse_KeyValues)
-	if !ok {
+	answer, err := v.ask(ctx, t, header, to, map[string]any{
+		"entityIds":       ids,
+		"featureSelector": map[string]matcher{"idMatcher": {t.features}},
+	})
+	if err != nil {
+		return err
+	}
+	var messages []legacyMessage
+	if err := json.Unmarshal(answer, &messages); err != nil {
+		return badAnswer("%w", err)
+	}
+	rows := make(map[string]int, len(ids))
+	for i, id := range ids {
+		rows[id] = i
+	}
+	var columns []int // of the header's features, in the table; -1 for one that was not asked for
+	for _, m := range messages {
+		if m.Error != nil {
+			return m.Error.fault(t)
+		}
+		if described := m.Header.FeatureDescriptors; described != nil {
+			columns = columns[:0]
+			for _, d := range described {
+				columns = append(columns, slices.Index(t.features, d.ID))
+			}
+		}
+		// The values of an entity may come in several messages. Cells that are not in this one are empty.
+		id, data := m.EntityView.EntityID, m.EntityView.Data
+		if len(data) == 0 {
+			continue
+		}
+		row, asked := rows[id]
+		if !asked {
+			return badAnswer("it has values of %q, which was not asked for", id)
+		}
+		if len(data) != len(columns) {
+			return badAnswer("%d values of %q for the %d features of its header", len(data), id, len(columns))
+		}
+		for j, cell := range data {
+			held := cell.Value
+			if list := cell.Values.Values; len(list) > 0 {
+				held = list[0] // the latest
+			}
+			if held != nil && columns[j] >= 0 {
+				values[row*len(t.features)+columns[j]] = held.decode(t.text)
+			}
+		}
+	}
+	return nil // entities that no message names are unknown
+}
+
+// readOnline fetches one entity of the newer store into its row.
+func (v *vertex) readOnline(ctx context.Context, t *table, header http.Header, to, id string, row []value) error {
+	answer, err := v.ask(ctx, t, header, to, map[string]any{
+		"dataKey":    map[string]string{"key": id},
+		"dataFormat": "KEY_VALUE",
+	})
+	var failed *vertexError
+	if errors.As(err, &failed) && failed.Status == "NOT_FOUND" {
+		return nil // the entity; a view that does not exist is not told from it
+	}
+	if err != nil {
+		return err
+	}
+	var said struct {
+		KeyValues *struct {
+			Features []struct {
+				Name  string      `json:"name"`
+				Value vertexValue `json:"value"`
+			} `json:"features"`
+		} `json:"keyValues"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return badAnswer("%w", err)
+	}
+	if said.KeyValues == nil {
 		return badAnswer("it is no list of names and values")
 	}
-	for _, pair := range list.KeyValues.GetFeatures() {
-		if j := slices.Index(t.features, pair.GetName()); j >= 0 && pair.GetValue() != nil {
-			row[j] = vertexValue(pair.GetValue(), t.text)
+	for _, pair := range said.KeyValues.Features {
+		if j := slices.Index(t.features, pair.Name); j >= 0 && pair.Value != nil {
+			row[j] = pair.Value.decode(t.text)
 		}
 	}
 	return nil
 }
 
-// vertexValue reads a value of either kind of store.
-func vertexValue(f *aiplatformpb.FeatureValue, asText bool) value {
-	v := value{kind: kindNumber}
-	switch held := f.GetValue().(type) {
-	case nil:
-		return value{}
-	case *aiplatformpb.FeatureValue_DoubleValue:
-		v.number = held.DoubleValue
-		if asText {
-			v.text = strconv.FormatFloat(v.number, 'g', -1, 64)
-		}
-	case *aiplatformpb.FeatureValue_Int64Value:
-		v.number = float64(held.Int64Value)
-		if asText {
-			v.text = strconv.FormatInt(held.Int64Value, 10)
-		}
-	case *aiplatformpb.FeatureValue_StringValue:
-		v = value{kind: kindText, text: held.StringValue}
-	case *aiplatformpb.FeatureValue_BoolValue:
-		v = value{kind: kindText, text: strconv.FormatBool(held.BoolValue)}
-	default:
-		v = value{kind: kindOther}
+// ask returns the answer to one request, or the error it answers with.
+func (v *vertex) ask(ctx context.Context, t *table, header http.Header, to string, request any) ([]byte, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
 	}
-	if at := f.GetMetadata().GetGenerateTime(); at.IsValid() {
-		v.at = at.AsTime().UnixNano()
+	res, answer, err := v.post(ctx, to, header, body, vertexAnswer)
+	if err != nil || res.StatusCode == http.StatusOK {
+		return answer, err
+	}
+	// A method that streams has its error in a list.
+	var one struct{ Error *vertexError }
+	var list []struct{ Error *vertexError }
+	if json.Unmarshal(answer, &one) == nil && one.Error != nil {
+		return nil, one.Error.fault(t)
+	}
+	if json.Unmarshal(answer, &list) == nil && len(list) > 0 && list[0].Error != nil {
+		return nil, list[0].Error.fault(t)
+	}
+	return nil, refused("it answered %s: %s", res.Status, oneLine(answer))
+}
+
+// vertexValue is the JSON of a FeatureValue: one value under the name of its type, perhaps with metadata.
+type vertexValue map[string]json.RawMessage
+
+func (f vertexValue) decode(asText bool) value {
+	var v value
+	for name, raw := range f {
+		switch name {
+		case "metadata":
+		case "doubleValue", "int64Value", "stringValue", "boolValue": // 64-bit integers are written as strings
+			v = jsonValue(raw, asText)
+		default:
+			v = value{kind: kindOther}
+		}
+	}
+	var metadata struct {
+		GenerateTime time.Time `json:"generateTime"`
+	}
+	if v.kind != kindAbsent && json.Unmarshal(f["metadata"], &metadata) == nil && !metadata.GenerateTime.IsZero() {
+		v.at = metadata.GenerateTime.UnixNano()
 	}
 	return v
 }
 
-// vertexError sorts the errors of Google's client.
-func vertexError(err error, t *table) error {
-	s, ok := status.FromError(err)
-	if !ok {
-		return err // of making the client, of credentials for one
-	}
-	hint := ""
-	switch s.Code() {
-	case codes.Unavailable, codes.Canceled:
-		return err
-	case codes.DeadlineExceeded:
-		return &fault{kind: faultTimeout, err: err}
-	case codes.ResourceExhausted:
-		if strings.Contains(s.Message(), "larger than max") {
-			return badAnswer("%s", oneLine([]byte(s.Message())))
-		}
-	case codes.PermissionDenied, codes.Unauthenticated:
+// vertexError is the JSON of an error of Google's APIs.
+type vertexError struct {
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+func (e *vertexError) Error() string {
+	return fmt.Sprintf("it answered %s: %s", oneLine([]byte(e.Status)), oneLine([]byte(e.Message)))
+}
+
+// fault says of what kind an error is, and which flags may be wrong.
+func (e *vertexError) fault(t *table) error {
+	kind, hint := faultRefused, ""
+	switch e.Status {
+	case "UNAVAILABLE", "CANCELLED":
+		kind = faultUnreachable
+	case "DEADLINE_EXCEEDED":
+		kind = faultTimeout
+	case "PERMISSION_DENIED", "UNAUTHENTICATED":
 		hint = " (credentials are Google's application default ones; GOOGLE_APPLICATION_CREDENTIALS names their file)"
-	case codes.NotFound, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
+	case "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED":
 		hint = fmt.Sprintf(" (asked for %q: see the URL, its api=legacy or online, --bandit-store-%s-view and the flags that name features)", t.features, t.flag)
 	}
-	return refused("it answered %s: %s%s", s.Code(), oneLine([]byte(s.Message())), hint)
+	return &fault{kind: kind, err: fmt.Errorf("%w%s", e, hint)}
+}
+
+// tokens are Google's application default credentials. The one in use is renewed before it expires.
+type tokens struct {
+	lazy[credential]
+	ctx    context.Context // ends at close
+	cancel context.CancelFunc
+	source oauth2.TokenSource // of the attempt under way alone
+	quota  string
+}
+
+// credential is a token, and the project that requests are charged to, if the credentials name one.
+type credential struct {
+	token *oauth2.Token
+	quota string
+}
+
+const (
+	tokenTimeout = 10 * time.Second // of a request for a token
+	tokenRenewal = 3 * time.Minute  // before a token expires
+)
+
+func newTokens() *tokens {
+	k := &tokens{}
+	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.create = k.obtain
+	k.expires = func(c credential) time.Time { return c.token.Expiry }
+	return k
+}
+
+// obtain asks for a token. Calls do not overlap.
+func (k *tokens) obtain() (credential, error) {
+	if k.source == nil {
+		ctx := context.WithValue(k.ctx, oauth2.HTTPClient, &http.Client{Timeout: tokenTimeout})
+		found, err := google.FindDefaultCredentials(ctx, vertexScope)
+		if err != nil {
+			return credential{}, refused("%w", err)
+		}
+		var file struct {
+			QuotaProject string `json:"quota_project_id"`
+		}
+		_ = json.Unmarshal(found.JSON, &file) // without a file there is none
+		k.source, k.quota = oauth2.ReuseTokenSourceWithExpiry(nil, found.TokenSource, tokenRenewal), file.QuotaProject
+	}
+	token, err := k.source.Token()
+	var answered *oauth2.RetrieveError
+	if errors.As(err, &answered) {
+		return credential{}, refused("no token for Google's application default credentials: %s", oneLine([]byte(err.Error())))
+	}
+	return credential{token, k.quota}, err
+}
+
+// set adds a token to a request's header.
+func (k *tokens) set(ctx context.Context, h http.Header) error {
+	c, err := k.get(ctx)
+	if err != nil {
+		return err
+	}
+	h.Set("Authorization", c.token.Type()+" "+c.token.AccessToken)
+	if c.quota != "" {
+		h.Set("X-Goog-User-Project", c.quota)
+	}
+	return nil
+}
+
+func (k *tokens) close() {
+	k.cancel()
+	k.last()
 }

@@ -1,36 +1,31 @@
-//go:build !novertex
-
 package featurestore
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"maps"
-	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"cloud.google.com/go/aiplatform/apiv1/aiplatformpb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Against servers built on the interfaces that Google publishes for both of Vertex AI's stores.
-
-// vertexServer is both kinds of store. It answers from what it has of an entity: features by name.
+// vertexServer answers in the shapes of the REST methods of both of Vertex AI's stores. It has features by entity: the
+// JSON of a value by name.
 type vertexServer struct {
-	aiplatformpb.UnimplementedFeaturestoreOnlineServingServiceServer
-	aiplatformpb.UnimplementedFeatureOnlineStoreServiceServer
-
-	has    map[string]map[string]*aiplatformpb.FeatureValue
-	stream func(*aiplatformpb.StreamingReadFeatureValuesRequest, grpc.ServerStreamingServer[aiplatformpb.ReadFeatureValuesResponse]) error // instead
-	fetch  func(context.Context, *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error)                // instead
+	has    map[string]map[string]string
+	answer http.HandlerFunc // instead
 
 	mu       sync.Mutex
 	asked    []string // names of entity types and views
@@ -38,112 +33,130 @@ type vertexServer struct {
 	underWay atomic.Int64
 }
 
-// StreamingReadFeatureValues answers in the reverse order of the request, features in the order of their names, and an
-// entity's values in two responses.
-func (v *vertexServer) StreamingReadFeatureValues(req *aiplatformpb.StreamingReadFeatureValuesRequest, s aiplatformpb.FeaturestoreOnlineServingService_StreamingReadFeatureValuesServer) error {
+func (v *vertexServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource, method, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v1/"), ":")
 	v.mu.Lock()
-	v.asked, v.chunks = append(v.asked, req.EntityType), append(v.chunks, len(req.EntityIds))
+	v.asked = append(v.asked, resource)
 	v.mu.Unlock()
-	if v.stream != nil {
-		return v.stream(req, s)
+	switch {
+	case v.answer != nil:
+		v.answer(w, r)
+	case r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json":
+		vertexSays(w, http.StatusBadRequest, "INVALID_ARGUMENT", "no JSON posted")
+	case method == "streamingReadFeatureValues":
+		v.stream(w, r)
+	case method == "fetchFeatureValues":
+		v.fetch(w, r)
+	default:
+		http.NotFound(w, r)
 	}
-	names := slices.Sorted(slices.Values(req.FeatureSelector.IdMatcher.Ids))
-	if err := s.Send(vertexHeader(names...)); err != nil {
-		return err
+}
+
+// stream answers in the reverse order of the request, features in the order of their names, and an entity's values in
+// two messages, sent apart.
+func (v *vertexServer) stream(w http.ResponseWriter, r *http.Request) {
+	var req struct {
+		EntityIDs       []string `json:"entityIds"`
+		FeatureSelector struct{ IDMatcher struct{ IDs []string } }
 	}
-	for _, id := range slices.Backward(req.EntityIds) {
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		vertexSays(w, http.StatusBadRequest, "INVALID_ARGUMENT", err.Error())
+		return
+	}
+	v.mu.Lock()
+	v.chunks = append(v.chunks, len(req.EntityIDs))
+	v.mu.Unlock()
+	names := slices.Sorted(slices.Values(req.FeatureSelector.IDMatcher.IDs))
+	fmt.Fprintf(w, "[%s\n", vertexHeader(names...))
+	for _, id := range slices.Backward(req.EntityIDs) {
 		for part := range 2 {
-			view := &aiplatformpb.ReadFeatureValuesResponse_EntityView{EntityId: id}
+			w.(http.Flusher).Flush()
+			var cells []string
 			for j, name := range names {
-				cell := &aiplatformpb.ReadFeatureValuesResponse_EntityView_Data{}
-				if held := v.has[id][name]; held != nil && j%2 == part {
-					cell.Data = &aiplatformpb.ReadFeatureValuesResponse_EntityView_Data_Value{Value: held}
+				if held := v.has[id][name]; held != "" && j%2 == part {
+					cells = append(cells, `{"value":`+held+`}`)
+				} else {
+					cells = append(cells, `{}`)
 				}
-				view.Data = append(view.Data, cell)
 			}
-			if err := s.Send(&aiplatformpb.ReadFeatureValuesResponse{EntityView: view}); err != nil {
-				return err
-			}
+			fmt.Fprintf(w, ",\r\n{\"entityView\": {\"entityId\": %q, \"data\": [%s]}}", id, strings.Join(cells, ","))
 		}
 	}
-	return nil
+	fmt.Fprintln(w, "]")
 }
 
-func vertexHeader(names ...string) *aiplatformpb.ReadFeatureValuesResponse {
-	h := &aiplatformpb.ReadFeatureValuesResponse_Header{}
+func vertexHeader(names ...string) string {
+	var descriptors []string
 	for _, name := range names {
-		h.FeatureDescriptors = append(h.FeatureDescriptors, &aiplatformpb.ReadFeatureValuesResponse_FeatureDescriptor{Id: name})
+		descriptors = append(descriptors, fmt.Sprintf(`{"id": %q}`, name))
 	}
-	return &aiplatformpb.ReadFeatureValuesResponse{Header: h}
+	return `{"header": {"entityType": "projects/1/e", "featureDescriptors": [` + strings.Join(descriptors, ", ") + `]}}`
 }
 
-func (v *vertexServer) FetchFeatureValues(ctx context.Context, req *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error) {
-	v.mu.Lock()
-	v.asked = append(v.asked, req.FeatureView)
-	v.mu.Unlock()
+func (v *vertexServer) fetch(w http.ResponseWriter, r *http.Request) {
 	if n := v.underWay.Add(1); n > vertexParallel {
-		return nil, status.Errorf(codes.ResourceExhausted, "%d requests at a time", n)
+		vertexSays(w, http.StatusTooManyRequests, "RESOURCE_EXHAUSTED", fmt.Sprint(n, " requests at a time"))
+		return
 	}
 	defer v.underWay.Add(-1)
 	time.Sleep(time.Millisecond) // or requests would hardly ever meet
-	if v.fetch != nil {
-		return v.fetch(ctx, req)
+	var req struct {
+		DataKey    struct{ Key string }
+		DataFormat string
 	}
-	entity, ok := v.has[req.DataKey.GetKey()]
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.DataFormat != "KEY_VALUE" {
+		vertexSays(w, http.StatusBadRequest, "INVALID_ARGUMENT", fmt.Sprint(req, err))
+		return
+	}
+	entity, ok := v.has[req.DataKey.Key]
 	if !ok {
-		return nil, status.Error(codes.NotFound, "no such entity")
+		vertexSays(w, http.StatusNotFound, "NOT_FOUND", "no such entity")
+		return
 	}
-	list := &aiplatformpb.FetchFeatureValuesResponse_FeatureNameValuePairList{}
+	var features []string
 	for _, name := range slices.Sorted(maps.Keys(entity)) {
-		pair := &aiplatformpb.FetchFeatureValuesResponse_FeatureNameValuePairList_FeatureNameValuePair{Name: name}
-		if entity[name] != nil {
-			pair.Data = &aiplatformpb.FetchFeatureValuesResponse_FeatureNameValuePairList_FeatureNameValuePair_Value{Value: entity[name]}
+		pair := fmt.Sprintf(`{"name": %q`, name)
+		if entity[name] != "" {
+			pair += `, "value": ` + entity[name]
 		}
-		list.Features = append(list.Features, pair)
+		features = append(features, pair+"}")
 	}
-	return &aiplatformpb.FetchFeatureValuesResponse{Format: &aiplatformpb.FetchFeatureValuesResponse_KeyValues{KeyValues: list}}, nil
+	fmt.Fprintf(w, `{"keyValues": {"features": [%s]}}`, strings.Join(features, ","))
+}
+
+// vertexSays writes an error as Google's APIs do.
+func vertexSays(w http.ResponseWriter, code int, status, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, "{\n  \"error\": {\n    \"code\": %d,\n    \"message\": %q,\n    \"status\": %q\n  }\n}\n", code, message, status)
 }
 
 // serveVertex serves v and returns the query that leads to it.
-func serveVertex(t *testing.T, v *vertexServer) string {
+func serveVertex(t *testing.T, v http.Handler) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	server := grpc.NewServer()
-	aiplatformpb.RegisterFeaturestoreOnlineServingServiceServer(server, v)
-	aiplatformpb.RegisterFeatureOnlineStoreServiceServer(server, v)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() {
-		server.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return "endpoint=" + l.Addr().String() + "&plain=true"
-}
-
-func double(n float64) *aiplatformpb.FeatureValue {
-	return &aiplatformpb.FeatureValue{Value: &aiplatformpb.FeatureValue_DoubleValue{DoubleValue: n}}
+	server := httptest.NewServer(v)
+	t.Cleanup(server.Close)
+	return "endpoint=" + server.Listener.Addr().String() + "&plain=true"
 }
 
 func TestVertexKnowsItemsAndSegments(t *testing.T) {
-	old := double(4)
-	old.Metadata = &aiplatformpb.FeatureValue_Metadata{GenerateTime: timestamppb.New(time.Now().Add(-48 * time.Hour))}
-	v := &vertexServer{has: map[string]map[string]*aiplatformpb.FeatureValue{
-		"half": {"alpha": double(2), "beta": nil},
-		"list": {"alpha": {Value: &aiplatformpb.FeatureValue_DoubleArrayValue{}}, "beta": double(1)},
-		"old":  {"alpha": old, "beta": double(1)},
-		"int":  {"alpha": {Value: &aiplatformpb.FeatureValue_Int64Value{Int64Value: 3}}, "beta": double(1)},
-		"u1":   {"segment": {Value: &aiplatformpb.FeatureValue_StringValue{StringValue: "young"}}},
-		"u2":   {"segment": {Value: &aiplatformpb.FeatureValue_Int64Value{Int64Value: 12}}},
-		"u3":   {"segment": {Value: &aiplatformpb.FeatureValue_BoolValue{BoolValue: true}}},
-		"u4":   {"segment": nil},
+	old := time.Now().Add(-48 * time.Hour).UTC().Format(time.RFC3339Nano)
+	v := &vertexServer{has: map[string]map[string]string{
+		"half": {"alpha": `{"doubleValue": 2}`, "beta": ""},
+		"list": {"alpha": `{"doubleArrayValue": {"values": [1]}}`, "beta": `{"doubleValue": 1}`},
+		"old":  {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "` + old + `"}}`, "beta": `{"doubleValue": 1}`},
+		"new":  {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "2100-01-01T00:00:00Z"}}`, "beta": `{"doubleValue": 1}`},
+		"nan":  {"alpha": `{"doubleValue": "NaN"}`, "beta": `{"doubleValue": 1}`},
+		"int":  {"alpha": `{"int64Value": "3"}`, "beta": `{"doubleValue": 1.0}`},
+		"u1":   {"segment": `{"stringValue": "young"}`},
+		"u2":   {"segment": `{"int64Value": "12"}`},
+		"u3":   {"segment": `{"boolValue": true}`},
+		"u4":   {"segment": ""},
 	}}
-	want := map[string]Arm{"half": {}, "list": {}, "old": {}, "int": {3, 1, true}, "nobody": {}}
+	want := map[string]Arm{"half": {}, "list": {}, "old": {}, "nan": {}, "new": {4, 1, true}, "int": {3, 1, true}, "nobody": {}}
 	for i := range 250 {
 		id := fmt.Sprint("i", i)
-		v.has[id] = map[string]*aiplatformpb.FeatureValue{"alpha": double(float64(i) + 1), "beta": double(7)}
+		v.has[id] = map[string]string{"alpha": fmt.Sprintf(`{"doubleValue": %d}`, i+1), "beta": `{"doubleValue": 7}`}
 		want[id] = Arm{float64(i) + 1, 7, true}
 	}
 	query := serveVertex(t, v)
@@ -175,7 +188,7 @@ func TestVertexKnowsItemsAndSegments(t *testing.T) {
 				t.Errorf("asked of %q, want %q", asked, names)
 			}
 			slices.Sort(v.chunks)
-			if api == "legacy" && !slices.Equal(v.chunks, []int{5, 55, 100, 100}) {
+			if api == "legacy" && !slices.Equal(v.chunks, []int{5, 57, 100, 100}) {
 				t.Errorf("chunks of %v", v.chunks)
 			}
 		})
@@ -183,53 +196,44 @@ func TestVertexKnowsItemsAndSegments(t *testing.T) {
 }
 
 func TestVertexAnswersNonsense(t *testing.T) {
-	type send = grpc.ServerStreamingServer[aiplatformpb.ReadFeatureValuesResponse]
-	view := func(id string, cells int) *aiplatformpb.ReadFeatureValuesResponse {
-		v := &aiplatformpb.ReadFeatureValuesResponse_EntityView{EntityId: id}
-		for range cells {
-			v.Data = append(v.Data, &aiplatformpb.ReadFeatureValuesResponse_EntityView_Data{
-				Data: &aiplatformpb.ReadFeatureValuesResponse_EntityView_Data_Value{Value: double(1)},
-			})
-		}
-		return &aiplatformpb.ReadFeatureValuesResponse{EntityView: v}
-	}
+	const aTwo = `{"entityView": {"entityId": "a", "data": [{"value": {"doubleValue": 1}}, {"value": {"doubleValue": 1}}]}}`
+	header := vertexHeader("alpha", "beta")
 	for name, test := range map[string]struct {
-		stream func(*aiplatformpb.StreamingReadFeatureValuesRequest, send) error
-		fetch  func(context.Context, *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error)
-		want   string
-		kind   faultKind
+		api, body string
+		status    int
+		want      string
+		kind      faultKind
 	}{
-		"no header": {stream: func(_ *aiplatformpb.StreamingReadFeatureValuesRequest, s send) error { return s.Send(view("a", 2)) },
-			want: "2 values", kind: faultAnswer},
-		"too few cells": {stream: func(_ *aiplatformpb.StreamingReadFeatureValuesRequest, s send) error {
-			s.Send(vertexHeader("alpha", "beta"))
-			return s.Send(view("a", 1))
-		}, want: "1 values", kind: faultAnswer},
-		"somebody else": {stream: func(_ *aiplatformpb.StreamingReadFeatureValuesRequest, s send) error {
-			s.Send(vertexHeader("alpha", "beta"))
-			return s.Send(view("b", 2))
-		}, want: `"b"`, kind: faultAnswer},
-		"a huge message": {stream: func(_ *aiplatformpb.StreamingReadFeatureValuesRequest, s send) error {
-			return s.Send(vertexHeader(strings.Repeat("x", vertexMessage)))
-		}, want: "larger than max", kind: faultAnswer},
-		"wrong store": {stream: func(*aiplatformpb.StreamingReadFeatureValuesRequest, send) error {
-			return status.Error(codes.NotFound, "The EntityType does not exist.")
-		}, want: "see the URL", kind: faultRefused},
-		"no permission": {stream: func(*aiplatformpb.StreamingReadFeatureValuesRequest, send) error {
-			return status.Error(codes.PermissionDenied, "Permission denied.")
-		}, want: "GOOGLE_APPLICATION_CREDENTIALS", kind: faultRefused},
-		"no list": {fetch: func(context.Context, *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error) {
-			return &aiplatformpb.FetchFeatureValuesResponse{}, nil
-		}, want: "no list", kind: faultAnswer},
-		"internal error": {fetch: func(context.Context, *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error) {
-			return nil, status.Error(codes.Internal, "oops")
-		}, want: "Internal: oops", kind: faultRefused},
+		"no header":     {body: `[` + aTwo + `]`, want: "2 values", kind: faultAnswer},
+		"too few cells": {body: `[` + header + `,{"entityView": {"entityId": "a", "data": [{}]}}]`, want: "1 values", kind: faultAnswer},
+		"somebody else": {body: `[` + header + `,` + strings.Replace(aTwo, `"a"`, `"b"`, 1) + `]`, want: `"b"`, kind: faultAnswer},
+		"half a list":   {body: `[` + header + `,` + aTwo, want: "unexpected end", kind: faultAnswer},
+		"no list":       {body: `"` + strings.Repeat("x", 100) + `"`, want: "cannot unmarshal", kind: faultAnswer},
+		"a huge answer": {body: `[` + vertexHeader(strings.Repeat("x", vertexAnswer)) + `]`, want: "longer than", kind: faultAnswer},
+		"an error behind values": {body: `[` + header + `,` + aTwo + `,{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}]`,
+			want: "INTERNAL: oops", kind: faultRefused},
+		"wrong store": {status: 404, body: `[{"error": {"code": 404, "message": "The EntityType does not exist.", "status": "NOT_FOUND"}}]`,
+			want: "see the URL", kind: faultRefused},
+		"no permission": {status: 403, body: `{"error": {"code": 403, "message": "Permission denied.", "status": "PERMISSION_DENIED"}}`,
+			want: "GOOGLE_APPLICATION_CREDENTIALS", kind: faultRefused},
+		"not ready":            {status: 503, body: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`, want: "UNAVAILABLE", kind: faultUnreachable},
+		"no pairs":             {api: "online", body: `{}`, want: "no list", kind: faultAnswer},
+		"a list, where is one": {api: "online", body: `[]`, want: "cannot unmarshal", kind: faultAnswer},
+		"internal error":       {api: "online", status: 500, body: `{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}`, want: "INTERNAL: oops", kind: faultRefused},
+		"a proxy's page":       {api: "online", status: 502, body: `<html>Bad gateway`, want: "502 Bad Gateway: <html>Bad gateway", kind: faultRefused},
+		"somewhere else":       {api: "online", status: 302, want: "302", kind: faultRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &vertexServer{stream: test.stream, fetch: test.fetch}
+			v := &vertexServer{answer: func(w http.ResponseWriter, r *http.Request) {
+				if test.status != 0 {
+					w.Header().Set("Location", "/somewhere")
+					w.WriteHeader(test.status)
+				}
+				fmt.Fprint(w, test.body)
+			}}
 			api := "legacy"
-			if test.fetch != nil {
-				api = "online"
+			if test.api != "" {
+				api = test.api
 			}
 			s := openStore(t, "vertex://p/l/s/e?api="+api+"&"+serveVertex(t, v), nil)
 			_, err := s.Arms(context.Background(), []string{"a"}, make([]Arm, 1))
@@ -244,18 +248,11 @@ func TestVertexAnswersNonsense(t *testing.T) {
 }
 
 func TestVertexThatHangsIsGivenUp(t *testing.T) {
-	v := &vertexServer{
-		stream: func(_ *aiplatformpb.StreamingReadFeatureValuesRequest, s grpc.ServerStreamingServer[aiplatformpb.ReadFeatureValuesResponse]) error {
-			s.Send(vertexHeader("alpha", "beta"))
-			<-s.Context().Done()
-			return s.Context().Err()
-		},
-		fetch: func(ctx context.Context, _ *aiplatformpb.FetchFeatureValuesRequest) (*aiplatformpb.FetchFeatureValuesResponse, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		},
-	}
-	query := serveVertex(t, v)
+	query := serveVertex(t, &vertexServer{answer: func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "["+vertexHeader("alpha", "beta"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}})
 	for _, api := range []string{"legacy", "online"} {
 		s := openStore(t, "vertex://p/l/s/e?api="+api+"&"+query, func(o *Options) { o.Timeout = 50 * time.Millisecond })
 		_, err := s.Arms(context.Background(), []string{"a"}, make([]Arm, 1))
@@ -265,6 +262,65 @@ func TestVertexThatHangsIsGivenUp(t *testing.T) {
 		if s.metrics.errors[faultTimeout].Value() == 0 { // as above
 			t.Errorf("%s: no timeout counted", api)
 		}
+	}
+}
+
+// Requests carry a token of the application default credentials, which is asked for once and renewed before it expires.
+func TestVertexIsAskedWithAToken(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+
+	var tokens, lifetime atomic.Int64
+	lifetime.Store(3600)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lifetime.Load() == 0 {
+			http.Error(w, `{"error": "invalid_grant"}`, http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token": "t%d", "expires_in": %d, "token_type": "Bearer"}`, tokens.Add(1), lifetime.Load())
+	}))
+	defer issuer.Close()
+	account, err := json.Marshal(map[string]string{
+		"type": "service_account", "client_email": "weir@p.iam.gserviceaccount.com", "private_key_id": "1", "quota_project_id": "payer",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": issuer.URL,
+	})
+	must(t, err)
+	dir := t.TempDir()
+	credentials, ca := filepath.Join(dir, "account.json"), filepath.Join(dir, "ca.pem")
+	must(t, os.WriteFile(credentials, account, 0o600))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", credentials)
+
+	var seen atomic.Pointer[http.Header]
+	store := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Store(&r.Header)
+		fmt.Fprint(w, `{"keyValues": {"features": [{"name": "alpha", "value": {"doubleValue": 2}}, {"name": "beta", "value": {"doubleValue": 3}}]}}`)
+	}))
+	defer store.Close()
+	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: store.Certificate().Raw}), 0o600))
+	open := func() *Store {
+		return openStore(t, "vertex://p/l/s/e?api=online&endpoint="+store.Listener.Addr().String(), func(o *Options) { o.CA, o.TTL = ca, 0 })
+	}
+
+	s := open()
+	for range 3 {
+		if got := arms(t, s, "a", "b"); !slices.Equal(got, []Arm{{2, 3, true}, {2, 3, true}}) {
+			t.Fatal(got)
+		}
+	}
+	if h := *seen.Load(); h.Get("Authorization") != "Bearer t1" || h.Get("X-Goog-User-Project") != "payer" || tokens.Load() != 1 {
+		t.Errorf("%v, of %d tokens", h, tokens.Load())
+	}
+	// One that is about to expire is used while a new one is asked for.
+	lifetime.Store(int64(renewBefore.Seconds()) - 5)
+	s = open()
+	eventually(t, "the token is renewed", func() bool { arms(t, s, "a"); return tokens.Load() > 3 })
+
+	lifetime.Store(0)
+	if _, err := open().Arms(t.Context(), []string{"a"}, make([]Arm, 1)); err == nil || !strings.Contains(err.Error(), "credentials") {
+		t.Errorf("without a token: error %v", err)
 	}
 }
 
