@@ -60,14 +60,12 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 				return verifySnapshot(cmd, out, s, args[0])
 			}
 			// The file is mapped: a reader sees a fault, not an error, when somebody cuts it off.
-			fault := disk.CatchFault(func() {
+			return disk.Guard(func() error {
 				if byUser {
-					err = printList(out, s, user, asJSON)
-				} else {
-					err = printSnapshot(out, s, args[0], asJSON)
+					return printList(out, s, user, asJSON)
 				}
+				return printSnapshot(out, s, args[0], asJSON)
 			})
-			return errors.Join(err, fault)
 		},
 	}
 	f := cmd.Flags()

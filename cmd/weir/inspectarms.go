@@ -67,17 +67,16 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(f.Stats().Bytes), time.Since(start).Seconds())
 		return err
 	}
-	fault := disk.CatchFault(func() {
+	return disk.Guard(func() error {
 		switch {
 		case q.byItem:
-			err = printArm(out, f, q)
+			return printArm(out, f, q)
 		case q.byUser:
-			err = printSegment(out, f, q)
+			return printSegment(out, f, q)
 		default:
-			err = printArms(out, f, path, q.asJSON)
+			return printArms(out, f, path, q.asJSON)
 		}
 	})
-	return errors.Join(err, fault)
 }
 
 func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {

@@ -9,7 +9,7 @@
 //   - A range taken with Allocate can be written through a map without the disk being full. Where the file system
 //     cannot promise that, Allocate refuses.
 //   - A map of a file that somebody truncates ends in an error of the functions here, never in a crash. Code that
-//     reads a map directly runs under CatchFault, or sets debug.SetPanicOnFault on its goroutine.
+//     reads a map directly runs under Guard, on a goroutine that Go started, or in a handler of the server.
 //   - A directory locked with LockDir is locked for one process; the lock goes with the process.
 //
 // Errors name the file and say what to change. Offsets and sizes are in bytes. Linux and macOS map files; other
@@ -27,8 +27,34 @@ import (
 // Faults makes system calls fail, for the tests of what happens then: a function that is not nil is called instead
 // of the real thing, and only when it returns nil the real thing is done. The zero value fails nothing.
 type Faults struct {
-	FailSync     func() error // before SyncData
-	FailAllocate func() error // before Allocate
+	FailSync     func() error             // before SyncData
+	FailSyncDir  func() error             // before SyncDir
+	FailAllocate func() error             // before Allocate
+	FailWrite    func(n int) (int, error) // before n bytes are written; with an error only so many are
+}
+
+// WriteAt writes b at off of f, unless the fault comes first.
+func (x Faults) WriteAt(f *os.File, b []byte, off int64) error {
+	if x.FailWrite != nil {
+		if n, err := x.FailWrite(len(b)); err != nil {
+			_, werr := f.WriteAt(b[:n], off)
+			return errors.Join(err, werr)
+		}
+	}
+	if _, err := f.WriteAt(b, off); err != nil {
+		return fmt.Errorf("write %s: %w", f.Name(), advise(err, f.Name()))
+	}
+	return nil
+}
+
+// SyncDir is the function SyncDir, unless the fault comes first.
+func (x Faults) SyncDir(dir string) error {
+	if x.FailSyncDir != nil {
+		if err := x.FailSyncDir(); err != nil {
+			return fmt.Errorf("sync directory %s: %w", dir, err)
+		}
+	}
+	return SyncDir(dir)
 }
 
 // SyncData is the function SyncData, unless the fault comes first.

@@ -12,42 +12,70 @@ import (
 // sink keeps the compiler from leaving reads out.
 var sink byte
 
-func TestCatchFaultReturnsMemoryFaults(t *testing.T) {
+// read is what reads the byte of m at at.
+func read(m *Mapping, at int) func() error {
+	return func() error {
+		sink = m.Bytes()[at]
+		return nil
+	}
+}
+
+func TestGuardReturnsMemoryFaults(t *testing.T) {
 	m, truncated := truncatedMapping(t)
-	err := CatchFault(func() { sink = m.Bytes()[truncated] })
+	err := Guard(read(m, truncated))
 	var fault *Fault
 	if !errors.As(err, &fault) || fault.Addr == 0 {
 		t.Fatalf("error %v, want a *Fault with its address", err)
 	}
-	if err := CatchFault(func() { sink = m.Bytes()[0] }); err != nil {
+	if err := Guard(read(m, 0)); err != nil {
 		t.Errorf("reading what is left: %v", err)
 	}
 }
 
-func TestCatchFaultPassesOtherPanicsOn(t *testing.T) {
+func TestGuardReturnsTheErrorOfItsFunction(t *testing.T) {
+	if err := Guard(func() error { return os.ErrClosed }); err != os.ErrClosed {
+		t.Errorf("error %v, want the function's own", err)
+	}
+}
+
+func TestGoHandsFaultsAndPanicsToTheOwner(t *testing.T) {
+	m, truncated := truncatedMapping(t)
+	failed := make(chan error)
+	var fault *Fault
+	Go(read(m, truncated), func(err error) { failed <- err })
+	if err := <-failed; !errors.As(err, &fault) {
+		t.Errorf("error %v, want a *Fault", err)
+	}
+	var panicked *PanicError
+	Go(func() error { panic("mine") }, func(err error) { failed <- err })
+	if err := <-failed; !errors.As(err, &panicked) {
+		t.Errorf("error %v, want a *PanicError", err)
+	}
+}
+
+func TestGuardReturnsPanicsWithTheirStack(t *testing.T) {
 	var nothing *Mapping
 	for name, fn := range map[string]func(){
 		"a value":            func() { panic("mine") },
 		"a nil dereference":  func() { _ = nothing.name },
 		"an index too large": func() { _ = names(t, ".")[1<<30] },
 	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("the panic of %s did not go on", name)
-				}
-			}()
-			err := CatchFault(fn)
-			t.Errorf("%s became error %v", name, err)
-		}()
+		err := Guard(func() error {
+			fn()
+			return nil
+		})
+		var panicked *PanicError
+		if !errors.As(err, &panicked) || !strings.Contains(string(panicked.Stack), "fault_test.go") {
+			t.Errorf("%s: error %v, want a *PanicError with the stack", name, err)
+		}
 	}
 }
 
-func TestCatchFaultRestoresTheSetting(t *testing.T) {
+func TestGuardRestoresTheSetting(t *testing.T) {
 	m, truncated := truncatedMapping(t)
 	for _, before := range []bool{false, true} {
 		debug.SetPanicOnFault(before)
-		if err := CatchFault(func() { sink = m.Bytes()[truncated] }); err == nil {
+		if err := Guard(read(m, truncated)); err == nil {
 			t.Fatal("no fault")
 		}
 		if got := debug.SetPanicOnFault(false); got != before {

@@ -38,7 +38,7 @@ func MapReadOnly(f *os.File) (*Mapping, error) {
 }
 
 // Bytes returns the contents of the file, valid until Close. Writing to it ends the process; reading it when the
-// file was truncated does so too, unless under CatchFault.
+// file was truncated does so too, unless under Guard.
 func (m *Mapping) Bytes() []byte { return m.data }
 
 // Populate brings the n bytes at off into memory, so that reading them does not wait for the disk, and fails
@@ -96,11 +96,12 @@ func (m *Mapping) Close() error {
 // touch reads a byte of every page.
 func touch(data []byte) error {
 	var sum byte
-	err := CatchFault(func() {
+	err := Guard(func() error {
 		for i := 0; i < len(data); i += os.Getpagesize() {
 			sum += data[i]
 		}
 		sum += data[len(data)-1]
+		return nil
 	})
 	runtime.KeepAlive(sum) // or the loop would be no loop
 	return err

@@ -169,17 +169,17 @@ func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err erro
 		}
 	}
 	// The snapshot may be cut off under the map at any time.
-	fault := disk.CatchFault(func() {
+	g.exhausted.seen = make([]atomic.Uint64, (g.lists.Slots()+63)/64)
+	return disk.Guard(func() error {
 		if g.fallback, err = openFallback(f.cfg.Fallback, g.lists); err != nil {
-			return
+			return err
 		}
 		if err = g.fallback.setRanking(f.ranker); err != nil {
-			return
+			return err
 		}
 		g.table, err = f.slots.assign(g.lists)
+		return err
 	})
-	g.exhausted.seen = make([]atomic.Uint64, (g.lists.Slots()+63)/64)
-	return errors.Join(fault, err)
 }
 
 // serve makes g the generation that serves, retires the one before, and warms g. That comes last:
@@ -208,7 +208,10 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 		err = g.lists.Warm(ctx)
 	}
 	if err == nil {
-		err = disk.CatchFault(func() { f.countExhausted(ctx, g) })
+		err = disk.Guard(func() error {
+			f.countExhausted(ctx, g)
+			return nil
+		})
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -29,7 +29,7 @@
 // since the last one; now and then the system, or a full log, has the pages written that changed: 50,000 random advances a second in 5
 // million cells are 3.5 MB/s in all, where syncing the pages would write 40. A page that is not in memory is read from the disk by the
 // goroutine that touches it. A disk that fails under the map makes them fault: the process ends unless the goroutine has set
-// debug.SetPanicOnFault, see disk.CatchFault.
+// debug.SetPanicOnFault, see disk.Guard.
 //
 // On systems without shared maps of fixed address (Windows) the cells are in memory, under a lock, there is no log, and each swap is
 // written to the file before it returns. The promises are the same.

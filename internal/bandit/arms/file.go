@@ -197,11 +197,7 @@ func (a *File) open() error {
 	}
 	a.arms = table{cut(a.header.armCells * cellBytes), a.header.armHomes}
 	a.users = table{cut(a.header.userCells * cellBytes), a.header.userHomes}
-	var err error
-	if fault := disk.CatchFault(func() { err = a.readSegments(b) }); fault != nil {
-		return fault
-	}
-	return err
+	return disk.Guard(func() error { return a.readSegments(b) })
 }
 
 func (a *File) readSegments(b []byte) error {
@@ -236,19 +232,15 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 			if err := a.mapping.Populate(headerBytes+int(done), len(part)); err != nil {
 				return err
 			}
-			var bad error
-			if fault := disk.CatchFault(func() {
+			err := disk.Guard(func() error {
 				h.Write(part) //nolint:errcheck // never fails
 				if i == 0 {
-					bad = checkArms(part)
-				} else {
-					bad = a.checkUsers(part)
+					return checkArms(part)
 				}
-			}); fault != nil {
-				return fault
-			}
-			if bad != nil {
-				return bad
+				return a.checkUsers(part)
+			})
+			if err != nil {
+				return err
 			}
 			if done += int64(len(part)); progress != nil {
 				progress(done, a.header.stats.Bytes)

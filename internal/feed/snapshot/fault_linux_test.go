@@ -25,10 +25,11 @@ func TestAFileCutOffUnderTheMapIsAnError(t *testing.T) {
 		t.Errorf("the watermark is at %d, beyond what is left of the file", s.Warmed())
 	}
 	// A reader who is beyond the end faults, and survives it as its callers do.
-	err := disk.CatchFault(func() {
+	err := disk.Guard(func() error {
 		if list, err := s.List(199); err == nil {
 			list.Append(nil, 0, 10)
 		}
+		return nil
 	})
 	var fault *disk.Fault
 	if !errors.As(err, &fault) {

@@ -18,8 +18,7 @@
 //     never a read outside of the file. Open checks all but the lists and the item names, Warm and
 //     Verify check these too.
 //   - A file cut off under the map is a memory fault for whoever reads there. Open, Warm and Verify
-//     turn it into an error; around the other methods that is the caller's to do (disk.CatchFault or
-//     debug.SetPanicOnFault).
+//     turn it into an error; around the other methods that is the caller's to do (disk.Guard).
 //   - A list's Tag depends on who it belongs to and what is in it alone. It is equal in two
 //     snapshots exactly when the list is, but for collisions, one in 2^48.
 package snapshot
@@ -107,11 +106,7 @@ func (s *Snapshot) open() error {
 	if uint64(len(s.data)) != s.h.fileBytes {
 		return damaged("header", "the file has %d bytes, expected %d; copy or import it again", len(s.data), s.h.fileBytes)
 	}
-	var bad error
-	if err := disk.CatchFault(func() { bad = s.decode() }); err != nil {
-		return err
-	}
-	return bad
+	return disk.Guard(s.decode)
 }
 
 // checkedAtOpen are the sections whose checksums Open verifies.

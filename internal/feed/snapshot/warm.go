@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"weir/internal/disk"
@@ -122,12 +123,12 @@ func (s *Snapshot) walk(ctx context.Context, reached func(uint64)) error {
 
 // guard runs fn and turns a memory fault into an error that says where.
 func (s *Snapshot) guard(what string, fn func() error) error {
-	var err error
-	if fault := disk.CatchFault(func() { err = fn() }); fault != nil {
-		return s.in(what, fault)
+	err := disk.Guard(fn)
+	if errors.Is(err, ErrCorrupt) { // which says where
+		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.path, err)
+		return s.in(what, err)
 	}
 	return nil
 }
