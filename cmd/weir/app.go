@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -69,7 +68,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	if a.Server, err = server.New(cfg, a.services...); err != nil {
 		return nil, err
 	}
-	a.Handle(server.Route{Pattern: "GET /version", HTTP: http.HandlerFunc(serveVersion)})
+	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
 	return a, nil
 }
 
@@ -149,7 +148,7 @@ func (a *app) close() error {
 }
 
 // serveVersion answers GET /version.
-func serveVersion(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(versionJSON()) //nolint:errcheck // the client may be gone
+func serveVersion(w *server.Response, _ *server.Request) server.Outcome {
+	w.Body = append(w.Body, versionJSON()...)
+	return server.Done
 }

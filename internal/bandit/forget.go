@@ -1,8 +1,6 @@
 package bandit
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -79,25 +77,18 @@ func (f *forgetting) record() record {
 }
 
 // postForget answers POST /admin/bandit/forget.
-func (b *Bandit) postForget(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
-	if err != nil {
-		server.WriteProblem(w, http.StatusRequestEntityTooLarge, "the body could not be read: it may have at most 16384 bytes")
-		return
-	}
+func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcome {
 	var s scanner
-	s.reset(body)
+	s.reset(r.Body)
 	f, err := parseForgetting(&s)
 	if err != nil {
-		var bad *badRequest
-		errors.As(err, &bad)
-		server.WriteProblem(w, bad.status, bad.detail)
-		return
+		(&reply{w, r.Stripe}).fail(err)
+		return server.Done
 	}
 	n, err := b.forget(f.record())
 	if err != nil {
-		server.WriteProblem(w, http.StatusServiceUnavailable, "this cannot be saved at the moment, so nothing is forgotten")
-		return
+		w.Problem(http.StatusServiceUnavailable, "this cannot be saved at the moment, so nothing is forgotten")
+		return server.Done
 	}
 	switch {
 	case n == 0: // nothing has changed
@@ -106,9 +97,9 @@ func (b *Bandit) postForget(w http.ResponseWriter, r *http.Request) {
 	default:
 		b.log.Info("bandit has forgotten what events have taught", "item", string(f.item), "segment", string(f.segment), "user", string(f.user), "arms", n)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Write(append(strconv.AppendInt([]byte(`{"forgotten":`), int64(n), 10), '}')) //nolint:errcheck // the client may be gone
+	w.Field("Cache-Control", "no-store")
+	w.Body = append(strconv.AppendInt(append(w.Body, `{"forgotten":`...), int64(n), 10), '}')
+	return server.Done
 }
 
 // forget forgets what a record says, in the journal first, and returns of how many arms.

@@ -235,7 +235,7 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 		`{"item":"a","user":1.5}`:             {422, "user must be a text"},
 		`{"item":"a","user":1,"segment":"s"}`: {422, "segment must be left out where there is a user"},
 		`{"items":["a"]}`:                     {422, `the body may have all, item, segment and user, and not "items"`},
-		`{"item":"a"` + strings.Repeat(" ", 16<<10) + `}`: {413, "at most 16384 bytes"},
+		`{"item":"a"` + strings.Repeat(" ", 16<<10) + `}`: {413, "longer than 16384 bytes"},
 	} {
 		s.problem(s.do("POST", s.admin+"/admin/bandit/forget", body), want.status, want.says)
 	}

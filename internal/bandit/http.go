@@ -1,7 +1,6 @@
 package bandit
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,12 +22,12 @@ const (
 	laterItems  = 512 // some 40 us by binary tensors or JSON; with a seed, 100
 )
 
-// putOff has a request run again when there is time for it, unless that is now.
-func putOff(w *server.Response, short bool) bool {
+// whenIdle is what a request that is put off becomes: short ones need no worker.
+func whenIdle(short bool) server.Outcome {
 	if short {
-		return w.Later()
+		return server.WhenIdle
 	}
-	return w.Defer()
+	return server.Offload
 }
 
 // Routes implements server.Service.
@@ -37,11 +36,11 @@ func (b *Bandit) Routes() []server.Route {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.lent(w, r, answer) })
 	}
 	return append(b.inferRoutes(lent), []server.Route{
-		{Pattern: "POST /predict", Fast: b.fastPredict, HTTP: lent(b.predict)},
-		{Pattern: "POST /predict/batch", Fast: b.fastBatch, HTTP: lent(b.batch), Class: server.Low},
-		{Pattern: "POST /events", Fast: b.fastEvents, HTTP: lent(b.postEvents)},
-		{Pattern: "POST /admin/bandit/reload", Admin: true, HTTP: http.HandlerFunc(b.postReload)},
-		{Pattern: "POST /admin/bandit/forget", Admin: true, HTTP: http.HandlerFunc(b.postForget)},
+		{Pattern: "POST /predict", Handler: b.fastPredict, Stream: lent(b.predict)},
+		{Pattern: "POST /predict/batch", Handler: b.fastBatch, Stream: lent(b.batch), Class: server.Low},
+		{Pattern: "POST /events", Handler: b.fastEvents, Stream: lent(b.postEvents)},
+		{Pattern: "POST /admin/bandit/reload", Admin: true, Handler: b.postReload},
+		{Pattern: "POST /admin/bandit/forget", Admin: true, MaxBody: 16 << 10, Handler: b.postForget},
 	}...)
 }
 
@@ -75,13 +74,12 @@ func (w *reply) fail(err error) {
 }
 
 // fastPredict answers POST /predict by what is in memory.
-func (b *Bandit) fastPredict(w *server.Response, r *server.Request) {
+func (b *Bandit) fastPredict(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
-	if !few(r.Body, inlineItems) && putOff(w, few(r.Body, laterItems)) {
-		return
+	if r.Inline() && !few(r.Body, inlineItems) {
+		return whenIdle(few(r.Body, laterItems))
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
@@ -89,17 +87,18 @@ func (b *Bandit) fastPredict(w *server.Response, r *server.Request) {
 	sc.scanner.reset(r.Body)
 	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
 		(&reply{w, r.Stripe}).fail(err)
-		return
+		return server.Done
 	}
-	if len(sc.query.items) > inlineItems && putOff(w, len(sc.query.items) <= laterItems) {
-		return
+	if r.Inline() && len(sc.query.items) > inlineItems {
+		return whenIdle(len(sc.query.items) <= laterItems)
 	}
 	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
 		(&reply{w, r.Stripe}).fail(errLoading)
-		return
+		return server.Done
 	}
 	w.Field("Cache-Control", "no-store")
 	w.Body = b.answer(w.Body, sc, &sc.query, false, r.Stripe, start)
+	return server.Done
 }
 
 // answer samples the posteriors that sc holds and appends what they come to. start is when the request
@@ -228,18 +227,18 @@ func (b *Bandit) predict(sc *scratch, w *reply, r *http.Request, body []byte) {
 }
 
 // fastBatch answers POST /predict/batch by what is in memory, on a worker.
-func (b *Bandit) fastBatch(w *server.Response, r *server.Request) {
+func (b *Bandit) fastBatch(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
-	if w.Defer() {
-		return
+	if r.Inline() {
+		return server.Offload
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
 	w.Field("Cache-Control", "no-store")
 	b.batch(sc, &reply{w, r.Stripe}, nil, r.Body)
+	return server.Done
 }
 
 // batch answers the queries of an array, or of {"requests":[...]}, one after the other: one of them that is
@@ -337,19 +336,19 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 
 // fastEvents answers POST /events. Saving them may wait for the disk: a worker does it where nobody else is
 // at it, so that a disk that does not answer holds one of them, and else net/http.
-func (b *Bandit) fastEvents(w *server.Response, r *server.Request) {
+func (b *Bandit) fastEvents(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
-	if w.Defer() {
-		return
+	if r.Inline() {
+		return server.Offload
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
 	if b.eventsBody(sc, &reply{w, r.Stripe}, r.Body, false, nil) == errBusy {
-		w.Lend()
+		return server.NetHTTP
 	}
+	return server.Done
 }
 
 // postEvents answers POST /events on net/http.
@@ -405,24 +404,22 @@ func (b *Bandit) lent(w http.ResponseWriter, r *http.Request, answer func(*scrat
 const maxLent = 64 << 20
 
 // postReload answers POST /admin/bandit/reload.
-func (b *Bandit) postReload(w http.ResponseWriter, r *http.Request) {
+func (b *Bandit) postReload(w *server.Response, _ *server.Request) server.Outcome {
 	if b.cfg.Arms == "" {
-		server.WriteProblem(w, http.StatusConflict, "there is no file of arms to read again: start with --bandit-arms FILE")
-		return
+		w.Problem(http.StatusConflict, "there is no file of arms to read again: start with --bandit-arms FILE")
+		return server.Done
 	}
-	if err := b.Reload(r.Context()); err != nil {
-		server.WriteProblem(w, http.StatusConflict, err.Error())
-		return
+	if err := b.Reload(b.background); err != nil {
+		w.Problem(http.StatusConflict, err.Error())
+		return server.Done
 	}
 	m := b.model.Load()
 	s := m.file.Stats()
-	var out bytes.Buffer
-	json.NewEncoder(&out).Encode(struct { //nolint:errcheck // a buffer takes everything
+	w.JSON(struct {
 		Generation int    `json:"generation"`
 		Arms       uint64 `json:"arms"`
 		Users      uint64 `json:"users"`
 		Segments   uint64 `json:"segments"`
 	}{m.generation, s.Arms, s.Users, s.Segments})
-	w.Header().Set("Content-Type", "application/json")
-	w.Write(out.Bytes()) //nolint:errcheck // the client may be gone
+	return server.Done
 }

@@ -31,37 +31,40 @@ const (
 
 func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []byte)) http.Handler) []server.Route {
 	routes := []server.Route{
-		{Pattern: "GET /v2", Fast: b.serverMetadata},
-		{Pattern: "GET /v2/health/live", Fast: b.live, Class: server.Critical},
-		{Pattern: "GET /v2/health/ready", Fast: b.ready, Class: server.Critical},
+		{Pattern: "GET /v2", Handler: b.serverMetadata},
+		{Pattern: "GET /v2/health/live", Handler: b.live, Class: server.Critical},
+		{Pattern: "GET /v2/health/ready", Handler: b.ready, Class: server.Critical},
 	}
 	for _, model := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		routes = append(routes,
-			server.Route{Pattern: "GET " + model, Fast: b.modelMetadata},
-			server.Route{Pattern: "GET " + model + "/ready", Fast: b.modelReady, Class: server.Critical},
-			server.Route{Pattern: "POST " + model + "/infer", Fast: b.fastInfer, HTTP: lent(b.infer)},
+			server.Route{Pattern: "GET " + model, Handler: b.modelMetadata},
+			server.Route{Pattern: "GET " + model + "/ready", Handler: b.modelReady, Class: server.Critical},
+			server.Route{Pattern: "POST " + model + "/infer", Handler: b.fastInfer, Stream: lent(b.infer)},
 		)
 	}
 	return routes
 }
 
 // live answers GET /v2/health/live.
-func (b *Bandit) live(w *server.Response, _ *server.Request) {
+func (b *Bandit) live(w *server.Response, _ *server.Request) server.Outcome {
 	w.Body = append(w.Body, `{"live":true}`...)
+	return server.Done
 }
 
 // ready answers GET /v2/health/ready.
-func (b *Bandit) ready(w *server.Response, r *server.Request) {
+func (b *Bandit) ready(w *server.Response, r *server.Request) server.Outcome {
 	if err := b.Ready(); err != nil {
 		(&reply{w, r.Stripe}).fail(err)
-		return
+		return server.Done
 	}
 	w.Body = append(w.Body, `{"ready":true}`...)
+	return server.Done
 }
 
 // serverMetadata answers GET /v2.
-func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) {
+func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) server.Outcome {
 	w.Body = append(w.Body, `{"name":"weir","version":"2","extensions":["binary_tensor_data"]}`...)
+	return server.Done
 }
 
 // knows answers with a problem, and returns false, when a request names a model or a version that there is not.
@@ -78,21 +81,23 @@ func (b *Bandit) knows(w *reply, model, version string) bool {
 }
 
 // modelReady answers GET /v2/models/{model}/ready.
-func (b *Bandit) modelReady(w *server.Response, r *server.Request) {
+func (b *Bandit) modelReady(w *server.Response, r *server.Request) server.Outcome {
 	if b.knows(&reply{w, r.Stripe}, string(r.Param(0)), string(r.Param(1))) {
-		b.ready(w, r)
+		return b.ready(w, r)
 	}
+	return server.Done
 }
 
 // modelMetadata answers GET /v2/models/{model}.
-func (b *Bandit) modelMetadata(w *server.Response, r *server.Request) {
+func (b *Bandit) modelMetadata(w *server.Response, r *server.Request) server.Outcome {
 	if !b.knows(&reply{w, r.Stripe}, string(r.Param(0)), string(r.Param(1))) {
-		return
+		return server.Done
 	}
 	w.Body = appendText(append(w.Body, `{"name":`...), b.cfg.Model)
 	w.Body = append(w.Body, `,"versions":["`+modelVersion+`"],"platform":"weir","inputs":[`+
 		`{"name":"items","datatype":"BYTES","shape":[-1]},{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],`+
 		`"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]}]}`...)
+	return server.Done
 }
 
 // tensor is an input as it was sent.
@@ -136,44 +141,44 @@ const inferMembers = 32
 var errMany = errors.New("many items")
 
 // fastInfer answers POST /v2/models/{model}/infer by what is in memory.
-func (b *Bandit) fastInfer(w *server.Response, r *server.Request) {
+func (b *Bandit) fastInfer(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
 	a := reply{w, r.Stripe}
 	if !b.knows(&a, string(r.Param(0)), string(r.Param(1))) {
-		return
+		return server.Done
 	}
 	start := time.Now()
 	head, raw, err := splitInference(r.Header(headerLength), r.Body)
 	if err != nil {
 		a.fail(err)
-		return
+		return server.Done
 	}
 	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers || len(raw) > rawInline {
-		if putOff(w, len(head) <= inferLater && commas <= laterItems+inferMembers && len(raw) <= rawLater) {
-			return
+		if r.Inline() {
+			return whenIdle(len(head) <= inferLater && commas <= laterItems+inferMembers && len(raw) <= rawLater)
 		}
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
 	if err = b.parseInference(sc, head, raw, false, inlineItems); err == errMany {
-		if putOff(w, sc.inference.items.size <= laterItems) {
-			return
+		if r.Inline() {
+			return whenIdle(sc.inference.items.size <= laterItems)
 		}
 		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
 	}
 	if err != nil {
 		a.fail(err)
-		return
+		return server.Done
 	}
 	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
 		a.fail(errLoading)
-		return
+		return server.Done
 	}
 	w.Field("Cache-Control", "no-store")
 	b.answerInference(&a, sc, false, start)
+	return server.Done
 }
 
 // infer is fastInfer on net/http.

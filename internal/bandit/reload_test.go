@@ -118,7 +118,7 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 	s.events(`[{"user":"u","item":"a","reward":1},{"item":"gone","reward":0}]`, accepted{2, 0})
 	writeArms(t, path, []arm{{item: "a", alpha: 20, beta: 30}, {user: "u", item: "a", alpha: 5, beta: 6}}, "v", "s")
 	a := s.do("POST", s.admin+"/admin/bandit/reload", "")
-	if want := `{"generation":2,"arms":2,"users":1,"segments":1}` + "\n"; a.status != 200 || a.body != want {
+	if want := `{"generation":2,"arms":2,"users":1,"segments":1}`; a.status != 200 || a.body != want {
 		t.Errorf("reload: %d %s, want %s", a.status, a.body, want)
 	}
 	s.posterior(`{"items":["a"]`, 21, 30, "item")

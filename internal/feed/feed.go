@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/bits"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -34,7 +33,6 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
-	"weir/internal/metrics"
 	"weir/internal/progress"
 	"weir/internal/server"
 )
@@ -75,12 +73,6 @@ type Feed struct {
 	background context.Context // of all that runs between requests; done at Close
 	stop       context.CancelFunc
 	work       sync.WaitGroup
-}
-
-// stats counts what happens.
-type stats struct {
-	items, fallback, short, empty, reloaded, refused *metrics.Counter
-	stripes                                          int
 }
 
 // Open opens the feed. Its snapshot serves when Open returns, and is read into memory and checked
@@ -223,6 +215,242 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 	}
 }
 
+// query is what a request for items asks for.
+type query struct {
+	size       int
+	meta, peek bool
+	from       int // -1 when absent
+	list       uint64
+	hasList    bool
+}
+
+// given is what a request for items gets: of the user's own list, and of the fallback items. Both slices are a scratch's.
+type given struct {
+	own      []uint64
+	fill     []uint16
+	position int // the user's now
+}
+
+// What a request may come to besides items. Others are of the snapshot, and of the store of positions.
+var (
+	errCostly    = errors.New("too costly for an event loop")
+	errOtherList = errors.New("the user's list is another one")
+	errNoList    = errors.New("the user has no list")
+	errNoItems   = errors.New("there are no items")
+)
+
+// valueError is a value of a request that cannot be.
+type valueError struct{ detail string }
+
+func (e *valueError) Error() string { return e.detail }
+
+// visit is one request's look at a user, under the generation that serves.
+type visit struct {
+	user
+	f      *Feed
+	g      *generation
+	id     []byte // as asked for
+	stripe int
+	inline bool // what is costly is errCostly
+}
+
+// maxNamesInline bounds the items with names that are rendered inline.
+const maxNamesInline = 64
+
+// visit finds a user and asks the processor for what read and the look at the position will want; one that is not in the
+// snapshot is found as unknown. Unless there is an error, end must be called.
+func (f *Feed) visit(id []byte, stripe int, inline bool) (visit, error) {
+	v := visit{f: f, g: f.pin(stripe), id: id, stripe: stripe, inline: inline}
+	err := v.find()
+	if err != nil {
+		v.end()
+	}
+	return v, err
+}
+
+func (v *visit) end() { v.g.unpin(v.stripe) }
+
+func (v *visit) find() error {
+	lists := v.g.lists
+	if v.inline && !lists.Dense() && !lists.InMemory() {
+		return errCostly // finding may wait for the disk
+	}
+	var number uint64
+	var name []byte
+	var found bool
+	if lists.Users() == snapshot.String {
+		if len(v.id) > snapshot.MaxUserName {
+			return &valueError{fmt.Sprintf("userId must be of 1 to %d bytes", snapshot.MaxUserName)}
+		}
+		name = v.id
+		v.rank, found = lists.FindString(name)
+	} else {
+		var ok bool
+		if number, ok = parseNumber(v.id); !ok {
+			return &valueError{"userId must be a whole number from 0 to 18446744073709551615"}
+		}
+		v.rank, found = lists.FindNumber(number)
+	}
+	if !found {
+		return nil
+	}
+	if !lists.Resident(v.rank) {
+		if v.inline {
+			return errCostly // reading may wait for the disk
+		}
+		lists.Fetch(v.rank)
+	}
+	v.store, v.cell = v.f.slots.cell(v.g, v.rank, number, name)
+	// Both are far apart and in no cache, 0.28 us each where that was measured: asked for
+	// together, the two waits are one.
+	v.store.Prefetch(v.cell)
+	lists.Prefetch(v.rank)
+	return nil
+}
+
+// read reads the user's list.
+func (v *visit) read() (err error) {
+	if v.store != nil {
+		v.list, err = v.g.lists.List(v.rank)
+	}
+	return err
+}
+
+// next gives the user their next items, and fallback items where those are too few. What is costly is said before anything moves.
+func (v *visit) next(q *query, s *scratch) (given, error) {
+	if err := v.read(); err != nil {
+		return given{}, err
+	}
+	f, g, length := v.f, v.g, v.list.Len()
+	if q.hasList && q.list != v.list.Tag() {
+		return given{}, errOtherList
+	}
+	if q.from > length {
+		return given{}, &valueError{fmt.Sprintf("from must be a whole number from 0 to %d, the length of the user's list", length)}
+	}
+	if v.inline && q.size > maxNamesInline && g.lists.Items() == snapshot.String {
+		return given{}, errCostly
+	}
+	at, err := v.move(q)
+	if err != nil {
+		return given{}, err
+	}
+	out := given{position: at.position}
+	if missing := q.size - (at.to - at.from); missing > 0 {
+		out.fill = v.fill(s, q.size, missing)
+	}
+	if at.from == at.to && len(out.fill) == 0 {
+		f.stats.empty.Add(v.stripe, 1)
+		return given{}, errNoItems
+	}
+	f.stats.items.Add(v.stripe, uint64(at.to-at.from))
+	s.items = v.list.Append(s.items[:0], at.from, at.to)
+	out.own = s.items
+	return out, nil
+}
+
+// move moves the user on as a request asks for.
+func (v *visit) move(q *query) (moved, error) {
+	f, g, length := v.f, v.g, v.list.Len()
+	if !v.known() {
+		if v.inline && g.fallback.costly(0) {
+			return moved{}, errCostly
+		}
+		return moved{}, nil
+	}
+	position, err := f.position(g, &v.user)
+	if err != nil {
+		return moved{}, err
+	}
+	at := moved{from: position, position: position}
+	if q.from >= 0 {
+		at.from = q.from
+	}
+	at.to = min(at.from+q.size, length)
+	// Between here and there others may move the user on, to a fill that was not foreseen: rare, and merely slow.
+	if v.inline && at.to-at.from < q.size && g.fallback.costly(length) {
+		return moved{}, errCostly
+	}
+	switch {
+	case q.peek:
+		return at, nil
+	case q.from >= 0:
+		return f.replay(g, &v.user, q.from, q.size)
+	default:
+		return f.advance(g, &v.user, q.size)
+	}
+}
+
+// fill picks fallback items for a request for asked items of which some are missing.
+func (v *visit) fill(s *scratch, asked, missing int) []uint16 {
+	f, g := v.f, v.g
+	var user []byte
+	if g.fallback.ranking != nil {
+		user = textOf(s, g, v.id)
+	}
+	fill := g.fallback.pick(s, user, v.list, missing)
+	f.stats.fallback.Add(v.stripe, uint64(len(fill)))
+	if len(fill) < missing {
+		f.stats.short.Add(v.stripe, 1)
+		f.noteShort(g, v.id, asked, asked-missing+len(fill))
+	}
+	return fill
+}
+
+// setPosition sets the user's position and returns it.
+func (v *visit) setPosition(to int) (int, error) {
+	if to < 0 || to > v.list.Len() {
+		return 0, &valueError{fmt.Sprintf("position must be a whole number from 0 to %d, the length of the user's list", v.list.Len())}
+	}
+	_, position, err := v.f.set(v.g, &v.user, func(int) int { return to })
+	return position, err
+}
+
+// prefetch asks the processor for what visit will ask it for, of several users at once: most of such a wait is for the address to be
+// translated, and waits that begin close together are one. Only lists are asked for that are found without waiting.
+func (f *Feed) prefetch(stripe int, params [][]byte) {
+	g := f.pin(stripe)
+	defer g.unpin(stripe)
+	if !g.lists.Dense() || !g.lists.InMemory() {
+		return
+	}
+	var ranks [64]uint64
+	for len(params) > 0 {
+		n := 0
+		for ; n < len(ranks) && len(params) > 0; params = params[1:] {
+			if rank, ok := parseNumber(params[0]); ok && rank < g.lists.Slots() {
+				ranks[n] = rank
+				n++
+			}
+		}
+		for _, rank := range ranks[:n] {
+			store, cell := f.slots.cell(g, rank, rank, nil)
+			store.Prefetch(cell)
+			g.lists.Prefetch(rank)
+		}
+	}
+}
+
+// textOf returns the text of a user's id as others know it: of a number without leading zeros.
+func textOf(s *scratch, g *generation, id []byte) []byte {
+	if g.lists.Users() == snapshot.String {
+		return id
+	}
+	n, _ := parseNumber(id) // visit has seen that it is one
+	s.user = appendNumber(s.user[:0], n)
+	return s.user
+}
+
+func (f *Feed) noteShort(g *generation, id []byte, asked, came int) {
+	a := shortAnswer{asked: asked, came: came}
+	if g.lists.Users() == snapshot.String {
+		a.name = string(id)
+	} else {
+		a.number, _ = parseNumber(id)
+	}
+	f.short.note(a)
+}
+
 // user is a user of a generation: their list, and the cell that holds their position.
 type user struct {
 	rank  uint64
@@ -353,47 +581,3 @@ func (f *Feed) countExhausted(ctx context.Context, g *generation) {
 		g.exhausted.note(&u)
 	}
 }
-
-func (f *Feed) register(m *metrics.Registry) {
-	f.stats = stats{
-		items:    m.Counter("weir_feed_items_total", "Items given from users' own lists."),
-		fallback: m.Counter("weir_feed_fallback_items_total", "Fallback items given."),
-		short:    m.Counter("weir_feed_short_answers_total", "Answers with fewer items than asked for."),
-		empty:    m.Counter("weir_feed_empty_answers_total", "Requests for which there was no item at all."),
-		reloaded: m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "loaded"),
-		refused:  m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "refused"),
-		stripes:  1 << bits.Len(uint(m.Stripes()-1)),
-	}
-	current := func(value func(g *generation) float64) func() float64 {
-		return func() float64 {
-			if g := f.current.Load(); g != nil {
-				return value(g)
-			}
-			return 0
-		}
-	}
-	m.Gauge("weir_feed_generation", "Number of the generation that serves, from 1 at start.",
-		current(func(g *generation) float64 { return float64(g.number) }))
-	m.Gauge("weir_feed_snapshot_timestamp_seconds", "When the snapshot that serves was written, in Unix time.",
-		current(func(g *generation) float64 { return float64(g.file.ModTime().UnixMilli()) / 1000 }))
-	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
-		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
-	m.Gauge("weir_feed_exhausted_users", "Users whose position is at the end of their list.",
-		current(func(g *generation) float64 { return float64(g.exhausted.count.Load()) }))
-	m.Gauge("weir_feed_exhausted_ratio", "Share of users whose position is at the end of their list.",
-		current(func(g *generation) float64 {
-			return float64(g.exhausted.count.Load()) / max(1, float64(g.lists.Stats().Users))
-		}))
-	m.Gauge("weir_feed_warmed_ratio", "Share of the lists that has been read into memory and checked.",
-		current(func(g *generation) float64 { return float64(g.lists.Warmed()) / max(1, float64(g.lists.ListBytes())) }))
-	m.Gauge("weir_feed_changed_in_place", "1 when the snapshot that serves was written to, which nobody may do.",
-		current(func(g *generation) float64 {
-			if g.altered.Load() {
-				return 1
-			}
-			return 0
-		}))
-}
-
-// String names a generation in logs.
-func (g *generation) String() string { return fmt.Sprintf("generation %d", g.number) }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -66,3 +67,6 @@ func (g *generation) retire() error {
 	}
 	return g.lists.Close()
 }
+
+// String names a generation in logs.
+func (g *generation) String() string { return fmt.Sprintf("generation %d", g.number) }

@@ -605,7 +605,7 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 		for range 4 { // more than fit at once
 			params = append(params, params...)
 		}
-		x.ahead(1, params)
+		x.prefetch(1, params)
 		x.wantAt(7, 4)
 		x.wantAt(0, 0, 1, 2, 3, 5)
 		for i := range x.current.Load().stripes {
@@ -617,7 +617,7 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 }
 
 // A snapshot whose ids fill their range may have a table nevertheless, of its users' slots. It ends where they do.
-func TestLookingAheadStaysWithinTheUsers(t *testing.T) {
+func TestPrefetchingStaysWithinTheUsers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "feeds.weir")
 	demo().write(t, path, keyed, false)
@@ -630,7 +630,7 @@ func TestLookingAheadStaysWithinTheUsers(t *testing.T) {
 		t.Fatal("the test needs a dense snapshot with a table")
 	}
 	slots := strconv.AppendUint(nil, x.current.Load().lists.Slots(), 10)
-	x.ahead(0, [][]byte{[]byte("3"), slots, []byte("18446744073709551615")})
+	x.prefetch(0, [][]byte{[]byte("3"), slots, []byte("18446744073709551615")})
 }
 
 // asked is a feed that counts how often its handlers are called: twice for a request that they defer.
@@ -642,10 +642,10 @@ type asked struct {
 func (a asked) Routes() []server.Route {
 	routes := a.Feed.Routes()
 	for i, r := range routes {
-		if r.Fast != nil {
-			routes[i].Fast = func(w *server.Response, q *server.Request) {
+		if r.Handler != nil {
+			routes[i].Handler = func(w *server.Response, q *server.Request) server.Outcome {
 				a.calls.Add(1)
-				r.Fast(w, q)
+				return r.Handler(w, q)
 			}
 		}
 	}

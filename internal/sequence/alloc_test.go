@@ -14,7 +14,7 @@ func TestGivingAValueAtHandDoesNotAllocate(t *testing.T) {
 	s := open(t, t.TempDir(), Config{})
 	handler := make(map[string]server.Handler)
 	for _, r := range s.Routes() {
-		handler[r.Pattern] = r.Fast
+		handler[r.Pattern] = r.Handler
 	}
 	var w server.Response
 	r := &server.Request{Method: http.MethodGet}

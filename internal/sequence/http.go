@@ -12,13 +12,13 @@ import (
 // Routes implements server.Service.
 func (s *Sequence) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /current", Fast: s.fastStep(stay), HTTP: s.lentStep(stay)},
-		{Pattern: "GET /next", Fast: s.fastStep(forward), HTTP: s.lentStep(forward)},
-		{Pattern: "GET /previous", Fast: s.fastStep(back), HTTP: s.lentStep(back)},
-		{Pattern: "GET /fib/{n}", Fast: s.fastValue, HTTP: http.HandlerFunc(s.lentValue)},
-		{Pattern: "GET /fib", HTTP: http.HandlerFunc(s.values), Class: server.Low},
-		{Pattern: "PUT /current", Admin: true, HTTP: http.HandlerFunc(s.putCurrent)},
-		{Pattern: "GET /debug/cache", Admin: true, HTTP: http.HandlerFunc(s.getCache)},
+		{Pattern: "GET /current", Handler: s.answerStep(stay), Stream: s.lentStep(stay)},
+		{Pattern: "GET /next", Handler: s.answerStep(forward), Stream: s.lentStep(forward)},
+		{Pattern: "GET /previous", Handler: s.answerStep(back), Stream: s.lentStep(back)},
+		{Pattern: "GET /fib/{n}", Handler: s.answerValue, Stream: http.HandlerFunc(s.lentValue)},
+		{Pattern: "GET /fib", Stream: http.HandlerFunc(s.values), Class: server.Low},
+		{Pattern: "PUT /current", Admin: true, MaxBody: 4 << 10, Handler: s.putCurrent},
+		{Pattern: "GET /debug/cache", Admin: true, Handler: s.getCache},
 	}
 }
 
@@ -31,29 +31,28 @@ func (s *Sequence) atEnd() string {
 	return "the index is at its maximum, " + strconv.FormatUint(s.cfg.MaxIndex, 10) + ", and has not moved"
 }
 
-// fastStep answers GET /current, /next and /previous where the value is at hand, and lends the
+// answerStep answers GET /current, /next and /previous where the value is at hand, and lends the
 // request where it is not. A HEAD moves nothing.
-func (s *Sequence) fastStep(step step) server.Handler {
-	return func(w *server.Response, r *server.Request) {
+func (s *Sequence) answerStep(step step) server.Handler {
+	return func(w *server.Response, r *server.Request) server.Outcome {
 		for {
 			at := s.at()
 			to, err := s.target(at, step)
 			if err != nil {
 				w.Problem(http.StatusConflict, s.atEnd())
-				return
+				return server.Done
 			}
 			h, ok := s.find(to)
 			if !ok {
-				w.Low() // it will be computed
-				w.Lend()
-				return
+				r.Class = server.Low // it will be computed
+				return server.NetHTTP
 			}
 			if r.Method != http.MethodHead {
 				moved, err := s.move(at, to)
 				if err != nil {
 					h.drop()
 					w.Problem(http.StatusServiceUnavailable, notSaved)
-					return
+					return server.Done
 				}
 				if !moved {
 					h.drop()
@@ -62,24 +61,24 @@ func (s *Sequence) fastStep(step step) server.Handler {
 			}
 			w.Field("Cache-Control", "no-store")
 			w.Body = s.give(w.Body, &h, object, r.Stripe)
-			return
+			return server.Done
 		}
 	}
 }
 
-// fastValue answers GET /fib/{n} where the value is at hand, or the client has it.
-func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
+// answerValue answers GET /fib/{n} where the value is at hand, or the client has it.
+func (s *Sequence) answerValue(w *server.Response, r *server.Request) server.Outcome {
 	n, ok := parseIndex(string(r.Param(0)), s.cfg.MaxIndex)
 	if !ok {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("n", 0))
-		return
+		return server.Done
 	}
 	format := object
 	for q := r.Query; ; {
 		key, value, rest, more, ok := r.NextQuery(q)
 		if !ok {
 			w.Problem(http.StatusUnprocessableEntity, wrongQuery)
-			return
+			return server.Done
 		}
 		if !more {
 			break
@@ -88,13 +87,12 @@ func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
 		if string(key) == "format" {
 			if format, ok = parseFormat(string(value)); !ok {
 				w.Problem(http.StatusUnprocessableEntity, wrongFormat)
-				return
+				return server.Done
 			}
 		}
 	}
 	if format == text && (r.Header("Range") != nil || r.Header("If-Match") != nil) { // http.ServeContent's
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
 	var memory [64]byte
 	tag := appendTag(memory[:0], n, format)
@@ -102,13 +100,12 @@ func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
 		w.Status = http.StatusNotModified
 		w.Field("Etag", string(tag))
 		w.Field("Cache-Control", immutable)
-		return
+		return server.Done
 	}
 	h, ok := s.find(n)
 	if !ok {
-		w.Low() // it will be computed
-		w.Lend()
-		return
+		r.Class = server.Low // it will be computed
+		return server.NetHTTP
 	}
 	if format == text {
 		w.ContentType = textType
@@ -117,6 +114,7 @@ func (s *Sequence) fastValue(w *server.Response, r *server.Request) {
 	w.Field("Etag", string(tag))
 	w.Field("Cache-Control", immutable)
 	w.Body = s.give(w.Body, &h, format, r.Stripe)
+	return server.Done
 }
 
 const (

@@ -458,7 +458,7 @@ func TestAStepThatCannotBeSavedLetsItsValueGo(t *testing.T) {
 	}()
 	for _, want := range []int{0, http.StatusServiceUnavailable} { // 0 is 200: see server.Response
 		var w server.Response
-		s.fastStep(forward)(&w, &server.Request{Method: http.MethodGet})
+		s.answerStep(forward)(&w, &server.Request{Method: http.MethodGet})
 		if w.Status != want {
 			t.Errorf("status %d, want %d: %s", w.Status, want, w.Body)
 		}
@@ -529,22 +529,22 @@ func TestBadInputIsRefusedByName(t *testing.T) {
 			s.problem(s.get(path), 422, says)
 		}
 		for body, says := range map[string]string{
-			"":                        `the body must be {"index":N}`,
-			"{}":                      `the body must be {"index":N}`,
-			`{"index":null}`:          `the body must be {"index":N}`,
-			`{"index":1,"more":2}`:    `the body must be {"index":N}`,
-			`{"index":1}{"index":2}`:  `the body must be {"index":N}`,
-			`{"index":1001}`:          "index must be a whole number from 0 to 1000",
-			`{"index":-1}`:            "index must be a whole number from 0, not -1",
-			`{"index":1.5}`:           "index must be a whole number from 0, not 1.5",
-			`{"index":1e2}`:           "index must be a whole number from 0, not 1e2",
-			`{"index":"1"}`:           "index must be a whole number from 0, not a text",
-			`{"Index":1}`:             `the body may have index, and not "Index"`,
-			`{"index":1,"index":1}`:   "index must be there once",
-			strings.Repeat(" ", 5000): `the body must be {"index":N}`,
+			"":                       `the body must be {"index":N}`,
+			"{}":                     `the body must be {"index":N}`,
+			`{"index":null}`:         `the body must be {"index":N}`,
+			`{"index":1,"more":2}`:   `the body must be {"index":N}`,
+			`{"index":1}{"index":2}`: `the body must be {"index":N}`,
+			`{"index":1001}`:         "index must be a whole number from 0 to 1000",
+			`{"index":-1}`:           "index must be a whole number from 0, not -1",
+			`{"index":1.5}`:          "index must be a whole number from 0, not 1.5",
+			`{"index":1e2}`:          "index must be a whole number from 0, not 1e2",
+			`{"index":"1"}`:          "index must be a whole number from 0, not a text",
+			`{"Index":1}`:            `the body may have index, and not "Index"`,
+			`{"index":1,"index":1}`:  "index must be there once",
 		} {
 			s.problem(s.do(http.MethodPut, s.admin+"/current", body), 422, says)
 		}
+		s.problem(s.do(http.MethodPut, s.admin+"/current", strings.Repeat(" ", 5000)), 413, "longer than 4096 bytes")
 		if a := s.do(http.MethodPut, s.url+"/current", `{"index":1}`); a.status != 405 {
 			t.Errorf("PUT /current on the public port: %d", a.status)
 		}

@@ -2,7 +2,6 @@ package sequence
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -290,41 +289,39 @@ func rangeLength(from, to uint64, limit int64) (int64, bool) {
 }
 
 // putCurrent answers PUT /current of the admin port.
-func (s *Sequence) putCurrent(w http.ResponseWriter, r *http.Request) {
+func (s *Sequence) putCurrent(w *server.Response, r *server.Request) server.Outcome {
 	var body struct {
 		Index *uint64 `json:"index"`
 	}
-	err := strictjson.Read(http.MaxBytesReader(w, r.Body, 4<<10), &body)
+	err := strictjson.Read(bytes.NewReader(r.Body), &body)
 	if err == nil && body.Index == nil {
 		err = errors.New("index must be there")
 	}
 	if err != nil {
-		server.WriteProblem(w, http.StatusUnprocessableEntity, fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`, s.cfg.MaxIndex, err))
-		return
+		w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`, s.cfg.MaxIndex, err))
+		return server.Done
 	}
 	n := *body.Index
 	if n > s.cfg.MaxIndex {
-		server.WriteProblem(w, http.StatusUnprocessableEntity, s.wrongIndex("index", 0))
-		return
+		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("index", 0))
+		return server.Done
 	}
 	err = errStopped
 	s.alive(func() { err = s.set(n) })
 	if err != nil {
-		server.WriteProblem(w, http.StatusServiceUnavailable, notSaved)
-		return
+		w.Problem(http.StatusServiceUnavailable, notSaved)
+		return server.Done
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Write(strconv.AppendUint([]byte(`{"index":`), n, 10)) //nolint:errcheck // the client may be gone
-	w.Write([]byte{'}'})                                    //nolint:errcheck // as well
+	w.Field("Cache-Control", "no-store")
+	w.Body = append(strconv.AppendUint(append(w.Body, `{"index":`...), n, 10), '}')
+	return server.Done
 }
 
 // getCache answers GET /debug/cache of the admin port.
-func (s *Sequence) getCache(w http.ResponseWriter, _ *http.Request) {
+func (s *Sequence) getCache(w *server.Response, _ *server.Request) server.Outcome {
 	pairs, size := s.cache.size()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	json.NewEncoder(w).Encode(struct { //nolint:errcheck // the client may be gone
+	w.Field("Cache-Control", "no-store")
+	w.JSON(struct {
 		Direct uint64 `json:"direct"`
 		Close  uint64 `json:"close"`
 		Miss   uint64 `json:"miss"`
@@ -332,4 +329,5 @@ func (s *Sequence) getCache(w http.ResponseWriter, _ *http.Request) {
 		Bytes  int64  `json:"bytes"`
 		Limit  int64  `json:"limit"`
 	}{s.given[direct].Value(), s.given[near].Value(), s.given[miss].Value(), pairs, size, s.cache.limit})
+	return server.Done
 }

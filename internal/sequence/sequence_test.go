@@ -96,7 +96,7 @@ func TestAStepThatCameTooLateLetsItsValueGo(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
-			next := s.fastStep([]step{forward, back}[i%2])
+			next := s.answerStep([]step{forward, back}[i%2])
 			var w server.Response
 			for range 300_000 { // among the first values, which are all at hand
 				w = server.Response{Body: w.Body[:0]}
@@ -294,12 +294,12 @@ func TestAClosedSequenceCanBeLookedAt(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	s.putCurrent(w, httptest.NewRequest(http.MethodPut, "/current", strings.NewReader(`{"index":7}`)))
-	if w.Code != http.StatusServiceUnavailable {
-		t.Errorf("PUT /current is answered %d", w.Code)
+	var put server.Response
+	s.putCurrent(&put, &server.Request{Method: http.MethodPut, Body: []byte(`{"index":7}`)})
+	if put.Status != http.StatusServiceUnavailable {
+		t.Errorf("PUT /current is answered %d", put.Status)
 	}
-	w = httptest.NewRecorder()
+	w := httptest.NewRecorder()
 	e.Metrics.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "weir_sequence_index NaN") {
 		t.Errorf("/metrics is answered %d without weir_sequence_index NaN", w.Code)

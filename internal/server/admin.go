@@ -4,20 +4,22 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
-	"strings"
+
+	"weir/internal/shed"
 )
 
-// health answers GET /health on the public port, for load balancers.
-func (s *Server) health(w *Response, _ *Request) {
+// health answers GET /health, and GET /health/ready of the admin port.
+func (s *Server) health(w *Response, _ *Request) Outcome {
 	w.Field("Cache-Control", "no-store")
 	reasons := s.Ready()
 	if reasons == nil {
 		w.Body = append(w.Body, `{"status":"ok"}`...)
-		return
+		return Done
 	}
 	w.Status = http.StatusServiceUnavailable
 	w.Field("Retry-After", "1")
 	w.Body = appendHealth(w.Body, reasons)
+	return Done
 }
 
 func appendHealth(dst []byte, reasons map[string]string) []byte {
@@ -31,77 +33,25 @@ func appendHealth(dst []byte, reasons map[string]string) []byte {
 	return append(dst, body...)
 }
 
-// adminHandler serves the admin port: metrics, health, profiles, and the services' own routes.
-func (s *Server) adminHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.cfg.Metrics.Handler())
-	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", jsonType)
-		w.Write([]byte(`{"status":"ok"}`)) //nolint:errcheck // the client may be gone
-	})
-	mux.HandleFunc("GET /health/ready", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", jsonType)
-		reasons := s.Ready()
-		if reasons == nil {
-			w.Write([]byte(`{"status":"ok"}`)) //nolint:errcheck // the client may be gone
-			return
-		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		w.Write(appendHealth(nil, reasons)) //nolint:errcheck // the client may be gone
-	})
+// addAdminRoutes adds the admin port's own routes: metrics, health, profiles and the shedder's thresholds.
+func (s *Server) addAdminRoutes() {
+	add := func(pattern string, h Handler, stream http.Handler) {
+		s.Handle(Route{Pattern: pattern, Handler: h, Stream: stream, Admin: true, Class: shed.Critical})
+	}
+	add("GET /metrics", nil, s.cfg.Metrics.Handler())
+	add("GET /health/live", func(w *Response, _ *Request) Outcome {
+		w.Body = append(w.Body, `{"status":"ok"}`...)
+		return Done
+	}, nil)
+	add("GET /health/ready", s.health, nil)
 	if s.shed != nil {
-		mux.HandleFunc("GET /admin/shed", s.getShed)
-		mux.HandleFunc("PATCH /admin/shed", s.patchShed)
+		add("GET /admin/shed", s.getShed, nil)
+		add("PATCH /admin/shed", s.patchShed, nil)
 	}
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	for _, service := range s.services {
-		for _, r := range service.Routes() {
-			if r.Admin {
-				mux.Handle(r.Pattern, r.HTTP)
-			}
-		}
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		own, pattern := mux.Handler(r)
-		if pattern != "" {
-			if isCoded(r) {
-				var a Response
-				refuseCoding(&a)
-				a.Write(w, r)
-				return
-			}
-			mux.ServeHTTP(w, r)
-			return
-		}
-		// The mux refuses by itself, as text: 404, or 405 with Allow, in which OPTIONS is missing.
-		refusal := refusal{header: w.Header()}
-		own.ServeHTTP(&refusal, r)
-		detail := NothingOnAdmin
-		if refusal.status == http.StatusMethodNotAllowed {
-			allowed := allow(append(strings.Split(w.Header().Get("Allow"), ", "), http.MethodOptions))
-			w.Header().Set("Allow", allowed)
-			if r.Method == http.MethodOptions {
-				w.Header().Del("Content-Type")
-				w.Header().Del("X-Content-Type-Options")
-				w.WriteHeader(http.StatusNoContent)
-				return
-			}
-			detail = "this path answers " + allowed + ", not " + r.Method
-		}
-		WriteProblem(w, refusal.status, detail)
-	})
+	add("GET /debug/pprof/{name...}", nil, http.HandlerFunc(pprof.Index))
+	add("GET /debug/pprof/cmdline", nil, http.HandlerFunc(pprof.Cmdline))
+	add("GET /debug/pprof/profile", nil, http.HandlerFunc(pprof.Profile))
+	add("GET /debug/pprof/symbol", nil, http.HandlerFunc(pprof.Symbol))
+	add("POST /debug/pprof/symbol", nil, http.HandlerFunc(pprof.Symbol))
+	add("GET /debug/pprof/trace", nil, http.HandlerFunc(pprof.Trace))
 }
-
-// refusal takes down what an answer's status is, and forgets its body.
-type refusal struct {
-	header http.Header
-	status int
-}
-
-func (r *refusal) Header() http.Header         { return r.header }
-func (r *refusal) WriteHeader(status int)      { r.status = status }
-func (r *refusal) Write(p []byte) (int, error) { return len(p), nil }

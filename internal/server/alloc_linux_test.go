@@ -30,7 +30,7 @@ func TestTheFastLaneDoesNotAllocate(t *testing.T) {
 	}
 	d := newHandDriven(t, Config{})
 	for _, pattern := range []string{"GET /test/{word}", "POST /test/{word}"} {
-		d.s.Handle(Route{Pattern: pattern, Fast: answer})
+		d.s.Handle(Route{Pattern: pattern, Handler: done(answer)})
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -109,10 +109,12 @@ func BenchmarkFastLane(b *testing.B) {
 func TestAWorkersAnswerDoesNotAllocate(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	body := strings.Repeat("x", 20_000)
-	d.s.Handle(Route{Pattern: "POST /test", Fast: func(w *Response, r *Request) {
-		if !w.Defer() {
-			w.Body = append(w.Body, body...)
+	d.s.Handle(Route{Pattern: "POST /test", Handler: func(w *Response, r *Request) Outcome {
+		if r.Inline() {
+			return Offload
 		}
+		w.Body = append(w.Body, body...)
+		return Done
 	}})
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -24,7 +24,7 @@ type Config struct {
 	// for one.
 	Loops, Workers, WorkerQueue int
 	// Processors is how many there are for all of it. Unless there are more of them than loops, loops run by themselves
-	// what a worker could run beside them: see Response.Later.
+	// what a worker could run beside them: see WhenIdle.
 	Processors int
 
 	// MaxHeader bounds a request's line and headers, MaxBody a body that is buffered, both in

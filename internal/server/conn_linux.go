@@ -239,46 +239,49 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		r.Body = data[size:total]
 		r.params = [maxParams][]byte{}
 		r.decoded = r.decoded[:0]
-		l.resp.reset(false)
+		l.resp.reset()
 		route, at := l.s.routes.find(h.method, h.path, &r.params)
 		judged := l.shed.Shedder != nil && route != nil && h.flags&notOrigin == 0 // the latter is judged by net/http's side
-		class, refused, lend := shed.Critical, false, false
-		if judged {
+		class, refused, outcome := shed.Critical, false, Done
+		if route != nil {
 			class = route.Class
+		}
+		if r.Class = class; judged {
 			refused = l.shed.judges(class)
 		}
 		switch {
 		case refused:
-		case h.flags&notOrigin != 0 || route != nil && route.Fast == nil:
-			lend = true
+		case h.flags&notOrigin != 0:
+			outcome = NetHTTP
 		case route == nil:
 			route = l.s.unrouted
-			noRoute(&l.resp, h.method, at)
+			l.s.routes.noRoute(&l.resp, h.method, at)
 		case !r.decodeParams():
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
 		case h.flags&coded != 0 && h.contentLength > 0:
 			refuseCoding(&l.resp)
+		case h.contentLength > l.s.maxBody(route):
+			l.s.tooLong(&l.resp, route)
 		default:
-			l.s.run(route, &l.resp, r)
-			lend = l.resp.lent
-			if judged && l.resp.low && (lend || l.resp.deferred) {
-				class = shed.Low
+			outcome = l.s.run(route, &l.resp, r)
+			if judged && r.Class != class && outcome != Done {
+				class = r.Class
 				refused = l.shed.refuses(class)
 			}
 		}
-		away := !refused && (lend || l.resp.deferred)
+		away := !refused && outcome != Done
 		if away && !l.flush(c) {
 			return data // it is parsed, and judged, again
 		}
 		if judged {
 			l.shed.counts(class, refused)
 		}
-		if away && lend {
+		if away && outcome == NetHTTP {
 			l.lend(c, data, total)
 			return nil
 		}
 		if away {
-			if data = l.enqueue(c, data, total); data == nil {
+			if data = l.enqueue(c, data, total, outcome); data == nil {
 				return nil
 			}
 			l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
@@ -297,7 +300,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 
 // refuse answers a request that breaks the protocol, and closes.
 func (l *loop) refuse(c *conn, err *parseError) {
-	l.resp.reset(false)
+	l.resp.reset()
 	l.resp.Problem(err.status, err.detail)
 	l.out = l.heads.append(l.out, &l.resp, false, true)
 	l.s.count(l.s.unrouted, l.stripe, err.status, 0)

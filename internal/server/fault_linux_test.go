@@ -38,16 +38,17 @@ func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
 		t.Run(lane, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
 				m := truncated(t)
-				fast := func(w *Response, r *Request) { w.Body = append(w.Body, m[5000:6000]...) }
+				fast := done(func(w *Response, r *Request) { w.Body = append(w.Body, m[5000:6000]...) })
 				s := start(t, cfg, &echo{}, routes{
-					{Pattern: "GET /fault/fast", Fast: fast},
-					{Pattern: "GET /fault/left", Fast: fast},
-					{Pattern: "GET /fault/deferred", Fast: func(w *Response, r *Request) {
-						if !w.Defer() {
-							fast(w, r)
+					{Pattern: "GET /fault/fast", Handler: fast},
+					{Pattern: "GET /fault/left", Handler: fast},
+					{Pattern: "GET /fault/deferred", Handler: func(w *Response, r *Request) Outcome {
+						if r.Inline() {
+							return Offload
 						}
+						return fast(w, r)
 					}},
-					{Pattern: "GET /fault/lent", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					{Pattern: "GET /fault/lent", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						w.Write(bytes.Clone(m[5000:6000]))
 					})},
 				})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +13,8 @@ import (
 func aheadOf(s *Server, told *[]string) {
 	s.Handle(Route{
 		Pattern: "GET /ahead/{word}",
-		Fast:    func(w *Response, r *Request) { w.Body = append(w.Body, r.Param(0)...) },
-		Ahead: func(stripe int, params [][]byte) {
+		Handler: done(func(w *Response, r *Request) { w.Body = append(w.Body, r.Param(0)...) }),
+		Prefetch: func(stripe int, params [][]byte) {
 			for _, p := range params {
 				*told = append(*told, string(p))
 			}
@@ -76,12 +75,12 @@ func TestOfALongPipelineTheBeginningIsLookedAt(t *testing.T) {
 	var told []string
 	aheadOf(d.s, &told)
 	c, _ := d.connect()
-	c.send(strings.Repeat(get("/ahead/a"), maxAhead+3))
+	c.send(strings.Repeat(get("/ahead/a"), maxPrefetch+3))
 	d.turn()
-	if want := append(slices.Repeat([]string{"a"}, maxAhead), "of 0"); !slices.Equal(told, want) {
+	if want := append(slices.Repeat([]string{"a"}, maxPrefetch), "of 0"); !slices.Equal(told, want) {
 		t.Errorf("told of %q", told)
 	}
-	for range maxAhead + 3 {
+	for range maxPrefetch + 3 {
 		c.expect("GET", 200, "a")
 	}
 }
@@ -89,9 +88,9 @@ func TestOfALongPipelineTheBeginningIsLookedAt(t *testing.T) {
 func TestAPanicAheadHarmsNoRequest(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	d.s.Handle(Route{
-		Pattern: "GET /ahead/{word}",
-		Fast:    func(w *Response, r *Request) { w.Body = append(w.Body, r.Param(0)...) },
-		Ahead:   func(int, [][]byte) { panic("on purpose") },
+		Pattern:  "GET /ahead/{word}",
+		Handler:  done(func(w *Response, r *Request) { w.Body = append(w.Body, r.Param(0)...) }),
+		Prefetch: func(int, [][]byte) { panic("on purpose") },
 	})
 	c, _ := d.connect()
 	c.send(get("/ahead/a") + get("/ahead/b"))
@@ -150,13 +149,12 @@ func TestWhatIsReadTogetherIsAnsweredApart(t *testing.T) {
 }
 
 func TestRoutesThatCannotLookAheadAreBugs(t *testing.T) {
-	fast, ahead := func(*Response, *Request) {}, func(int, [][]byte) {}
+	fast, ahead := Handler(noHandler), func(int, [][]byte) {}
 	for _, r := range []Route{
-		{Pattern: "GET /a", Fast: fast, Ahead: ahead},
-		{Pattern: "GET /a/{b}/c", Fast: fast, Ahead: ahead},
-		{Pattern: "GET /a/{b}/{c}", Fast: fast, Ahead: ahead},
-		{Pattern: "GET /a/{b...}", Fast: fast, Ahead: ahead},
-		{Pattern: "GET /a/{b}", HTTP: http.NotFoundHandler(), Ahead: ahead},
+		{Pattern: "GET /a", Handler: fast, Prefetch: ahead},
+		{Pattern: "GET /a/{b}/c", Handler: fast, Prefetch: ahead},
+		{Pattern: "GET /a/{b}/{c}", Handler: fast, Prefetch: ahead},
+		{Pattern: "GET /a/{b...}", Handler: fast, Prefetch: ahead},
 	} {
 		func() {
 			defer func() {
@@ -173,11 +171,11 @@ func FuzzLookingAhead(f *testing.F) {
 	f.Add([]byte(get("/ahead/a") + get("/ahead/b?q")))
 	f.Add([]byte("GET /ahead/"))
 	f.Add([]byte("GET /ahead/a\r\n\r\nGET /ahead//\n\n"))
-	r := &route{Route: Route{Pattern: "GET /ahead/{word}", Fast: func(*Response, *Request) {}, Ahead: func(int, [][]byte) {}}}
+	r := &route{Route: Route{Pattern: "GET /ahead/{word}", Handler: noHandler, Prefetch: func(int, [][]byte) {}}}
 	new(router).add(r)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		params := r.paramsOf(nil, data)
-		if len(params) > maxAhead {
+		if len(params) > maxPrefetch {
 			t.Errorf("%d requests are looked at", len(params))
 		}
 		for i, p := range params {

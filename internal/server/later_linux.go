@@ -2,14 +2,14 @@ package server
 
 import "time"
 
-// A handler may say that its work is long for a loop and short for a worker (Response.Later). On a machine whose every
+// A handler may say that its work is long for a loop and short for a worker (WhenIdle). On a machine whose every
 // processor has a loop, a worker's thread takes turns with that of the loop, which may take milliseconds. So the loop does
 // them by itself, after all that is ready, and looks for what is new after each few: predictions for 400 items at half of what
 // one core can do took 44 us of CPU a request in place of 56, and half the time to the answer. What comes meanwhile waits for laterAtOnce and
 // one such request, no longer.
 
 // laterAtOnce is for how long a loop does what was put off before it looks for what is new.
-const laterAtOnce = LaterMicroseconds / 2 * time.Microsecond
+const laterAtOnce = IdleMicroseconds / 2 * time.Microsecond
 
 // doLater runs requests that were put off: one at least.
 func (l *loop) doLater() {

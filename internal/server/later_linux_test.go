@@ -14,22 +14,21 @@ type putsOff struct{ echo }
 
 func (p *putsOff) Routes() []Route {
 	return append(p.echo.Routes(),
-		Route{Pattern: "GET /later/{word}", Fast: func(w *Response, r *Request) {
-			if w.Later() {
-				return
-			}
-			if w.Later() || w.Defer() {
-				panic("put off twice")
+		Route{Pattern: "GET /later/{word}", Handler: func(w *Response, r *Request) Outcome {
+			if r.Inline() {
+				return WhenIdle
 			}
 			if string(r.Param(0)) == "long" {
 				time.Sleep(2 * laterAtOnce)
 			}
 			w.Body = append(append(w.Body, "later "...), r.Param(0)...)
+			return Done
 		}},
-		Route{Pattern: "GET /later-lent/{word}", HTTP: http.HandlerFunc(p.echo.lent), Fast: func(w *Response, _ *Request) {
-			if !w.Later() {
-				w.Lend()
+		Route{Pattern: "GET /later-lent/{word}", Stream: http.HandlerFunc(p.echo.lent), Handler: func(_ *Response, r *Request) Outcome {
+			if r.Inline() {
+				return WhenIdle
 			}
+			return NetHTTP
 		}},
 	)
 }
@@ -163,12 +162,13 @@ func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
 func TestALoopRunsAsMuchOfWhatWasPutOffAsItHasTimeFor(t *testing.T) {
 	d := newHandDriven(t, Config{Processors: 1})
 	const inTime = 3 // the third begins within the time, and ends after it
-	d.s.Handle(Route{Pattern: "GET /third", Fast: func(w *Response, _ *Request) {
-		if w.Later() {
-			return
+	d.s.Handle(Route{Pattern: "GET /third", Handler: func(_ *Response, r *Request) Outcome {
+		if r.Inline() {
+			return WhenIdle
 		}
 		for began := time.Now(); time.Since(began) < laterAtOnce*11/30; {
 		}
+		return Done
 	}})
 	clients := make([]*client, 3*inTime)
 	for i := range clients {

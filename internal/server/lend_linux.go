@@ -62,7 +62,7 @@ func (l *loop) lend(c *conn, data []byte, size int) {
 		c.phase, c.lent = phaseReading, nil
 		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
-		l.resp.reset(false)
+		l.resp.reset()
 		l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for net/http; try again")
 		c.closing = true
 		l.out = l.heads.append(l.out[:0], &l.resp, false, true)

@@ -13,7 +13,7 @@ import (
 
 // handled returns a service with one lent route.
 func handled(pattern string, h http.HandlerFunc) routes {
-	return routes{{Pattern: pattern, HTTP: h}}
+	return routes{{Pattern: pattern, Stream: h}}
 }
 
 func TestALentHandlerLearnsThatItsClientHasGone(t *testing.T) {
@@ -154,12 +154,12 @@ func TestALentAnswerReachesASlowReaderWhole(t *testing.T) {
 func TestAHandlerThatAbortsCutsItsAnswerOff(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{}, routes{
-			{Pattern: "GET /abort", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			{Pattern: "GET /abort", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				io.WriteString(w, "half an answer")
 				w.(http.Flusher).Flush()
 				panic(http.ErrAbortHandler)
 			})},
-			{Pattern: "GET /panic-late", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			{Pattern: "GET /panic-late", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				io.WriteString(w, "half an answer")
 				w.(http.Flusher).Flush()
 				panic("on purpose")
@@ -237,8 +237,8 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		nothing := func() *Request { return nil }
 		s := start(t, cfg, &echo{}, routes{
-			{Pattern: "GET /nil", Fast: func(w *Response, r *Request) { w.Body = append(w.Body, nothing().Method...) }},
-			{Pattern: "GET /nil-lent", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
+			{Pattern: "GET /nil", Handler: done(func(w *Response, r *Request) { w.Body = append(w.Body, nothing().Method...) })},
+			{Pattern: "GET /nil-lent", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
 		})
 		c := dial(t, s)
 		for _, path := range []string{"/nil", "/nil-lent"} {
@@ -293,7 +293,7 @@ func TestAFastHandlerMayLendItsRequest(t *testing.T) {
 
 func TestALentRequestWithoutHandlerIsABug(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /lends", Fast: func(w *Response, _ *Request) { w.Lend() }}})
+		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /lends", Handler: func(*Response, *Request) Outcome { return NetHTTP }}})
 		c := dial(t, s)
 		c.send(get("/lends") + get("/fast/after"))
 		if resp, _ := c.response("GET"); resp.StatusCode != 500 {
@@ -311,15 +311,15 @@ func TestAClientMayGoBeforeItsDeferredRequestIsLent(t *testing.T) {
 	started, goOn, lent := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	s := start(t, Config{}, &echo{}, routes{{
 		Pattern: "GET /late",
-		Fast: func(w *Response, _ *Request) {
-			if w.Defer() {
-				return
+		Handler: func(_ *Response, r *Request) Outcome {
+			if r.Inline() {
+				return Offload
 			}
 			close(started)
 			<-goOn
-			w.Lend()
+			return NetHTTP
 		},
-		HTTP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { lent <- struct{}{} }),
+		Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { lent <- struct{}{} }),
 	}})
 	c, other := dial(t, s), dial(t, s)
 	c.send(get("/late"))

@@ -104,7 +104,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		shed:    loopShed{Shedder: s.shed},
 		done:    make(chan struct{}),
 	}
-	l.req.Stripe = stripe
+	l.req.Stripe, l.req.inline = stripe, true
 	l.worker = worker{s: s, r: Request{Stripe: stripe}}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {

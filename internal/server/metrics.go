@@ -32,6 +32,9 @@ func (s *Server) newRoute(r Route) *route {
 	if !ok {
 		path = r.Pattern
 	}
+	if r.Admin { // nor are its requests counted: who looks at the metrics must not change them
+		return &route{Route: r, path: path}
+	}
 	return &route{
 		Route: r,
 		path:  path,
@@ -61,6 +64,8 @@ func (s *Server) counter(r *route, status int) *metrics.Counter {
 
 // count counts one request and its latency.
 func (s *Server) count(r *route, stripe, status int, took time.Duration) {
-	s.counter(r, status).Add(stripe, 1)
-	r.latency.Observe(stripe, took, 1)
+	if !r.Admin {
+		s.counter(r, status).Add(stripe, 1)
+		r.latency.Observe(stripe, took, 1)
+	}
 }

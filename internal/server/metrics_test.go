@@ -69,7 +69,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 func TestTheAdminPort(t *testing.T) {
 	e := &echo{}
 	s := start(t, Config{Admin: "127.0.0.1:0"}, e, routes{{Pattern: "POST /admin/poke", Admin: true,
-		HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "poked") })}})
+		Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "poked") })}})
 	ask := func(method, path string, status int, contains string) http.Header {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+path, nil)

@@ -24,8 +24,9 @@ import (
 // left, TLS and HTTP/2, and everything on systems without epoll. Fast routes go through the same
 // handlers by way of an adapter.
 type slowLane struct {
-	s     *Server
-	calls sync.Pool // of *fastCall
+	s      *Server
+	routes *router
+	calls  sync.Pool // of *fastCall
 }
 
 // fastCall is what a fast handler needs when net/http calls it.
@@ -37,8 +38,22 @@ type fastCall struct {
 	body []byte
 }
 
-func newSlowLane(s *Server) *slowLane {
-	return &slowLane{s: s, calls: sync.Pool{New: func() any { return new(fastCall) }}}
+func newSlowLane(s *Server, routes *router) *slowLane {
+	return &slowLane{s: s, routes: routes, calls: sync.Pool{New: func() any { return new(fastCall) }}}
+}
+
+// NewHandler returns what answers routes through net/http alone, without a Server.
+func NewHandler(routes ...Route) http.Handler {
+	s := new(Server)
+	if err := s.cfg.Fill(); err != nil {
+		panic("BUG: the defaults cannot work: " + err.Error())
+	}
+	s.registerMetrics()
+	s.routes.nothing, s.unrouted = NothingHere, s.newRoute(Route{Pattern: "unrouted"})
+	for _, r := range routes {
+		s.routes.add(s.newRoute(r))
+	}
+	return newSlowLane(s, &s.routes)
 }
 
 // leftConn counts the requests of a connection that has left for fast routes.
@@ -59,35 +74,39 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer l.calls.Put(call)
 	call.path = append(call.path[:0], r.URL.EscapedPath()...)
 	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe()}
-	call.resp.reset(true)
+	call.resp.reset()
 
-	route, at := l.s.routes.find(r.Method, call.path, &call.req.params)
+	route, at := l.routes.find(r.Method, call.path, &call.req.params)
 	if route != nil && !call.req.decodeParams() {
 		route, at = nil, nil
 	}
 	if route == nil {
-		noRoute(&call.resp, r.Method, at)
+		l.routes.noRoute(&call.resp, r.Method, at)
 		call.resp.Write(w, r)
-		l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
+		if l.routes == &l.s.routes {
+			l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
+		}
 		return
 	}
 	debug.SetPanicOnFault(true)
 	lent := r.Context().Value(lentKey{}) != nil
-	if !lent {
+	call.req.Class = route.Class
+	if !lent && !route.Admin {
 		l.s.away.Add(1)
 		defer l.s.away.Add(-1)
 	}
 	// What comes over a lent connection has been judged, but for targets that the loops leave alone.
-	judge, class, draw := l.s.shed != nil && (!lent || r.URL.Host != ""), route.Class, shed.Draw()
+	lent = lent && r.URL.Host == ""
+	judge, class, draw := l.s.shed != nil && !lent && !route.Admin, route.Class, shed.Draw()
 	if judge && l.s.turnDown(w, call.req.Stripe, route, class, draw) {
 		return
 	}
 	coded := isCoded(r)
-	// What is lent has passed its fast handler, too.
-	if !coded && route.Fast != nil && (route.HTTP == nil || !lent) {
-		r = l.serveFast(call, route, w, r, start)
-		if judge && r != nil && call.resp.low {
-			if class = shed.Low; l.s.turnDown(w, call.req.Stripe, route, class, draw) {
+	// What is lent has passed its handler, too.
+	if !coded && !lent {
+		r = l.handle(call, route, w, r, start)
+		if judge && r != nil && call.req.Class != class {
+			if class = call.req.Class; l.s.turnDown(w, call.req.Stripe, route, class, draw) {
 				return
 			}
 		}
@@ -125,7 +144,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			writePanicked(status, fault)
 		}
 	}()
-	route.HTTP.ServeHTTP(status, r)
+	route.Stream.ServeHTTP(status, r)
 }
 
 // isCoded reports whether a request has a body with a content coding.
@@ -141,11 +160,10 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
 }
 
-// serveFast answers by a fast handler and returns nil, or, when the handler lends the request,
-// returns it for the HTTP handler.
-func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
+// handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
+func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
 	s := l.s
-	if left, ok := r.Context().Value(leftKey{}).(*leftCount); ok {
+	if left, ok := r.Context().Value(leftKey{}).(*leftCount); ok && route.Stream == nil {
 		if left.fast++; left.fast >= s.cfg.LeftRequests {
 			w.Header().Set("Connection", "close")
 		}
@@ -154,7 +172,7 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 	if r.Body != http.NoBody {
 		control.SetReadDeadline(start.Add(s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
 	}
-	body, err := readBody(call.body[:0], r.Body, s.cfg.MaxBody)
+	body, err := readBody(call.body[:0], r.Body, s.maxBody(route))
 	call.body = body
 	if r.Body != http.NoBody {
 		control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
@@ -165,7 +183,7 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 		call.resp.Problem(errRequestTimeout.status, errRequestTimeout.detail)
 		w.Header().Set("Connection", "close")
 	case errors.Is(err, errBodyTooLong):
-		call.resp.Problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes (--max-body)", s.cfg.MaxBody))
+		s.tooLong(&call.resp, route)
 		w.Header().Set("Connection", "close")
 	case err != nil:
 		call.resp.Problem(http.StatusBadRequest, "the body could not be read to its end")
@@ -173,8 +191,7 @@ func (l *slowLane) serveFast(call *fastCall, route *route, w http.ResponseWriter
 		call.qry = append(call.qry[:0], r.URL.RawQuery...)
 		call.req.Query, call.req.Body = call.qry, body
 		call.req.header = appendFields(call.req.header[:0], r)
-		s.run(route, &call.resp, &call.req)
-		if call.resp.lent {
+		if s.run(route, &call.resp, &call.req) == NetHTTP {
 			if r.Body != http.NoBody {
 				r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(body)))
 			}
@@ -352,12 +369,12 @@ func (w logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run calls a fast handler; a panic truncates its answer and becomes a 500, a memory fault in
+// run calls a handler; a panic truncates its answer and becomes a 500, a memory fault in
 // mapped data a 503 that fails readiness. The goroutine must have SetPanicOnFault on for that.
-func (s *Server) run(route *route, w *Response, r *Request) {
+func (s *Server) run(route *route, w *Response, r *Request) (outcome Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.deferred, w.lent = false, false
+			outcome = Done
 			if s.panicked(route, p) {
 				w.Problem(http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
 			} else {
@@ -365,20 +382,24 @@ func (s *Server) run(route *route, w *Response, r *Request) {
 			}
 		}
 	}()
-	route.Fast(w, r)
-	if w.lent && route.HTTP == nil {
-		panic("BUG: a handler lends its request and the route has no HTTP handler")
+	outcome = route.Handler(w, r)
+	switch {
+	case outcome == NetHTTP && route.Stream == nil:
+		panic("BUG: a handler returned NetHTTP and its route has no Stream")
+	case (outcome == WhenIdle || outcome == Offload) && !r.inline:
+		panic("BUG: a handler that is not on a loop put its request off")
 	}
+	return outcome
 }
 
-// lookAhead calls a route's Ahead. What panics there does for the requests, too, which then fail as they should.
-func (s *Server) lookAhead(route *route, stripe int, params [][]byte) {
+// prefetch calls a route's Prefetch. What panics there does for the requests, too, which then fail as they should.
+func (s *Server) prefetch(route *route, stripe int, params [][]byte) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(route, p)
 		}
 	}()
-	route.Ahead(stripe, params)
+	route.Prefetch(stripe, params)
 }
 
 // faultAddress tells a memory fault in mapped data from other panics: with SetPanicOnFault, and

@@ -4,7 +4,7 @@ import (
 	"bytes"
 )
 
-// Request is a request on the fast lane. Its slices point into the connection's buffer: they
+// Request is a request as its handler sees it. Its slices point into the connection's buffer: they
 // are the handler's to read until it returns, never to keep or to modify.
 type Request struct {
 	// Method is one of the constants of net/http, HEAD included.
@@ -15,16 +15,29 @@ type Request struct {
 	Query []byte
 	// Body is the whole body, at most Config.MaxBody bytes.
 	Body []byte
+	// Class is the route's. A handler may set it to Low for a request that is about to cost much more than others of its route, before
+	// it returns an outcome other than Done: then that request is rejected as one of class Low.
+	Class Class
 	// Stripe numbers the loop or worker that runs the handler, for striped counters.
 	Stripe int
 
 	header  []byte // field lines, each with its CRLF
 	params  [maxParams][]byte
 	decoded []byte // what unescape wrote
+	inline  bool
 }
 
 // maxParams bounds the wildcards of one pattern.
 const maxParams = 4
+
+// Inline reports whether the handler runs on an event loop and may return WhenIdle or Offload. Elsewhere it must not.
+func (r *Request) Inline() bool { return r.inline }
+
+// OnLoop makes r a request as a loop first shows it to a handler, for tests of handlers.
+func OnLoop(r *Request) *Request {
+	r.inline = true
+	return r
+}
 
 // Param returns the decoded value of the pattern's i-th wildcard, counted from 0.
 func (r *Request) Param(i int) []byte { return r.params[i] }

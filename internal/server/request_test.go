@@ -81,7 +81,7 @@ func TestHeaderFindsTheFirstFieldOfAName(t *testing.T) {
 
 func TestProblemsQuoteWhatTheyAreTold(t *testing.T) {
 	var w Response
-	w.reset(false)
+	w.reset()
 	w.Field("X", "dropped")
 	w.Body = append(w.Body, "dropped"...)
 	w.Problem(422, "a \"quoted\"\nline <script>")

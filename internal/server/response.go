@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Response is what a fast handler fills in. The kernel owns it and its memory; a handler appends
+// Response is what a handler fills in. The kernel owns it and its memory; a handler appends
 // to Body and sets the rest before it returns.
 type Response struct {
 	// Status is 200 unless set.
@@ -19,56 +19,18 @@ type Response struct {
 	// Body is appended to.
 	Body []byte
 
-	header   []byte // further field lines, each with its CRLF
-	deferred bool
-	later    bool
-	lent     bool
-	worker   bool
-	low      bool
+	header []byte // further field lines, each with its CRLF
 }
 
 const jsonType = "application/json"
 
 // reset makes w ready for the next request, keeping its memory.
-func (w *Response) reset(onWorker bool) {
+func (w *Response) reset() {
 	w.Status = http.StatusOK
 	w.ContentType = jsonType
 	w.Body = w.Body[:0]
 	w.header = w.header[:0]
-	w.deferred = false
-	w.later = false
-	w.lent = false
-	w.worker = onWorker
-	w.low = false
 }
-
-// Defer asks for the request to be handled on a worker instead: the handler states that what it
-// is about to do costs more than the inline bounds. When Defer returns true the handler must
-// return at once, without having done anything that shows; it is called again on a worker, where
-// Defer returns false.
-func (w *Response) Defer() bool {
-	if w.worker {
-		return false
-	}
-	w.deferred = true
-	return true
-}
-
-// Later is Defer for work that takes no longer than LaterMicroseconds and waits for nothing. Where loops have all
-// processors to themselves, the loop runs it when all else that was ready is answered.
-func (w *Response) Later() bool {
-	w.later = w.Defer()
-	return w.later
-}
-
-// Lend asks for the request to be answered by the route's HTTP handler, on net/http, as that of a
-// route without Fast is: for work too long even for a worker, or work that waits. The handler must
-// return at once, without having done anything that shows. Only handlers of routes with HTTP may.
-func (w *Response) Lend() { w.lent = true }
-
-// Low says that the request is of class Low, though others of its route are not: it is about to cost
-// much more. It must be said before Defer or Lend, by whose request it is then decided.
-func (w *Response) Low() { w.low = true }
 
 // Field adds a header field. Name and value must be valid and free of secrets; Content-Type,
 // Content-Length, Date and Connection are the kernel's.
@@ -85,6 +47,15 @@ func (w *Response) FieldInt(name string, n int) {
 	w.header = append(w.header, ": "...)
 	w.header = strconv.AppendInt(w.header, int64(n), 10)
 	w.header = append(w.header, "\r\n"...)
+}
+
+// JSON appends a value that can be marshalled to the body.
+func (w *Response) JSON(v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("BUG: an answer that cannot be marshalled: " + err.Error())
+	}
+	w.Body = append(w.Body, text...)
 }
 
 // Problem replaces the answer by a problem document (RFC 9457). The detail says what to change

@@ -12,7 +12,7 @@ func TestAnswersWithoutABodySayNothingOfOne(t *testing.T) {
 	h.tick(time.Now())
 	for status, body := range map[int]bool{200: true, 204: false, 304: false, 404: true} {
 		var w Response
-		w.reset(false)
+		w.reset()
 		w.Status = status
 		w.Field("Etag", `"x"`)
 		got := string(h.append(nil, &w, false, true))

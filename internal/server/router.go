@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -23,8 +24,9 @@ const (
 // cleaning or redirects.
 type router struct {
 	root     node
+	nothing  string   // the detail of a 404
 	patterns []string // in the order they were added
-	ahead    []*route // those that have an Ahead
+	prefetch []*route // those that have a Prefetch
 }
 
 type node struct {
@@ -50,7 +52,7 @@ type route struct {
 	Route
 	path     string   // the pattern without its method
 	names    []string // of its wildcards
-	begins   []byte   // how its requests do, up to the wildcard, if it has an Ahead
+	begins   []byte   // how its requests do, up to the wildcard, if it has a Prefetch
 	latency  *metrics.Histogram
 	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
 }
@@ -62,8 +64,11 @@ func (t *router) add(r *route) {
 	if !ok || methodName([]byte(method)) == "" || !strings.HasPrefix(path, "/") {
 		panic(fmt.Sprintf("BUG: route pattern %q is not a method, a space and a path", r.Pattern))
 	}
-	if r.Fast == nil && r.HTTP == nil {
-		panic(fmt.Sprintf("BUG: route %q must have Fast or HTTP", r.Pattern))
+	if r.Handler == nil && r.Stream == nil {
+		panic(fmt.Sprintf("BUG: route %q must have a Handler or a Stream", r.Pattern))
+	}
+	if r.Handler == nil {
+		r.Handler = func(*Response, *Request) Outcome { return NetHTTP }
 	}
 	r.path, r.names = path, wildcards(path)
 	n, params, ended := &t.root, 0, false
@@ -91,25 +96,19 @@ func (t *router) add(r *route) {
 	if params > maxParams {
 		panic(fmt.Sprintf("BUG: route %q has more than %d wildcards", r.Pattern, maxParams))
 	}
-	if r.Ahead != nil {
+	if r.Prefetch != nil {
 		begins, _, _ := strings.Cut(r.Pattern, "{")
-		if params != 1 || ended || r.Fast == nil || !strings.HasSuffix(path, "}") {
-			panic(fmt.Sprintf("BUG: route %q has an Ahead, but not Fast or not one wildcard at its end", r.Pattern))
+		if params != 1 || ended || r.Handler == nil || !strings.HasSuffix(path, "}") {
+			panic(fmt.Sprintf("BUG: route %q has a Prefetch, but no Handler or not one wildcard at its end", r.Pattern))
 		}
 		r.begins = []byte(begins)
-		t.ahead = append(t.ahead, r)
+		t.prefetch = append(t.prefetch, r)
 	}
 	t.patterns = append(t.patterns, r.Pattern)
 	n.bind(method, r)
 	if method == http.MethodGet {
 		n.bind(http.MethodHead, r)
 	}
-}
-
-// allow returns the value of the Allow header for these methods, which it sorts.
-func allow(methods []string) string {
-	slices.Sort(methods)
-	return strings.Join(methods, ", ")
 }
 
 func (n *node) child(segment string) *node {
@@ -136,7 +135,8 @@ func (n *node) bind(method string, r *route) {
 			allowed = append(allowed, m.method)
 		}
 	}
-	n.allow = allow(allowed)
+	slices.Sort(allowed)
+	n.allow = strings.Join(allowed, ", ")
 }
 
 // find returns the route of method and path, and the still encoded values of its wildcards in
@@ -198,10 +198,22 @@ func refuseCoding(w *Response) {
 	w.Field("Accept-Encoding", "identity")
 }
 
+// tooLong fills in the answer to a request whose body is longer than its route takes.
+func (s *Server) tooLong(w *Response, r *route) {
+	detail := fmt.Sprintf("the body is longer than %d bytes", s.maxBody(r))
+	if r.MaxBody == 0 {
+		detail += " (--max-body)"
+	}
+	w.Problem(http.StatusRequestEntityTooLarge, detail)
+}
+
+// maxBody returns how long a body of a route's requests may be.
+func (s *Server) maxBody(r *route) int { return cmp.Or(r.MaxBody, s.cfg.MaxBody) }
+
 // noRoute fills in the answer to a request that no route takes.
-func noRoute(w *Response, method string, n *node) {
+func (t *router) noRoute(w *Response, method string, n *node) {
 	if n == nil {
-		w.Problem(http.StatusNotFound, NothingHere)
+		w.Problem(http.StatusNotFound, t.nothing)
 		return
 	}
 	if method == http.MethodOptions {

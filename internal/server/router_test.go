@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-func noHandler(*Response, *Request) {}
+func noHandler(*Response, *Request) Outcome { return Done }
 
 func newRouter(patterns ...string) *router {
 	t := new(router)
 	for _, p := range patterns {
-		t.add(&route{Route: Route{Pattern: p, Fast: noHandler}})
+		t.add(&route{Route: Route{Pattern: p, Handler: noHandler}})
 	}
 	return t
 }
@@ -77,16 +77,16 @@ func TestRoutesAreFoundBySegments(t *testing.T) {
 func TestAWrongTableOfRoutesPanics(t *testing.T) {
 	fast, slow := Handler(noHandler), http.NotFoundHandler()
 	for name, routes := range map[string][]Route{
-		"no method":             {{Pattern: "/a", Fast: fast}},
-		"empty":                 {{Pattern: "", Fast: fast}},
-		"no path":               {{Pattern: "GET a", Fast: fast}},
-		"method that is none":   {{Pattern: "G(T /a", Fast: fast}},
+		"no method":             {{Pattern: "/a", Handler: fast}},
+		"empty":                 {{Pattern: "", Handler: fast}},
+		"no path":               {{Pattern: "GET a", Handler: fast}},
+		"method that is none":   {{Pattern: "G(T /a", Handler: fast}},
 		"no handler":            {{Pattern: "GET /a"}},
-		"the same twice":        {{Pattern: "GET /a", Fast: fast}, {Pattern: "GET /a", HTTP: slow}},
-		"same under other name": {{Pattern: "GET /{a}", Fast: fast}, {Pattern: "GET /{b}", Fast: fast}},
-		"HEAD taken by GET":     {{Pattern: "GET /a", Fast: fast}, {Pattern: "HEAD /a", Fast: fast}},
-		"on after a rest":       {{Pattern: "GET /{a...}/b", Fast: fast}},
-		"too many wildcards":    {{Pattern: "GET /{a}/{b}/{c}/{d}/{e}", Fast: fast}},
+		"the same twice":        {{Pattern: "GET /a", Handler: fast}, {Pattern: "GET /a", Stream: slow}},
+		"same under other name": {{Pattern: "GET /{a}", Handler: fast}, {Pattern: "GET /{b}", Handler: fast}},
+		"HEAD taken by GET":     {{Pattern: "GET /a", Handler: fast}, {Pattern: "HEAD /a", Handler: fast}},
+		"on after a rest":       {{Pattern: "GET /{a...}/b", Handler: fast}},
+		"too many wildcards":    {{Pattern: "GET /{a}/{b}/{c}/{d}/{e}", Handler: fast}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

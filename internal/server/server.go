@@ -1,11 +1,10 @@
 // Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the
 // system calls and brings them to the services.
 //
-// A request goes one of three ways. Routes with a fast Handler are answered inline by the event
-// loop that read them: no goroutine, no allocation, one send for all pipelined answers of a
-// read. Handlers that state a higher cost (Response.Defer) are run by a bounded pool of workers, or by the loop when it
-// has nothing else to do (Response.Later).
-// Routes with an http.Handler are lent: net/http is given exactly that one request over an
+// A request goes one of three ways. Handlers answer inline, on the event
+// loop that read the request: no goroutine, no allocation, one send for all pipelined answers of a
+// read, or, where their handlers say so, by a bounded pool of workers,
+// by the loop when it has nothing else to do, or by net/http, which is given exactly that one request over an
 // in-memory connection, and the connection comes back. Only what the kernel cannot frame
 // (chunked bodies, Expect, Upgrade, HTTP/1.0, bodies over a bound) leaves for net/http for good.
 // A connection has one request out at a time, so answers keep the order of their requests.
@@ -38,12 +37,14 @@ import (
 
 // Server is a kernel with its services.
 type Server struct {
-	cfg      Config
-	services []Service
-	routes   router
-	unrouted *route // counts what no route takes
-	slow     *slowLane
-	fast     *fastLane // nil when net/http serves everything
+	cfg       Config
+	services  []Service
+	routes    router
+	admins    router // the admin port's
+	unrouted  *route // counts what no route takes
+	slow      *slowLane
+	adminLane *slowLane
+	fast      *fastLane // nil when net/http serves everything
 
 	listen, tls, admin net.Listener
 
@@ -77,7 +78,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, services: services}
-	s.slow = newSlowLane(s)
+	s.slow = newSlowLane(s, &s.routes)
+	s.adminLane = newSlowLane(s, &s.admins)
 	s.registerMetrics()
 	if err := s.addShedder(); err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	s.addRoutes()
 
 	var resp Response
-	resp.reset(true)
+	resp.reset()
 	resp.Problem(http.StatusServiceUnavailable, "too many connections; raise --max-connections if the machine has room")
 	var h heads
 	h.tick(time.Now())
@@ -125,18 +127,24 @@ func New(cfg Config, services ...Service) (*Server, error) {
 
 func (s *Server) addRoutes() {
 	s.unrouted = s.newRoute(Route{Pattern: "unrouted"})
-	s.routes.add(s.newRoute(Route{Pattern: "GET /health", Fast: s.health, Class: shed.Critical}))
+	s.routes.nothing, s.admins.nothing = NothingHere, NothingOnAdmin
+	s.Handle(Route{Pattern: "GET /health", Handler: s.health, Class: shed.Critical})
+	s.addAdminRoutes()
 	for _, service := range s.services {
 		for _, r := range service.Routes() {
-			if !r.Admin {
-				s.routes.add(s.newRoute(r))
-			}
+			s.Handle(r)
 		}
 	}
 }
 
 // Handle adds a route that belongs to no service. It must be called before Run.
-func (s *Server) Handle(r Route) { s.routes.add(s.newRoute(r)) }
+func (s *Server) Handle(r Route) {
+	if r.Admin {
+		s.admins.add(s.newRoute(r))
+	} else {
+		s.routes.add(s.newRoute(r))
+	}
+}
 
 // Routes returns the patterns of the public port's routes, in the order they were added.
 func (s *Server) Routes() []string { return slices.Clone(s.routes.patterns) }
@@ -174,7 +182,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	public := s.newHTTPServer(s.slow)
-	adminServer := s.newHTTPServer(s.adminHandler())
+	adminServer := s.newHTTPServer(s.adminLane)
 	var accepting sync.WaitGroup
 	stop := make(chan struct{})
 	if s.shed != nil {

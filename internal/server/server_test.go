@@ -32,8 +32,16 @@ func (e *echo) wait() {
 	}
 }
 
+// done makes a Handler of one that always answers.
+func done(f func(w *Response, r *Request)) Handler {
+	return func(w *Response, r *Request) Outcome {
+		f(w, r)
+		return Done
+	}
+}
+
 func (e *echo) Routes() []Route {
-	fast := func(w *Response, r *Request) {
+	fast := func(w *Response, r *Request) Outcome {
 		w.Body = append(w.Body, r.Method...)
 		w.Body = append(w.Body, ' ')
 		w.Body = append(w.Body, r.Param(0)...)
@@ -41,7 +49,7 @@ func (e *echo) Routes() []Route {
 			key, value, rest, more, ok := r.NextQuery(q)
 			if !ok {
 				w.Problem(http.StatusUnprocessableEntity, "malformed query")
-				return
+				return Done
 			}
 			if !more {
 				break
@@ -51,32 +59,33 @@ func (e *echo) Routes() []Route {
 		}
 		w.Body = append(w.Body, ' ')
 		w.Body = append(w.Body, r.Body...)
+		return Done
 	}
 	return []Route{
-		{Pattern: "GET /fast/{word}", Fast: fast},
-		{Pattern: "POST /fast/{word}", Fast: fast},
-		{Pattern: "GET /deferred/{word}", Fast: func(w *Response, r *Request) {
-			if w.Defer() {
-				return
+		{Pattern: "GET /fast/{word}", Handler: fast},
+		{Pattern: "POST /fast/{word}", Handler: fast},
+		{Pattern: "GET /deferred/{word}", Handler: func(w *Response, r *Request) Outcome {
+			if r.Inline() {
+				return Offload
 			}
 			e.wait()
-			fast(w, r)
+			return fast(w, r)
 		}},
-		{Pattern: "GET /big/{size}", Fast: func(w *Response, r *Request) {
+		{Pattern: "GET /big/{size}", Handler: done(func(w *Response, r *Request) {
 			n := 0
 			fmt.Sscan(string(r.Param(0)), &n)
 			w.Body = append(w.Body, bytes.Repeat([]byte{'x'}, n)...)
-		}},
-		{Pattern: "GET /panic", Fast: func(w *Response, r *Request) {
+		})},
+		{Pattern: "GET /panic", Handler: func(w *Response, r *Request) Outcome {
 			w.Body = append(w.Body, "half an answer"...)
 			panic("on purpose")
 		}},
-		{Pattern: "GET /lent/panic", HTTP: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
-		{Pattern: "GET /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
-		{Pattern: "POST /lent/{word}", HTTP: http.HandlerFunc(e.lent)},
-		{Pattern: "GET /either/{word}", Fast: e.either(fast), HTTP: http.HandlerFunc(e.lent)},
-		{Pattern: "POST /either/{word}", Fast: e.either(fast), HTTP: http.HandlerFunc(e.lent)},
-		{Pattern: "GET /stream/{n}", HTTP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		{Pattern: "GET /lent/panic", Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
+		{Pattern: "GET /lent/{word}", Stream: http.HandlerFunc(e.lent)},
+		{Pattern: "POST /lent/{word}", Stream: http.HandlerFunc(e.lent)},
+		{Pattern: "GET /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.lent)},
+		{Pattern: "POST /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.lent)},
+		{Pattern: "GET /stream/{n}", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n := 0
 			fmt.Sscan(r.PathValue("n"), &n)
 			line := bytes.Repeat([]byte{'s'}, 1000)
@@ -91,17 +100,17 @@ func (e *echo) Routes() []Route {
 
 // either lends what a query asks it to lend, on the loop or on a worker, and answers the rest.
 func (e *echo) either(fast Handler) Handler {
-	return func(w *Response, r *Request) {
+	return func(w *Response, r *Request) Outcome {
 		w.Field("X-Fast", "yes")
 		w.Body = append(w.Body, "not to be seen "...)
 		switch q := string(r.Query); {
-		case q == "deferred" && w.Defer():
+		case q == "deferred" && r.Inline():
+			return Offload
 		case q == "lend" || q == "deferred":
-			w.Lend()
-		default:
-			w.Body = w.Body[:0]
-			fast(w, r)
+			return NetHTTP
 		}
+		w.Body = w.Body[:0]
+		return fast(w, r)
 	}
 }
 

@@ -71,13 +71,28 @@ func (e *FlagError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *FlagError) Unwrap() error { return e.Err }
 
-// Handler answers one request on the fast lane. It appends the answer to w.Body and returns; it
-// must not block, allocate on its usual path, or keep w, r or any slice of them.
+// Handler answers one request: it appends the answer to w.Body and returns what becomes of the request. It must not keep w, r or
+// any slice of them.
 //
-// A handler runs on the event loop and holds up every connection of that loop. Work that may
-// take more than InlineMicroseconds, or answers beyond InlineBytes, must be declared before any of it
-// is done: see Response.Defer, Response.Later and Response.Lend.
-type Handler func(w *Response, r *Request)
+// A handler runs on the event loop first, where it holds up every other connection of that loop: r.Inline says so. There it must
+// neither block nor allocate on its usual path. Work that may take more than InlineMicroseconds, or an answer beyond InlineBytes, is
+// moved off by returning WhenIdle, Offload or NetHTTP, before anything shows.
+type Handler func(w *Response, r *Request) Outcome
+
+// Outcome is what becomes of a request when its handler has returned.
+type Outcome uint8
+
+const (
+	// Done means that the response is complete.
+	Done Outcome = iota
+	// WhenIdle has the handler called again when nothing else is ready, by the loop or by a worker: for up to IdleMicroseconds of
+	// computation that waits for nothing.
+	WhenIdle
+	// Offload has the handler called again by a worker, where it may take longer and wait for the disk.
+	Offload
+	// NetHTTP gives the request to the route's Stream, on net/http.
+	NetHTTP
+)
 
 // Class says how much requests matter when the server is overloaded.
 type Class = shed.Class
@@ -89,33 +104,33 @@ const (
 	Critical = shed.Critical // never refused: by it people and machines find out how the server is
 )
 
-// Route binds a pattern to what answers it: Fast or HTTP, or both, where Fast answers what it can
-// and lends the rest to HTTP.
+// Route binds a pattern to what answers it. Its handler is the same on every port and lane.
 type Route struct {
 	// Pattern is a method, a space and a path: "GET /feed/{user}". A segment in braces
 	// matches any one non-empty segment; a last segment "{rest...}" matches what is left.
 	// GET also answers HEAD.
 	Pattern string
-	// Fast is answered inline by the event loop.
-	Fast Handler
-	// Ahead, which may be nil, is told of requests that Fast will get within a millisecond, by the values of their first wildcard, still
-	// encoded: it may ask for what they need into the processor's caches, and must do nothing else, for not all of
+	// Handler answers the requests; nil gives all of them to Stream.
+	Handler Handler
+	// Stream answers by net/http what Handler returns NetHTTP for: what is streamed to the client, or needs a library of net/http.
+	// It may block and allocate.
+	Stream http.Handler
+	// Prefetch, which may be nil, is told of requests that Handler will get within a millisecond, by the values of their first
+	// wildcard, still encoded: it may ask for what they need into the processor's caches, and must do nothing else, for not all of
 	// them need come. The path must end with that wildcard, the only one. params are valid during the call; stripe is as in Request.
-	Ahead func(stripe int, params [][]byte)
-	// HTTP is lent to net/http: it may block, stream and allocate. Beside Fast it is called for
-	// requests that Fast has lent, and for those that reach net/http without it: it must be able
-	// to answer all.
-	HTTP http.Handler
-	// Class says whether its requests are refused first when the server is overloaded, or never; Normal is what
-	// nobody says. See Response.Low for some of them.
+	Prefetch func(stripe int, params [][]byte)
+	// Class says whether its requests are rejected first when the server is overloaded, or never; Normal is what
+	// nobody says. See Request.Class for some of them.
 	Class Class
-	// Admin puts the route on the admin port; only HTTP routes may be there. They are never refused.
+	// Admin puts the route on the admin port, where requests are never rejected and handlers may block.
 	Admin bool
+	// MaxBody bounds a request's body in bytes; 0 is Config.MaxBody. A longer one is answered 413.
+	MaxBody int
 }
 
-// What a fast handler may do inline; beyond either it must Defer, or say Later up to LaterMicroseconds.
+// What a handler may do inline; beyond either it must return Offload, or WhenIdle up to IdleMicroseconds.
 const (
 	InlineMicroseconds = 20
 	InlineBytes        = 32 << 10
-	LaterMicroseconds  = 100
+	IdleMicroseconds   = 100
 )

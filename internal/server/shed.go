@@ -1,7 +1,7 @@
 package server
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -132,22 +132,22 @@ func (s *Server) loopDelay() func() (float64, error) {
 }
 
 // getShed answers GET /admin/shed.
-func (s *Server) getShed(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", jsonType)
-	w.Header().Set("Cache-Control", "no-store")
-	json.NewEncoder(w).Encode(s.shed.Status()) //nolint:errcheck // the client may be gone
+func (s *Server) getShed(w *Response, _ *Request) Outcome {
+	w.Field("Cache-Control", "no-store")
+	w.JSON(s.shed.Status())
+	return Done
 }
 
 // patchShed answers PATCH /admin/shed, which changes thresholds.
-func (s *Server) patchShed(w http.ResponseWriter, r *http.Request) {
+func (s *Server) patchShed(w *Response, r *Request) Outcome {
 	var changes map[string]shed.Change
-	if err := strictjson.Read(http.MaxBytesReader(w, r.Body, 64<<10), &changes); err != nil {
-		WriteProblem(w, http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
-		return
+	if err := strictjson.Read(bytes.NewReader(r.Body), &changes); err != nil {
+		w.Problem(http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
+		return Done
 	}
 	if err := s.shed.Set(changes); err != nil {
-		WriteProblem(w, http.StatusUnprocessableEntity, err.Error())
-		return
+		w.Problem(http.StatusUnprocessableEntity, err.Error())
+		return Done
 	}
-	s.getShed(w, r)
+	return s.getShed(w, r)
 }

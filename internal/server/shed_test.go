@@ -53,23 +53,24 @@ func startPressable(t *testing.T, cfg Config, services ...Service) *Server {
 
 // byClass is a service with a route of each class and lane that counts what reaches its handlers.
 func byClass(reached *atomic.Int64) routes {
-	ok := func(w *Response, _ *Request) { reached.Add(1); w.Body = append(w.Body, "fast"...) }
+	ok := done(func(w *Response, _ *Request) { reached.Add(1); w.Body = append(w.Body, "fast"...) })
 	lent := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Add(1); io.WriteString(w, "lent") })
-	deferred := func(w *Response, r *Request) {
-		if !w.Defer() {
-			ok(w, r)
+	deferred := func(w *Response, r *Request) Outcome {
+		if r.Inline() {
+			return Offload
 		}
+		return ok(w, r)
 	}
 	return routes{
-		{Pattern: "GET /normal/fast", Fast: ok},
-		{Pattern: "GET /normal/deferred", Fast: deferred},
-		{Pattern: "GET /normal/lent", HTTP: lent},
-		{Pattern: "GET /low/fast", Fast: ok, Class: Low},
-		{Pattern: "GET /low/deferred", Fast: deferred, Class: Low},
-		{Pattern: "GET /low/lent", HTTP: lent, Class: Low},
-		{Pattern: "GET /low/found", Fast: func(w *Response, _ *Request) { w.Low(); w.Lend() }, HTTP: lent},
-		{Pattern: "GET /critical/fast", Fast: ok, Class: Critical},
-		{Pattern: "GET /critical/lent", HTTP: lent, Class: Critical},
+		{Pattern: "GET /normal/fast", Handler: ok},
+		{Pattern: "GET /normal/deferred", Handler: deferred},
+		{Pattern: "GET /normal/lent", Stream: lent},
+		{Pattern: "GET /low/fast", Handler: ok, Class: Low},
+		{Pattern: "GET /low/deferred", Handler: deferred, Class: Low},
+		{Pattern: "GET /low/lent", Stream: lent, Class: Low},
+		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Class = Low; return NetHTTP }, Stream: lent},
+		{Pattern: "GET /critical/fast", Handler: ok, Class: Critical},
+		{Pattern: "GET /critical/lent", Stream: lent, Class: Critical},
 	}
 }
 

@@ -15,13 +15,13 @@ type job struct {
 
 // enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
 // is full, returns the data, which has moved.
-func (l *loop) enqueue(c *conn, data []byte, size int) []byte {
+func (l *loop) enqueue(c *conn, data []byte, size int, outcome Outcome) []byte {
 	if !l.detach(c, data, size, phaseDeferred) {
 		return nil
 	}
 	c.out = l.spare.take(l.latest) // the worker's to fill
 	j := job{c, c.in[:size], time.Now()}
-	if l.resp.later && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
+	if outcome == WhenIdle && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
 		l.later = append(l.later, j)
 		return nil
 	}
@@ -132,11 +132,10 @@ func (k *worker) run(j job) (answered bool) {
 	r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, request[size:]
 	r.params = [maxParams][]byte{}
 	r.decoded = r.decoded[:0]
-	w.reset(true)
+	w.reset()
 	route, _ := k.s.routes.find(h.method, h.path, &r.params)
 	r.decodeParams()
-	k.s.run(route, w, r)
-	if w.lent {
+	if k.s.run(route, w, r) == NetHTTP {
 		return false
 	}
 	now := time.Now()

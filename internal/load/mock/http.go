@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,27 +18,15 @@ import (
 // Routes implements server.Service.
 func (s *Server) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /feed/{name}", Fast: s.fastFeed, HTTP: http.HandlerFunc(s.feed)},
-		{Pattern: "GET /", Class: server.Critical, HTTP: http.HandlerFunc(s.index)},
-		{Pattern: "GET /knobs", Class: server.Critical, HTTP: http.HandlerFunc(s.getKnobs)},
-		{Pattern: "PUT /knobs", Class: server.Critical, HTTP: http.HandlerFunc(s.putKnobs)},
-		{Pattern: "GET /clock", Class: server.Critical, HTTP: http.HandlerFunc(s.getClock)},
-		{Pattern: "POST /clock", Class: server.Critical, HTTP: http.HandlerFunc(s.postClock)},
-		{Pattern: "GET /stats", Class: server.Critical, HTTP: http.HandlerFunc(s.getStats)},
-		{Pattern: "DELETE /stats", Class: server.Critical, HTTP: http.HandlerFunc(s.deleteStats)},
+		{Pattern: "GET /feed/{name}", Handler: s.fastFeed, Stream: http.HandlerFunc(s.feed)},
+		{Pattern: "GET /", Class: server.Critical, Handler: s.index},
+		{Pattern: "GET /knobs", Class: server.Critical, Handler: s.getKnobs},
+		{Pattern: "PUT /knobs", Class: server.Critical, MaxBody: 16 << 10, Handler: s.putKnobs},
+		{Pattern: "GET /clock", Class: server.Critical, Handler: s.getClock},
+		{Pattern: "POST /clock", Class: server.Critical, MaxBody: 4 << 10, Handler: s.postClock},
+		{Pattern: "GET /stats", Class: server.Critical, Handler: s.getStats},
+		{Pattern: "DELETE /stats", Class: server.Critical, Handler: s.deleteStats},
 	}
-}
-
-// mux has the same routes for net/http.
-func (s *Server) mux() http.Handler {
-	mux := http.NewServeMux()
-	for _, r := range s.Routes() {
-		if r.Pattern == "GET /" {
-			r.Pattern = "GET /{$}"
-		}
-		mux.Handle(r.Pattern, r.HTTP)
-	}
-	return mux
 }
 
 // ServeHTTP answers without a kernel.
@@ -45,15 +34,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 
 // fastFeed answers what can be answered at once: it lends what waits, or ends in the middle, and defers what is not in
 // the cache. A request gets its number only when it is answered here: until then another one may.
-func (s *Server) fastFeed(w *server.Response, r *server.Request) {
+func (s *Server) fastFeed(w *server.Response, r *server.Request) server.Outcome {
 	q := query{head: r.Method == http.MethodHead}
 	if err := s.parse(&q, r.Param(0), r); err != nil {
 		s.refuse(w, err)
-		return
+		return server.Done
 	}
 	if q.knobs.Delay > 0 || q.knobs.Jitter > 0 {
-		w.Lend()
-		return
+		return server.NetHTTP
 	}
 	q.accept, q.noneMatch, q.modifiedSince = r.Header("Accept-Encoding"), r.Header("If-None-Match"), r.Header("If-Modified-Since")
 	step := s.clock.step()
@@ -62,8 +50,7 @@ func (s *Server) fastFeed(w *server.Response, r *server.Request) {
 		number := count.Load()
 		f := q.draw(step, number)
 		if f.hang || f.damage == cut {
-			w.Lend()
-			return
+			return server.NetHTTP
 		}
 		var (
 			p    page
@@ -74,8 +61,8 @@ func (s *Server) fastFeed(w *server.Response, r *server.Request) {
 			p = s.page(&q, f.damage, step, q.knobs.negotiate(q.accept))
 			var ok bool
 			if body, ok = s.pages.GetIfPresent(p); !ok || len(body.body) > server.InlineBytes-2048 {
-				if w.Defer() {
-					return
+				if r.Inline() {
+					return server.Offload
 				}
 				if !ok {
 					body = s.make(p)
@@ -91,7 +78,7 @@ func (s *Server) fastFeed(w *server.Response, r *server.Request) {
 		} else {
 			s.give(w, &q, p, body, f)
 		}
-		return
+		return server.Done
 	}
 }
 
@@ -189,14 +176,20 @@ func (h *half) Write(p []byte) (int, error) {
 }
 
 // writeJSON answers with what is only true now.
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Write(mustJSON(v)) //nolint:errcheck // the client may be gone
+func writeJSON(w *server.Response, v any) server.Outcome {
+	w.Field("Cache-Control", "no-store")
+	w.JSON(v)
+	return server.Done
+}
+
+// refuseWith answers with a problem.
+func refuseWith(w *server.Response, status int, detail string) server.Outcome {
+	w.Problem(status, detail)
+	return server.Done
 }
 
 // index answers GET /.
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) index(w *server.Response, _ *server.Request) server.Outcome {
 	var b strings.Builder
 	b.WriteString("weir mock: feeds made up for tests\n\n" +
 		"GET    /feed/{seed}.rss, .atom, .json   a feed; parameters below\n" +
@@ -215,24 +208,23 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(&b, "  %-12s %s\n", damages[i].name, damages[i].what)
 	}
 	b.WriteString("\ncharset is one of " + strings.Join(charsetNames(), ", ") + "\n")
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	io.WriteString(w, b.String()) //nolint:errcheck // the client may be gone
+	w.ContentType = "text/plain; charset=utf-8"
+	w.Field("Cache-Control", "no-store")
+	w.Body = append(w.Body, b.String()...)
+	return server.Done
 }
 
 // getKnobs answers GET /knobs.
-func (s *Server) getKnobs(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Knobs()) }
+func (s *Server) getKnobs(w *server.Response, _ *server.Request) server.Outcome {
+	return writeJSON(w, s.Knobs())
+}
 
 // putKnobs answers PUT /knobs: what the body names is changed, all of it or nothing.
-func (s *Server) putKnobs(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<10))
-	if err != nil {
-		server.WriteProblem(w, http.StatusBadRequest, "the body must be a JSON object of at most 16384 bytes")
-		return
-	}
+func (s *Server) putKnobs(w *server.Response, r *server.Request) server.Outcome {
 	s.turning.Lock()
 	k := s.Knobs()
-	if err = json.Unmarshal(body, &k); err == nil {
+	err := json.Unmarshal(r.Body, &k)
+	if err == nil {
 		s.knobs.Store(&k)
 	}
 	s.turning.Unlock()
@@ -240,10 +232,9 @@ func (s *Server) putKnobs(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf(`the body must be a JSON object of knobs, such as {"delay":"50ms","error":0.01}: %w`, err)
 	}
 	if err != nil {
-		server.WriteProblem(w, http.StatusBadRequest, err.Error())
-		return
+		return refuseWith(w, http.StatusBadRequest, err.Error())
 	}
-	writeJSON(w, k)
+	return writeJSON(w, k)
 }
 
 // moment is what GET /clock shows.
@@ -254,20 +245,20 @@ type moment struct {
 	Time    time.Time `json:"time"` // when the step began
 }
 
-func (s *Server) getClock(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) getClock(w *server.Response, _ *server.Request) server.Outcome {
 	m := moment{Clock: "real", Step: s.clock.step(), Seconds: s.clock.length.Seconds()}
 	if s.clock.stepped {
 		m.Clock = "stepped"
 	}
 	m.Time = time.Unix(epoch.Unix()+int64(float64(m.Step)*m.Seconds), 0).UTC()
-	writeJSON(w, m)
+	return writeJSON(w, m)
 }
 
 // postClock answers POST /clock; without a body it moves on by one step.
-func (s *Server) postClock(w http.ResponseWriter, r *http.Request) {
+func (s *Server) postClock(w *server.Response, r *server.Request) server.Outcome {
 	const expected = `the body must be {"advance":N} or {"step":N}, N a whole number, or nothing for one step`
 	var move struct{ Advance, Step *int64 }
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
+	d := json.NewDecoder(bytes.NewReader(r.Body))
 	d.DisallowUnknownFields()
 	err := d.Decode(&move)
 	if err == io.EOF {
@@ -278,8 +269,7 @@ func (s *Server) postClock(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil || (move.Advance == nil) == (move.Step == nil):
-		server.WriteProblem(w, http.StatusBadRequest, expected)
-		return
+		return refuseWith(w, http.StatusBadRequest, expected)
 	case move.Advance != nil:
 		err = s.clock.advance(*move.Advance)
 	default:
@@ -287,38 +277,36 @@ func (s *Server) postClock(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, errRealClock):
-		server.WriteProblem(w, http.StatusConflict, err.Error())
+		return refuseWith(w, http.StatusConflict, err.Error())
 	case err != nil:
-		server.WriteProblem(w, http.StatusBadRequest, err.Error())
+		return refuseWith(w, http.StatusBadRequest, err.Error())
 	default:
-		s.getClock(w, r)
+		return s.getClock(w, r)
 	}
 }
 
 // getStats answers GET /stats, also of one seed.
-func (s *Server) getStats(w http.ResponseWriter, r *http.Request) {
-	params, err := url.ParseQuery(r.URL.RawQuery)
+func (s *Server) getStats(w *server.Response, r *server.Request) server.Outcome {
+	params, err := url.ParseQuery(string(r.Query))
 	if err != nil || len(params) > 1 || len(params) == 1 && len(params["seed"]) != 1 {
-		server.WriteProblem(w, http.StatusBadRequest, "the only parameter is seed")
-		return
+		return refuseWith(w, http.StatusBadRequest, "the only parameter is seed")
 	}
 	if !params.Has("seed") {
-		writeJSON(w, s.Stats())
-		return
+		return writeJSON(w, s.Stats())
 	}
 	seed, err := strconv.ParseUint(params.Get("seed"), 10, 64)
 	if err != nil {
-		server.WriteProblem(w, http.StatusBadRequest, fmt.Sprintf("seed must be a whole number from 0 to 18446744073709551615, got %.60q", params.Get("seed")))
-		return
+		return refuseWith(w, http.StatusBadRequest, fmt.Sprintf("seed must be a whole number from 0 to 18446744073709551615, got %.60q", params.Get("seed")))
 	}
-	writeJSON(w, struct {
+	return writeJSON(w, struct {
 		Seed     uint64 `json:"seed"`
 		Requests uint64 `json:"requests"`
 	}{seed, s.Requests(seed)})
 }
 
 // deleteStats answers DELETE /stats.
-func (s *Server) deleteStats(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) deleteStats(w *server.Response, _ *server.Request) server.Outcome {
 	s.ResetStats()
-	w.WriteHeader(http.StatusNoContent)
+	w.Status = http.StatusNoContent
+	return server.Done
 }

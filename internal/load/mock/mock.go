@@ -110,7 +110,7 @@ func Open(o Options) (*Server, error) {
 	s.knobs.Store(o.Knobs)
 	s.stats.begin(o.Now())
 	s.stopped, s.stop = context.WithCancel(context.Background())
-	s.handler = s.mux()
+	s.handler = server.NewHandler(s.Routes()...)
 	return s, nil
 }
 
