@@ -11,8 +11,7 @@ func TestCallsAnsweredFromMemoryDoNotAllocate(t *testing.T) {
 	o, err := DefaultOptions().withDefaults()
 	must(t, err)
 	o.TTL = 1 << 40
-	s, err := open(t.Context(), &fakeStore{fetched: make(map[string]int)}, o)
-	must(t, err)
+	s := open(&fakeStore{fetched: make(map[string]int)}, o)
 	defer s.Close()
 	ids := numbered("i", 400)
 	dst := make([]Arm, len(ids))
@@ -22,7 +21,6 @@ func TestCallsAnsweredFromMemoryDoNotAllocate(t *testing.T) {
 		}
 	}
 	ask()
-	s.items.entries.CleanUp()
 	// Now and then the cache notes in the background what is used much.
 	if n := testing.AllocsPerRun(200, ask); n > 1 {
 		t.Errorf("%v allocations a call", n)
@@ -34,10 +32,7 @@ func BenchmarkArmsFromMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := open(b.Context(), &fakeStore{fetched: make(map[string]int)}, o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := open(&fakeStore{fetched: make(map[string]int)}, o)
 	defer s.Close()
 	ids := numbered("i", 400)
 	dst := make([]Arm, len(ids))

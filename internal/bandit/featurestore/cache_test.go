@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/flight"
 )
 
 // fakeStore knows items whose ids are "iN" with alpha N+1 and beta 1, and users "uN" with segment "sN". Time is the bubble's.
@@ -111,17 +113,14 @@ func bubble(t *testing.T, change func(*Options), test func(t *testing.T, s *Stor
 		o, err := o.withDefaults()
 		must(t, err)
 		f := &fakeStore{fetched: make(map[string]int)}
-		ctx, cancel := context.WithCancel(t.Context())
-		s, err := open(ctx, f, o)
-		must(t, err)
-		cancel() // it is for opening
+		s := open(f, o)
 		test(t, s, f)
 		must(t, s.Close())
 		must(t, s.Close())
 		if !f.closed {
 			t.Error("the backend is not closed")
 		}
-		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err != ErrClosed {
+		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err != flight.ErrClosed {
 			t.Errorf("after Close: error %v", err)
 		}
 		// The bubble fails if a goroutine is left.
@@ -153,7 +152,7 @@ func TestAnswersAreKeptForTheirTTL(t *testing.T) {
 			}
 			time.Sleep(s.o.TTL/5 + 1)
 		}
-		if h, m := s.items.hits.Value(), s.items.misses.Value(); h != 12 || m != 12 {
+		if h, m := s.counted("hits"), s.counted("misses"); h != 12 || m != 12 {
 			t.Errorf("%d hits and %d misses, want 12 of both", h, m)
 		}
 	})
@@ -179,7 +178,7 @@ func TestWhatIsInUseIsFetchedBeforeItsTTLIsOver(t *testing.T) {
 				t.Errorf("%d entities fetched, want %d", n, len(ids))
 			}
 		}
-		if n := s.items.misses.Value(); n != 26 {
+		if n := s.counted("misses"); n != 26 {
 			t.Errorf("%d misses, want those of the first call", n)
 		}
 		if len(f.chunks) != 3+3*3 {
@@ -362,7 +361,7 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {
-				if _, err := s.Arms(context.Background(), []string{fmt.Sprint("i", i%3)}, make([]Arm, 1)); err != ErrClosed {
+				if _, err := s.Arms(context.Background(), []string{fmt.Sprint("i", i%3)}, make([]Arm, 1)); err != flight.ErrClosed {
 					t.Errorf("error %v", err)
 				}
 			})
@@ -391,8 +390,7 @@ func TestAPanicIsAnErrorOfThatCall(t *testing.T) {
 func TestTheCacheIsBounded(t *testing.T) {
 	bubble(t, func(o *Options) { o.CacheEntries = 100 }, func(t *testing.T, s *Store, f *fakeStore) {
 		arms(t, s, numbered("i", 5000)...)
-		s.items.entries.CleanUp()
-		if n := s.items.entries.EstimatedSize(); n == 0 || n > 100 {
+		if n := s.items.Len(); n == 0 || n > 100 {
 			t.Errorf("%d entries", n)
 		}
 	})

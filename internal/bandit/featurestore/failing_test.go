@@ -49,7 +49,7 @@ func TestOlderAnswersWhileTheStoreFails(t *testing.T) {
 				if _, _, _, err := ask("i2"); err == nil {
 					t.Error("no error for what was never fetched")
 				}
-				if n := s.items.stale.Value(); n != 101 {
+				if n := s.counted("stale"); n != 101 {
 					t.Errorf("%d older answers counted, want 101", n)
 				}
 				// Back again.
@@ -93,7 +93,7 @@ func TestAStoreThatHangsIsNotWaitedForAgain(t *testing.T) {
 		if n := len(f.chunks) - before; n < 9 || n > 11 {
 			t.Errorf("tried %d times in 10 s", n)
 		}
-		if n := s.items.skipped.Value(); n != 200 {
+		if n := s.counted("skipped"); n != 200 {
 			t.Errorf("%d entities are counted as skipped, want 200", n)
 		}
 		// Back again: the next try finds it out, and has got what nobody waited for.
@@ -185,7 +185,7 @@ func TestOnlyAStoreThatTakesItsTimeHangs(t *testing.T) {
 			}
 			time.Sleep(s.o.Timeout) // it is tried meanwhile
 			arms(t, s, "i3")
-			if n := s.items.skipped.Value(); n != 0 {
+			if n := s.counted("skipped"); n != 0 {
 				t.Errorf("%d entities were skipped", n)
 			}
 		})

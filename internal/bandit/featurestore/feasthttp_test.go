@@ -105,7 +105,7 @@ func TestFeastServerSaysWhichTypeIdsHave(t *testing.T) {
 			server := feastLike(t, test.idsAre, func([]json.RawMessage) { mu.Lock(); requests++; mu.Unlock() })
 			o := DefaultOptions()
 			o.TTL, o.Stale, o.Timeout = 0, 0, time.Minute
-			s, err := Open(t.Context(), "feast+"+server.URL, o)
+			s, err := Open("feast+"+server.URL, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,8 +2,11 @@ package featurestore
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
+
+	"weir/internal/metrics"
 )
 
 // open returns a store that is closed at the end of the test and patient, as the machine may be busy.
@@ -14,7 +17,7 @@ func openStore(t testing.TB, url string, change func(*Options)) *Store {
 	if change != nil {
 		change(&o)
 	}
-	s, err := Open(t.Context(), url, o)
+	s, err := Open(url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,4 +62,14 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// counted returns what the cache of items counts under that name.
+func (s *Store) counted(name string) (n uint64) {
+	for _, sample := range s.o.Metrics.Snapshot() {
+		if (sample.Name == "weir_bandit_store_cache_"+name+"_total" || sample.Name == "weir_bandit_store_"+name+"_total") && slices.Contains(sample.Labels, metrics.Label{Key: "entity", Value: "item"}) {
+			n += uint64(sample.Value)
+		}
+	}
+	return n
 }

@@ -107,12 +107,12 @@ func TestFeatureServerThatHangsIsGivenUp(t *testing.T) {
 		_, err := s.Arms(ctx, []string{"1"}, make([]Arm, 1))
 		asked <- err
 	}()
-	eventually(t, "the server is asked", func() bool { return len(s.slots) == 1 })
+	eventually(t, "the server is asked", func() bool { return s.fetches.Running() == 1 })
 	cancel()
 	if err := <-asked; err != context.Canceled {
 		t.Errorf("error %v", err)
 	}
-	eventually(t, "the fetch ends", func() bool { return len(s.slots) == 0 })
+	eventually(t, "the fetch ends", func() bool { return s.fetches.Running() == 0 })
 	select {
 	case <-gone: // the server was told, if it ever heard of it
 	case <-time.After(100 * time.Millisecond):
@@ -230,7 +230,7 @@ func TestURLsThatCannotBe(t *testing.T) {
 	for _, url := range []string{"", "feast", "http://h", "feast+http://", "feast+http:///x", "feast+http://h?x=1", "feast+http://u:s3cret@h#f",
 		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x", "feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true",
 		"feast+redis://u:s3cret@h:port/p", "redis://u:s3cret@h/p", "feast+redis://u:s3cret%zz@h/p"} {
-		_, err := Open(t.Context(), url, DefaultOptions())
+		_, err := Open(url, DefaultOptions())
 		if err == nil || !strings.HasPrefix(err.Error(), "--bandit-store") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v", url, err)
 		}
@@ -255,7 +255,7 @@ func TestOptionsThatCannotBe(t *testing.T) {
 	} {
 		o := DefaultOptions()
 		change(&o)
-		if _, err := Open(t.Context(), "feast+https://h", o); err == nil || !strings.Contains(err.Error(), flag) {
+		if _, err := Open("feast+https://h", o); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("%s: error %v", flag, err)
 		}
 	}
@@ -278,7 +278,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for _, url := range []string{"feast+" + server.URL, "feast+redis://" + redis + "/p", "feast+redis://" + silent + "/p", "feast+redis://127.0.0.1:1/p"} {
 		o := DefaultOptions()
 		o.IDType, o.TTL, o.Stale, o.Timeout = "int64", 0, 0, 50*time.Millisecond
-		s, err := Open(t.Context(), url, o)
+		s, err := Open(url, o)
 		must(t, err)
 		for i := range 20 {
 			hang.Store(i%4 == 3)

@@ -1,6 +1,10 @@
 package featurestore
 
-import "errors"
+import (
+	"errors"
+
+	"weir/internal/flight"
+)
 
 // Reason says in a few words why a call failed, for those who asked for something and need not know where the store is.
 func Reason(err error) string {
@@ -10,7 +14,7 @@ func Reason(err error) string {
 		kind = f.kind
 	}
 	switch {
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, flight.ErrClosed):
 		return "it is closed"
 	case errors.Is(err, ErrRefused):
 		return "the server is overloaded and does not ask it"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weir/internal/flight"
 )
 
 func TestReasonsAreToldApartAndSayNothingInternal(t *testing.T) {
@@ -21,7 +23,7 @@ func TestReasonsAreToldApartAndSayNothingInternal(t *testing.T) {
 	if got := Reason(errors.New("dial " + secret)); got != "it cannot be reached" {
 		t.Errorf("a broken connection: %q", got)
 	}
-	if got := Reason(ErrClosed); got != "it is closed" {
+	if got := Reason(flight.ErrClosed); got != "it is closed" {
 		t.Errorf("closed: %q", got)
 	}
 }

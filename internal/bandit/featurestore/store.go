@@ -2,15 +2,8 @@
 // somebody else fills: Feast through its feature server (feast+http), Feast's Redis online store directly
 // (feast+redis), and Vertex AI Feature Store (vertex).
 //
-// A call names any number of entities. What a cache has of them that is younger than its TTL is answered
-// from memory, and fetched anew in the background when four fifths of the TTL are over, so that nobody waits for what
-// is in use. The others are asked for in chunks, several at a time, with one deadline for all; the first chunk
-// that fails ends the call and cancels the others, unless all that failed has older answers: those may be
-// given for as long as Options.Stale says, and the call is then degraded. Concurrent calls share what they ask for:
-// an entity is fetched once at a time, and a call that is cancelled takes nothing away from the others.
-// While a store fails, entities with older answers are not waited for, and one fetch every
-// Options.Retry, in the background, whether or not anybody calls, finds out whether it is back. While it hangs, which is to fail by taking most of
-// Options.Timeout, nothing is waited for: calls for what there is no answer of fail at once. It is the first calls alone that wait.
+// Answers are cached and shared as package flight describes: fresh ones come from memory, older ones are given while the
+// store fails, and a call that was given some is degraded.
 //
 // An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
 // "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
@@ -37,14 +30,12 @@ import (
 	"time"
 	"unique"
 
+	"weir/internal/flight"
 	"weir/internal/metrics"
 )
 
-// ErrClosed is what calls after Close fail with.
-var ErrClosed = errors.New("the feature store is closed")
-
 // ErrRefused is what calls fail with that the store would have to be asked for while Options.Refuse says not to.
-var ErrRefused = errors.New("the server is overloaded and does not ask the feature store")
+var ErrRefused = flight.ErrRefused
 
 // Arm is the posterior of an item.
 type Arm struct {
@@ -56,28 +47,20 @@ type Arm struct {
 type Store struct {
 	o        Options
 	backend  backend
-	items    *cache[Arm]
-	users    *cache[string] // nil if users have no segments
+	fetches  *flight.Group
+	items    *flight.Cache[string, Arm]
+	users    *flight.Cache[string, string] // nil if users have no segments
 	metrics  *storeMetrics
-	slots    chan struct{} // one for each fetch at a time
 	complain complaints
-
-	began  time.Time       // where its clock starts
-	ctx    context.Context // of all fetches
-	cancel context.CancelFunc
-
-	mu      sync.Mutex // guards closed, and fetching from being added to after it
-	closed  bool
-	running sync.WaitGroup
+	close    func() error // of the backend, once
 }
 
-// Open returns a store that reads from what a URL names. It does not wait for it to be up: that is found
-// out by calls. That ctx ends later is no matter, or a server that is being stopped could not answer its last requests.
+// Open returns a store that reads from what a URL names. It does not wait for it to be up: calls find that out.
 //
 //	feast+http://HOST:6566, feast+https://HOST            Feast's feature server
 //	feast+redis://HOST:6379/PROJECT, feast+rediss://...   Feast's online store in Redis or Valkey
 //	vertex://PROJECT/LOCATION/STORE/ENTITYTYPE            Vertex AI Feature Store
-func Open(ctx context.Context, url string, o Options) (*Store, error) {
+func Open(url string, o Options) (*Store, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
@@ -86,13 +69,12 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return open(ctx, b, o)
+	return open(b, o), nil
 }
 
 // open is Open with a backend that is there already and options that are complete.
-func open(ctx context.Context, b backend, o Options) (*Store, error) {
-	s := &Store{o: o, backend: b, began: time.Now(), slots: make(chan struct{}, o.Concurrency)}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+func open(b backend, o Options) *Store {
+	s := &Store{o: o, backend: b, fetches: flight.NewGroup(o.Concurrency), close: sync.OnceValue(b.close)}
 	s.metrics = newStoreMetrics(o.Metrics)
 	s.complain.log = o.Log
 
@@ -125,8 +107,32 @@ func open(ctx context.Context, b backend, o Options) (*Store, error) {
 		}
 		return 1
 	})
-	o.Metrics.Gauge("weir_bandit_store_fetches", "Fetches from the feature store under way.", func() float64 { return float64(len(s.slots)) })
-	return s, nil
+	o.Metrics.Gauge("weir_bandit_store_fetches", "Fetches from the feature store under way.",
+		func() float64 { return float64(s.fetches.Running()) })
+	return s
+}
+
+// newCache returns the cache of one kind of entity.
+func newCache[V any](s *Store, entity string, fetch flight.Fetch[string, V]) *flight.Cache[string, V] {
+	r := s.o.Metrics
+	c := flight.New(s.fetches, flight.Options{
+		Chunk: s.o.Chunk, Timeout: s.o.Timeout, TTL: s.o.TTL, Stale: s.o.Stale, Retry: s.o.Retry, Entries: s.o.CacheEntries,
+		Refuse: s.o.Refuse, Failed: s.failed,
+		Recovered: func() {
+			if s.Ready() == nil {
+				s.complain.over()
+			}
+		},
+		Took: func(d time.Duration) { s.metrics.duration.Observe(0, d, 1) },
+		Counters: flight.Counters{
+			Hits:    r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.", "entity", entity),
+			Misses:  r.Counter("weir_bandit_store_cache_misses_total", "Entities memory had no fresh answer for.", "entity", entity),
+			Stale:   r.Counter("weir_bandit_store_stale_total", "Entities answered with what is older than its TTL, because the store failed.", "entity", entity),
+			Skipped: r.Counter("weir_bandit_store_skipped_total", "Entities that calls failed for at once, because the store hangs.", "entity", entity),
+		},
+	}, fetch)
+	r.Gauge("weir_bandit_store_cache_entries", "Entities in memory.", func() float64 { return float64(c.Len()) }, "entity", entity)
+	return c
 }
 
 // read fetches one chunk and gives its rows, one an id, to each.
@@ -184,7 +190,7 @@ func (s *Store) wonder(t *table, entities int, had []bool) {
 // Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of the
 // answer is older than the TTL because the store failed. After an error dst has no meaning.
 func (s *Store) Arms(ctx context.Context, ids []string, dst []Arm) (degraded bool, err error) {
-	return s.items.get(ctx, ids, dst)
+	return s.items.Get(ctx, ids, dst)
 }
 
 // Segments sets dst[i] to the segment of users[i], "" if it has none. It is degraded, and fails, as Arms does.
@@ -193,127 +199,45 @@ func (s *Store) Segments(ctx context.Context, users []string, dst []string) (deg
 		clear(dst)
 		return false, nil
 	}
-	return s.users.get(ctx, users, dst)
+	return s.users.Get(ctx, users, dst)
 }
 
 // Ready returns nil, or why the last fetch failed.
 func (s *Store) Ready() error {
-	if err := s.items.health.err(); err != nil || s.users == nil {
+	if err := s.items.Err(); err != nil || s.users == nil {
 		return err
 	}
-	return s.users.health.err()
-}
-
-// now is the time since the store was opened. The system's clock being set does not change it.
-func (s *Store) now() time.Duration { return time.Since(s.began) }
-
-// health is whether the store answers for one kind of entity.
-type health struct {
-	failed atomic.Pointer[failure] // nil if the last fetch succeeded
-}
-
-// failure is why the last fetch failed.
-type failure struct {
-	err error
-	// The store had taken most of the time there is: whoever asks it next waits as long, and for nothing.
-	hung bool
-}
-
-// failing returns nil if the store answers.
-func (h *health) failing() *failure { return h.failed.Load() }
-
-func (h *health) err() error {
-	if f := h.failing(); f != nil {
-		return f.err
-	}
-	return nil
+	return s.users.Err()
 }
 
 // Close ends all fetches and waits for them. Calls under way fail.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	s.cancel()
-	s.running.Wait()
-	if closed {
-		return nil
-	}
-	return s.backend.close()
+	s.fetches.Close()
+	return s.close()
 }
 
-// start runs a fetch in a goroutine of its own, unless the store is closed.
-func (s *Store) start(fetch func()) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return ErrClosed
-	}
-	s.running.Go(fetch)
-	return nil
-}
-
-// within runs one fetch, of a call of so many, inside the bound on fetches at a time, and files how it went.
-func (s *Store) within(ctx context.Context, h *health, chunks int, fetch func(context.Context) error) (err error) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done(): // which says nothing of how long the store takes
-		return s.file(ctx, h, 0, s.late(chunks))
-	}
-	// A goroutine of its own has nobody above who would catch a panic.
-	defer func() {
-		if p := recover(); p != nil {
-			err = s.file(ctx, h, 0, &fault{kind: faultBug, err: fmt.Errorf("BUG: reading the feature store panicked: %v", p)})
-		}
-	}()
-	began := time.Now()
-	err = fetch(ctx)
-	took := time.Since(began)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && took < s.o.Timeout/2 {
-		err = s.late(chunks) // it was asked when most of the time was over
-	}
-	s.metrics.duration.Observe(0, took, 1)
-	return s.file(ctx, h, took, err)
-}
-
-// late is the error of a fetch, of a call of so many, that had to wait until there was no time for it.
-func (s *Store) late(chunks int) error {
-	if chunks > cap(s.slots) {
-		return &fault{kind: faultLong, err: fmt.Errorf("%v (--bandit-store-timeout) is too short for %d chunks, %d at a time; raise it, --bandit-store-chunk or --bandit-store-concurrency",
-			s.o.Timeout, chunks, cap(s.slots))}
-	}
-	return &fault{kind: faultBusy, err: fmt.Errorf("%d fetches were under way for most of %v; raise --bandit-store-concurrency if the store can do more",
-		cap(s.slots), s.o.Timeout)}
-}
-
-// file remembers whether the store answers, and how long it took. What was cancelled, because nobody waits for it any more, says nothing.
-func (s *Store) file(ctx context.Context, h *health, took time.Duration, err error) error {
-	switch {
-	case err == nil:
-		if h.failed.Swap(nil) != nil && s.Ready() == nil {
-			s.complain.over()
-		}
-		return nil
-	case s.ctx.Err() != nil:
-		return ErrClosed
-	case errors.Is(ctx.Err(), context.Canceled):
-		return ctx.Err()
-	}
-	kind := faultUnreachable
+// failed counts and logs a fetch that failed, and says what to do about it.
+func (s *Store) failed(failure flight.Failure) error {
+	kind, err := faultUnreachable, failure.Err
 	var f *fault
-	if errors.As(err, &f) {
+	switch {
+	case failure.NoTurn && failure.Chunks > s.o.Concurrency:
+		kind, err = faultLong, fmt.Errorf("%v (--bandit-store-timeout) is too short for %d chunks, %d at a time; raise it, --bandit-store-chunk or "+
+			"--bandit-store-concurrency", s.o.Timeout, failure.Chunks, s.o.Concurrency)
+	case failure.NoTurn:
+		kind, err = faultBusy, fmt.Errorf("%d fetches were under way for most of %v; raise --bandit-store-concurrency if the store can do more",
+			s.o.Concurrency, s.o.Timeout)
+	case failure.Panicked:
+		kind = faultBug
+	case errors.As(err, &f):
 		kind = f.kind
 	}
-	if kind == faultTimeout || f == nil && (ctx.Err() != nil || timedOut(err)) {
+	if kind == faultTimeout || kind == faultUnreachable && f == nil && (failure.Expired || timedOut(err)) {
 		// Every backend has its own words for it.
-		kind = faultTimeout
-		err = &fault{kind, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)}
+		kind, err = faultTimeout, fmt.Errorf("no answer within %v (--bandit-store-timeout)", s.o.Timeout)
 	}
 	s.metrics.errors[kind].Add(0, 1)
-	err = fmt.Errorf("feature store %s: %w", s.backend, err)
-	h.failed.Store(&failure{err: err, hung: took >= s.o.Timeout/2})
+	err = fmt.Errorf("feature store %s: %w", s.backend, &fault{kind, err})
 	s.complain.failed(kind, err)
 	return err
 }

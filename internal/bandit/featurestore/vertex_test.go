@@ -327,13 +327,13 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 func TestVertexURLs(t *testing.T) {
 	for _, url := range []string{"vertex://p", "vertex://p/l", "vertex://p/l/s/e/x", "vertex://p//s/e", "vertex://u:s3cret@p/l/s/e",
 		"vertex://p/l/s/e?api=v3", "vertex://p/l/s/e?port=1", "vertex://p/l/s/e?plain=perhaps"} {
-		if _, err := Open(t.Context(), url, DefaultOptions()); err == nil || !strings.Contains(err.Error(), "--bandit-store: ") || strings.Contains(err.Error(), "s3cret") {
+		if _, err := Open(url, DefaultOptions()); err == nil || !strings.Contains(err.Error(), "--bandit-store: ") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v", url, err)
 		}
 	}
 	o := DefaultOptions()
 	o.Chunk = 101
-	if _, err := Open(t.Context(), "vertex://p/l/s/e", o); err == nil || !strings.Contains(err.Error(), "--bandit-store-chunk") {
+	if _, err := Open("vertex://p/l/s/e", o); err == nil || !strings.Contains(err.Error(), "--bandit-store-chunk") {
 		t.Errorf("a chunk of 101: error %v", err)
 	}
 	s := openStore(t, "vertex://p/l/s/e", nil)
