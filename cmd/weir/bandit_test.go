@@ -89,7 +89,7 @@ func TestServeHasTheBanditBesideTheFeed(t *testing.T) {
 					t.Errorf("%s is %v, %t, want %v", name, got, ok, want)
 				}
 			}
-			for _, name := range []string{"weir_bandit_journal_appends_total", "weir_bandit_journal_sync_lag_seconds", "weir_bandit_save_errors_total", "weir_bandit_checkpoint_errors_total"} {
+			for _, name := range []string{"weir_bandit_journal_appends_total", "weir_sync_lag_seconds", "weir_bandit_save_errors_total", "weir_bandit_checkpoint_errors_total"} {
 				if _, ok := p.metric(name); !ok {
 					t.Errorf("there is no %s", name)
 				}

@@ -133,7 +133,7 @@ func TestACheckpointThatIsCutOffIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state := b[64:] // behind the journal's header
+	state := b[4096:]
 	read := func(state []byte) (*fixture, error) {
 		f := open(t, t.TempDir(), func(c *Config) { c.MaxLearned = 1000 })
 		return f, f.readCheckpoint(bytes.NewReader(state))

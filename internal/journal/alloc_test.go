@@ -67,7 +67,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	mustClose(b, j)
 	for b.Loop() {
-		s, err := takeStock(os.DirFS(dir), dir)
+		s, err := takeStock(os.DirFS(dir), dir, false)
 		if err != nil {
 			b.Fatal(err)
 		}

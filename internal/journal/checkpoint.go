@@ -13,13 +13,12 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
-const (
-	checkpointName      = "checkpoint"
-	checkpointMagic     = "weirckpt"
-	checkpointHeaderLen = 64
-)
+const checkpointName = "checkpoint"
+
+var checkpointFormat = record.Format{Magic: "weirckpt", Version: 1, Is: "a checkpoint", Replace: restore}
 
 // checkpoint is the state of the journal's user as of a position; the zero value has none, as of the beginning.
 type checkpoint struct {
@@ -49,41 +48,37 @@ func (s *stock) openCheckpoint(exists bool) (*checkpoint, error) {
 	return c, nil
 }
 
+const checkpointFields = 32
+
 func (c *checkpoint) readHeader() error {
 	info, err := c.f.Stat()
 	if err != nil {
 		return err
 	}
 	c.written = info.ModTime()
-	h := make([]byte, checkpointHeaderLen)
-	if _, err := c.f.ReadAt(h, 0); err != nil && err != io.EOF {
+	page := make([]byte, record.PageSize)
+	n, err := c.f.ReadAt(page, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	h, err := checkpointFormat.Parse(c.path, page[:n], checkpointFields)
+	if err != nil {
 		return err
 	}
 	e := binary.LittleEndian
-	if string(h[:8]) != checkpointMagic || e.Uint64(h[48:]) != xxh3.Hash(h[:48]) {
-		return fmt.Errorf("%w: the header of %s is damaged, at offset 0, or it is another kind of file: %s", ErrCorrupt, c.path, restore)
-	}
-	if v := e.Uint32(h[8:]); v != version {
-		return versionError(c.path, v)
-	}
-	c.id, c.position, c.length, c.checksum = e.Uint64(h[16:]), Position(e.Uint64(h[24:])), e.Uint64(h[32:]), e.Uint64(h[40:])
-	if c.length != uint64(info.Size())-checkpointHeaderLen {
-		return fmt.Errorf("%w: %s has %d bytes, not the %d it was written with: %s", ErrCorrupt, c.path, info.Size(), c.length+checkpointHeaderLen, restore)
+	c.id, c.position, c.length, c.checksum = e.Uint64(h), Position(e.Uint64(h[8:])), e.Uint64(h[16:]), e.Uint64(h[24:])
+	if size := uint64(info.Size()); c.length != size-record.PageSize {
+		return checkpointFormat.Corrupt(c.path, info.Size(), "it has %d bytes, not the %d it was written with", size, c.length+record.PageSize)
 	}
 	return nil
 }
 
 func (c *checkpoint) header() []byte {
-	h := make([]byte, checkpointHeaderLen)
 	e := binary.LittleEndian
-	copy(h, checkpointMagic)
-	e.PutUint32(h[8:], version)
-	e.PutUint64(h[16:], c.id)
-	e.PutUint64(h[24:], uint64(c.position))
-	e.PutUint64(h[32:], c.length)
-	e.PutUint64(h[40:], c.checksum)
-	e.PutUint64(h[48:], xxh3.Hash(h[:48]))
-	return h
+	h := e.AppendUint64(make([]byte, 0, checkpointFields), c.id)
+	h = e.AppendUint64(h, uint64(c.position))
+	h = e.AppendUint64(h, c.length)
+	return checkpointFormat.Page(e.AppendUint64(h, c.checksum))
 }
 
 // load gives the state to the user, once it is known to be whole.
@@ -91,13 +86,13 @@ func (c *checkpoint) load(load func(io.Reader) error) error {
 	if c.f == nil {
 		return nil
 	}
-	state := io.NewSectionReader(c.f, checkpointHeaderLen, int64(c.length))
+	state := io.NewSectionReader(c.f, record.PageSize, int64(c.length))
 	hash := xxh3.New()
 	if _, err := io.CopyBuffer(hash, struct{ io.Reader }{state}, make([]byte, 1<<20)); err != nil {
 		return err
 	}
 	if hash.Sum64() != c.checksum {
-		return fmt.Errorf("%w: %s is damaged between offset %d and its end: %s", ErrCorrupt, c.path, checkpointHeaderLen, restore)
+		return checkpointFormat.Corrupt(c.path, record.PageSize, "the checksum of its state is wrong")
 	}
 	if _, err := state.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -108,9 +103,9 @@ func (c *checkpoint) load(load func(io.Reader) error) error {
 	return nil
 }
 
-// Checkpoint replaces the checkpoint by what write writes: the state as of position at, which Position returned once. Then it
-// removes the segments that nobody needs any more. Append may go on meanwhile. When Checkpoint fails, the former checkpoint
-// and all that followed it are still there, and it can be tried again.
+// Checkpoint replaces the checkpoint by what write writes: the state as of position at, which Position returned once.
+// Then it removes the segments that nobody needs any more. Append may go on meanwhile. When Checkpoint fails, the former
+// checkpoint and all that followed it are still there, and it can be tried again.
 func (j *Journal) Checkpoint(at Position, write func(io.Writer) error) error {
 	j.checkpointing.Lock()
 	defer j.checkpointing.Unlock()
@@ -138,7 +133,7 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Abort()) }()
-	if _, err := a.Seek(checkpointHeaderLen, io.SeekStart); err != nil {
+	if _, err := a.Seek(record.PageSize, io.SeekStart); err != nil {
 		return err
 	}
 	sum := &summer{w: a, hash: xxh3.New()}
@@ -154,8 +149,8 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 	if _, err := a.WriteAt(c.header(), 0); err != nil {
 		return err
 	}
-	// A checkpoint must not know more than the segments on the disk: after a loss of power they would go on from before
-	// its position, and what comes then would be taken for a part of it.
+	// A checkpoint must not know more than the segments on the disk: after a power failure they would go on from before its
+	// position, and what comes then would be taken for a part of it.
 	if at > Position(j.synced.Load()) {
 		if err := j.Sync(); err != nil {
 			return err

@@ -12,11 +12,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
 func TestCheckpointReplacesWhatIsBeforeIt(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Segment: 2 * pageSize}
+	o := Options{Segment: 2 * record.PageSize}
 	var want []string
 	for round := range 5 {
 		j, k := mustOpen(t, dir, o)
@@ -71,7 +74,7 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	type image struct{ step, dir string }
 	var images []image
-	o := Options{Segment: 2 * pageSize, step: func(step string) { images = append(images, image{step, copyDir(t, dir)}) }}
+	o := Options{Segment: 2 * record.PageSize, step: func(step string) { images = append(images, image{step, copyDir(t, dir)}) }}
 	j, k := mustOpen(t, dir, o)
 	k.records = append(k.records, numbered(t, j, 0, 500)...)
 	images = nil
@@ -123,7 +126,7 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 // anything relies on it.
 func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 	dir := t.TempDir()
-	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	k.records = numbered(t, j, 0, 200)
 	var killed string
 	j.step = func(step string) {
@@ -135,7 +138,7 @@ func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := files(t, killed)
-	failing := Options{syncDir: func(string) error { return syscall.EIO }}
+	failing := Options{Faults: disk.Faults{FailSyncDir: func() error { return syscall.EIO }}}
 	if _, _, err := open(killed, failing); !errors.Is(err, syscall.EIO) {
 		t.Errorf("Open with a directory that cannot be synced: %v, want its error", err)
 	}
@@ -144,7 +147,7 @@ func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 	}
 	synced := false
 	mustOpen(t, killed, Options{
-		syncDir: func(dir string) error { synced = dir == killed; return nil },
+		Faults: disk.Faults{FailSyncDir: func() error { synced = true; return nil }},
 		step: func(step string) {
 			if !synced {
 				t.Errorf("%s before the directory was synced", step)
@@ -158,7 +161,7 @@ func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 
 func TestCheckpointsGoOnBesideAppends(t *testing.T) {
 	dir := t.TempDir()
-	j, _, err := open(dir, Options{Segment: 2 * pageSize, Sync: time.Millisecond})
+	j, _, err := open(dir, Options{Segment: 2 * record.PageSize, Sync: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +211,7 @@ func TestCheckpointsGoOnBesideAppends(t *testing.T) {
 
 func TestAFailedCheckpointLeavesTheFormerOne(t *testing.T) {
 	dir := t.TempDir()
-	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	k.records = numbered(t, j, 0, 100)
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
 		t.Fatal(err)
@@ -263,7 +266,7 @@ func TestCheckpointSyncsWhatItCovers(t *testing.T) {
 
 func TestASegmentThatCannotBeRemovedIsTriedAgain(t *testing.T) {
 	dir := t.TempDir()
-	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	k.records = numbered(t, j, 0, 300)
 	// A directory that is not empty cannot be removed, whoever asks.
 	first := segmentFiles(t, dir)[0]
@@ -292,10 +295,10 @@ func TestASegmentThatCannotBeRemovedIsTriedAgain(t *testing.T) {
 
 func TestACheckpointAtTheEndOfASegmentMakesItSuperfluous(t *testing.T) {
 	dir := t.TempDir()
-	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	k.records = numbered(t, j, 0, 10)
 	at, state := j.Position(), keeper{slices.Clone(k.records)}
-	k.records = append(k.records, strings.Repeat("x", 2*pageSize))
+	k.records = append(k.records, strings.Repeat("x", 2*record.PageSize))
 	mustAppend(t, j, k.records[10])
 	if err := j.Checkpoint(at, state.save); err != nil {
 		t.Fatal(err)

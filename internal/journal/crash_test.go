@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/disk/record"
 	"weir/internal/systest"
 )
 
@@ -31,7 +32,7 @@ func victim(dir string) error {
 		at Position
 	}
 	k := new(keeper)
-	j, err := Open(dir, Options{Segment: 4 * pageSize, Sync: 2 * time.Millisecond}, k.load, k.replay)
+	j, err := Open(dir, Options{Segment: 4 * record.PageSize, Sync: 2 * time.Millisecond}, k.load, k.replay)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"weir/internal/disk/record"
 	"weir/internal/systest"
 )
 
@@ -35,14 +36,14 @@ func fill(t *testing.T, dir string) (free func()) {
 
 func wantFull(t *testing.T, what, dir string, err error) {
 	t.Helper()
-	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
 		t.Fatalf("%s on a full disk: %v, want ENOSPC that says what to do, and no poison", what, err)
 	}
 }
 
 func TestAFullDiskCostsOnlyWhatComesMeanwhile(t *testing.T) {
 	dir := systest.Disk(t, "1m")
-	j, k := mustOpen(t, dir, Options{Segment: 4 * pageSize})
+	j, k := mustOpen(t, dir, Options{Segment: 4 * record.PageSize})
 	long := strings.Repeat("long ", 1000)
 	refused := 0
 	for range 20 {

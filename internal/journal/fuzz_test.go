@@ -13,6 +13,8 @@ import (
 	"testing/fstest"
 
 	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk/record"
 )
 
 // sound makes a journal of a checkpoint and three segments, the same every time, and returns its files and its records. It has not been
@@ -20,7 +22,7 @@ import (
 func sound(t testing.TB) (map[string][]byte, []string) {
 	t.Helper()
 	dir := t.TempDir()
-	j, k := mustOpen(t, dir, Options{Segment: 2 * pageSize, id: 0x0123456789abcdef})
+	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize, id: 0x0123456789abcdef})
 	k.records = numbered(t, j, 0, 150)
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
 		t.Fatal(err)
@@ -32,7 +34,7 @@ func sound(t testing.TB) (map[string][]byte, []string) {
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	k.records = append(k.records, strings.Repeat("x", pageSize))
+	k.records = append(k.records, strings.Repeat("x", record.PageSize))
 	mustAppend(t, j, k.records[len(k.records)-1])
 	k.records = append(k.records, numbered(t, j, 2000, 2010)...)
 	all := make(map[string][]byte)
@@ -90,26 +92,28 @@ func edit(all map[string][]byte, e []byte) (forged bool) {
 func forge(name string, b []byte, at int) bool {
 	e := binary.LittleEndian
 	if name == checkpointName {
-		if len(b) < checkpointHeaderLen {
+		if len(b) < record.PageSize {
 			return false
 		}
-		e.PutUint64(b[32:], uint64(len(b)-checkpointHeaderLen))
-		e.PutUint64(b[40:], xxh3.Hash(b[checkpointHeaderLen:]))
+		e.PutUint64(b[32:], uint64(len(b)-record.PageSize))
+		e.PutUint64(b[40:], xxh3.Hash(b[record.PageSize:]))
 		e.PutUint64(b[48:], xxh3.Hash(b[:48]))
 		return true
 	}
-	if len(b) < headerLen {
+	if len(b) < record.PageSize {
 		return false
 	}
 	e.PutUint64(b[32:], xxh3.Hash(b[:32]))
-	at = max(at, headerLen)
-	if at+frameHeaderLen > len(b) {
+	at = max(at, record.PageSize)
+	if at+record.FrameHeader > len(b) {
 		return true
 	}
-	h, _ := parseFrameHeader(b[at:], 0)
-	h.length = min(h.length, uint32(len(b)-at-frameHeaderLen))
-	h.checksum = xxh3.Hash(b[at+frameHeaderLen:][:h.length])
-	h.put(b[at:at+frameHeaderLen], seed(e.Uint64(b[16:]), Position(e.Uint64(b[24:])), int64(at)))
+	id, base := e.Uint64(b[16:]), e.Uint64(b[24:])
+	frame := b[at:]
+	length := min(e.Uint32(frame), uint32(len(frame)-record.FrameHeader))
+	e.PutUint32(frame, length)
+	e.PutUint64(frame[16:], xxh3.Hash(frame[record.FrameHeader:][:length]))
+	e.PutUint64(frame[24:], xxh3.HashSeed(frame[:24], id+base+uint64(at)))
 	return true
 }
 
@@ -134,7 +138,7 @@ func FuzzReadingOfDamagedFiles(f *testing.F) {
 			memory[name] = &fstest.MapFile{Data: b}
 		}
 		k := new(keeper)
-		stock, err := takeStock(memory, dir)
+		stock, err := takeStock(memory, dir, false)
 		if err == nil {
 			defer stock.close() //nolint:errcheck // only read
 			if !stock.empty() {
@@ -149,7 +153,7 @@ func FuzzReadingOfDamagedFiles(f *testing.F) {
 			t.Fatalf("%d records that are no prefix of the %d that were written", len(k.records), len(want))
 		case len(input) < editLen && len(k.records) != len(want):
 			t.Fatalf("%d records of %d", len(k.records), len(want))
-		case err != nil && !errors.Is(err, ErrCorrupt):
+		case err != nil && !errors.Is(err, record.ErrCorrupt):
 			t.Fatalf("error %v, want ErrCorrupt", err)
 		case err != nil && !strings.Contains(err.Error(), dir):
 			t.Fatalf("error %v does not say where", err)
@@ -160,7 +164,7 @@ func FuzzReadingOfDamagedFiles(f *testing.F) {
 // FuzzRecords takes any bytes for the records of a frame, and puts what it finds into a batch again.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(batchOf("one", "", "three").buf[frameHeaderLen:])
+	f.Add(batchOf("one", "", "three").buf[record.FrameHeader:])
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01})
 	f.Add([]byte{5, 'x'})
 	f.Add([]byte{2, 'x'})
@@ -186,7 +190,7 @@ func FuzzRecords(f *testing.F) {
 		if b.Len() == 0 {
 			return
 		}
-		again, ok := read(b.buf[frameHeaderLen:])
+		again, ok := read(b.buf[record.FrameHeader:])
 		if !ok || !slices.EqualFunc(records, again, bytes.Equal) {
 			t.Fatalf("%q came back as %q", records, again)
 		}

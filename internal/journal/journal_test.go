@@ -14,7 +14,11 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
+
+// windowLen is how much of a file is read at once.
+const windowLen = 256 << 10
 
 // keeper is what a journal is kept for: it knows all records, in order.
 type keeper struct{ records []string }
@@ -195,7 +199,7 @@ func TestTooLargeABatchIsRefused(t *testing.T) {
 
 func TestSegmentsFollowEachOther(t *testing.T) {
 	dir := t.TempDir()
-	const segment = 3 * pageSize
+	const segment = 3 * record.PageSize
 	j, _ := mustOpen(t, dir, Options{Segment: segment})
 	want := numbered(t, j, 0, 500)
 	mustAppend(t, j, strings.Repeat("longer than a segment ", 1000))
@@ -236,7 +240,7 @@ func TestSegmentsFollowEachOther(t *testing.T) {
 // Each sync has the next frame begin a page, and that page has to fit too.
 func TestSegmentsHaveRoomForTheirGaps(t *testing.T) {
 	dir := t.TempDir()
-	const segment = 3*pageSize + 100
+	const segment = 3*record.PageSize + 100
 	j, _ := mustOpen(t, dir, Options{Segment: segment})
 	for range 20 {
 		mustAppend(t, j, strings.Repeat("x", 90))
@@ -255,7 +259,7 @@ func TestAppendsFromManyGoroutinesKeepTheirOrder(t *testing.T) {
 	const goroutines, each = 8, 200
 	dir := t.TempDir()
 	k := new(keeper)
-	j, err := Open(dir, Options{Segment: 2 * pageSize, Sync: time.Millisecond}, k.load, k.replay)
+	j, err := Open(dir, Options{Segment: 2 * record.PageSize, Sync: time.Millisecond}, k.load, k.replay)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,8 +362,8 @@ func TestBoundsAreIncluded(t *testing.T) {
 	_, k := mustOpen(t, dir, Options{})
 	wantRecords(t, k, largest)
 
-	const frame = frameHeaderLen + 1 + 100
-	j, _ = mustOpen(t, t.TempDir(), Options{Segment: headerLen + 3*frame})
+	const frame = record.FrameHeader + 1 + 100
+	j, _ = mustOpen(t, t.TempDir(), Options{Segment: record.PageSize + 3*frame})
 	for n, want := range []int64{1, 1, 1, 2, 2, 2, 3} {
 		mustAppend(t, j, strings.Repeat("x", 100))
 		if got := j.segments.Load(); got != want {
@@ -370,8 +374,8 @@ func TestBoundsAreIncluded(t *testing.T) {
 
 // A frame that no segment has room for goes into the one there is, if that is empty.
 func TestAnEmptySegmentTakesAFrameOfAnyLength(t *testing.T) {
-	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * pageSize})
-	mustAppend(t, j, strings.Repeat("x", 3*pageSize))
+	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * record.PageSize})
+	mustAppend(t, j, strings.Repeat("x", 3*record.PageSize))
 	if got := j.segments.Load(); got != 1 {
 		t.Errorf("%d segments, want 1", got)
 	}
@@ -379,12 +383,12 @@ func TestAnEmptySegmentTakesAFrameOfAnyLength(t *testing.T) {
 
 // Of several who find a segment full one begins the next, and the others go on in that.
 func TestARotationThatWasMadeIsNotMadeAgain(t *testing.T) {
-	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * pageSize})
+	j, _ := mustOpen(t, t.TempDir(), Options{Segment: 2 * record.PageSize})
 	mustAppend(t, j, "one")
 	if err := j.rotate(100); err != nil || j.segments.Load() != 1 {
 		t.Errorf("%d segments, error %v, want the one that has room", j.segments.Load(), err)
 	}
-	if err := j.rotate(2 * pageSize); err != nil || j.segments.Load() != 2 {
+	if err := j.rotate(2 * record.PageSize); err != nil || j.segments.Load() != 2 {
 		t.Errorf("%d segments, error %v, want 2", j.segments.Load(), err)
 	}
 }

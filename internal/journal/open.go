@@ -1,8 +1,6 @@
 package journal
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,17 +12,18 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
 // open finds out what the directory holds, gives it to load and replay, and makes j ready for Append.
-func (j *Journal) open(load func(io.Reader) error, replay func(record []byte) error) (err error) {
+func (j *Journal) open(acceptLoss bool, load func(io.Reader) error, replay func(rec []byte) error) (err error) {
 	if err := makeDir(j.dir); err != nil {
 		return err
 	}
 	if j.lock, err = disk.LockDir(j.dir); err != nil {
 		return err
 	}
-	s, err := takeStock(os.DirFS(j.dir), j.dir)
+	s, err := takeStock(os.DirFS(j.dir), j.dir, acceptLoss)
 	if err != nil {
 		return err
 	}
@@ -47,7 +46,7 @@ func (j *Journal) open(load func(io.Reader) error, replay func(record []byte) er
 
 // makeDir makes dir if it is not there; its parent is.
 func makeDir(dir string) error {
-	err := os.Mkdir(dir, 0o755)
+	err := os.Mkdir(dir, 0o700)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		return nil
@@ -60,18 +59,16 @@ func makeDir(dir string) error {
 }
 
 // begin makes the first segment of a journal.
-func (j *Journal) begin() (err error) {
+func (j *Journal) begin() error {
 	if j.id == 0 {
-		var random [8]byte
-		rand.Read(random[:]) //nolint:errcheck // never fails
-		j.id = binary.LittleEndian.Uint64(random[:])
+		j.id = record.NewID()
 	}
-	if j.f, err = j.createSegment(0); err != nil {
+	last, err := j.createSegment(0)
+	if err != nil {
 		return err
 	}
-	j.bases = []Position{0}
+	j.use(last)
 	j.checkpointTime.Store(time.Now().UnixNano())
-	j.ready(headerLen)
 	return nil
 }
 
@@ -79,75 +76,90 @@ func (j *Journal) begin() (err error) {
 // replayed is on the disk.
 func (j *Journal) resume(s *stock) (err error) {
 	// A process killed right after a rename may have left a name that only the cache knows.
-	if err := j.syncDir(j.dir); err != nil {
+	if err := j.faults.SyncDir(j.dir); err != nil {
 		return err
 	}
-	last := s.readers[len(s.readers)-1]
-	if j.f, err = os.OpenFile(last.path, os.O_RDWR, 0); err != nil {
-		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
-	}
-	j.id, j.base, j.bases = last.id, last.base, s.bases
-	if j.cut = last.size - s.end; j.cut > 0 {
-		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", last.path, "offset", s.end, "bytes", j.cut)
-		if err := j.f.Truncate(s.end); err != nil {
-			return err
-		}
-		last.size = s.end
-	}
-	if err := j.rewrite(last); err != nil {
-		return err
-	}
-	if err := j.faults.SyncData(j.f); err != nil {
-		return err
-	}
-	j.ready(j.base + Position(s.end))
-	if last.marked {
-		j.marked = j.Position()
-	}
-	j.replayed = s.records
+	j.id, j.replayed = s.id, s.records
 	j.checkpointed.Store(uint64(s.checkpoint.position))
 	j.checkpointTime.Store(s.checkpoint.written.UnixNano())
+	if s.loss != nil {
+		j.log.Warn("journal: damage is accepted, with the loss of all that follows it", "dir", j.dir, "error", s.loss)
+	}
+	// From the last on, so that each that is left follows the one before it.
+	for i, base := range slices.Backward(s.lost) {
+		size, err := remove(filepath.Join(j.dir, segmentName(base)))
+		if err == nil && i == 0 {
+			err = j.faults.SyncDir(j.dir)
+		}
+		if err != nil {
+			return err
+		}
+		j.cut += size
+	}
+	if len(s.segments) == 0 {
+		last, err := j.createSegment(s.checkpoint.position)
+		if err != nil {
+			return err
+		}
+		j.bases = s.bases
+		j.use(last)
+		j.removeBefore(s.checkpoint.position)
+		return nil
+	}
+	g := s.segments[len(s.segments)-1]
+	f, err := os.OpenFile(g.path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
+	}
+	if cut := g.Size() - s.end; cut > 0 {
+		j.cut += cut
+		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", g.path, "offset", s.end, "bytes", cut)
+	}
+	last, err := g.Resume(f, s.end, j.faults)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	j.bases = s.bases[:len(s.bases)-1]
+	j.use(last)
+	if g.Marked() {
+		j.marked = j.Position()
+	}
 	j.removeBefore(s.checkpoint.position)
 	return nil
 }
 
-// rewrite writes again what no frame knows to be synced. A sync that failed, after which this process was started, can have left
-// pages in the cache that the system takes for written; the next sync would report success and write nothing of them.
-func (j *Journal) rewrite(r *reader) error {
-	at := int64(headerLen)
-	if r.synced > r.base {
-		at = max(at, int64(r.synced-r.base))
+// remove removes a file and returns what size it had.
+func remove(path string) (size int64, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
 	}
-	for at += pad(at); at < r.size; {
-		b, err := r.bytes(at, min(windowLen, r.size-at))
-		if err != nil {
-			return err
-		}
-		if err := j.writeAt(b, at); err != nil {
-			return err
-		}
-		at += int64(len(b))
-	}
-	return nil
+	return info.Size(), os.Remove(path)
 }
 
 // stock is what a directory holds of a journal.
 type stock struct {
 	fsys       fs.FS
 	dir        string      // what fsys is, for messages
-	bases      []Position  // of the segments, ascending
+	acceptLoss bool        // damage ends what there is
+	bases      []Position  // of the segments, ascending, those that are lost left out
 	temporary  []string    // what a killed process left of files it had not finished
 	checkpoint *checkpoint // nil only in an empty directory
-	readers    []*reader   // of the segments that the checkpoint does not make superfluous
-	records    uint64      // how many were replayed
-	end        int64       // of what is whole in the last segment
+	first      int         // the one in bases from which on the checkpoint does not make them superfluous
+	segments   []*segment  // those from first on
+	id         uint64
+	records    uint64     // how many were replayed
+	end        int64      // of what is whole in the last segment
+	loss       error      // the damage that was accepted
+	lost       []Position // segments that follow it
+	opened     []*segment // to be closed
 }
 
 func (s *stock) empty() bool { return s.checkpoint == nil }
 
 // takeStock opens the files of a journal, checks their headers and that none is missing. It writes nothing.
-func takeStock(fsys fs.FS, dir string) (*stock, error) {
-	s := &stock{fsys: fsys, dir: dir}
+func takeStock(fsys fs.FS, dir string, acceptLoss bool) (*stock, error) {
+	s := &stock{fsys: fsys, dir: dir, acceptLoss: acceptLoss}
 	exists, err := s.list()
 	if err != nil {
 		return nil, err
@@ -187,77 +199,93 @@ func (s *stock) list() (checkpoint bool, err error) {
 // openSegments opens the segments from the one that holds the checkpoint's position on.
 func (s *stock) openSegments() error {
 	c := s.checkpoint
+	s.id = c.id
 	first, found := slices.BinarySearch(s.bases, c.position)
+	if !found && first == 0 {
+		return s.accept(0, fmt.Errorf("%w: no segment of %s has position %d, where its checkpoint ends or its records begin: %s",
+			record.ErrCorrupt, s.dir, c.position, restore))
+	}
 	if !found {
 		first--
 	}
-	if first < 0 && c.f == nil {
-		return fmt.Errorf("%w: %s is missing, and there is no checkpoint that could do without: %s",
-			ErrCorrupt, filepath.Join(s.dir, segmentName(0)), restore)
-	}
-	if first < 0 {
-		return fmt.Errorf("%w: %s has no segment with position %d, where its checkpoint ends: %s", ErrCorrupt, s.dir, c.position, restore)
-	}
-	for _, base := range s.bases[first:] {
-		r, err := s.openReader(base)
+	s.first = first
+	for i, base := range s.bases[first:] {
+		g, err := s.openSegment(base)
+		if err == nil {
+			s.opened = append(s.opened, g)
+			err = s.follows(g)
+		}
 		if err != nil {
-			return err
+			return s.accept(first+i, err)
 		}
-		s.readers = append(s.readers, r)
+		s.segments = append(s.segments, g)
+		s.id = g.ID()
 	}
-	for i, r := range s.readers {
-		if r.id != s.readers[0].id || c.f != nil && r.id != c.id {
-			return fmt.Errorf("%w: %s belongs to another journal than the files beside it: %s", ErrCorrupt, r.path, restore)
-		}
-		if i == 0 {
-			continue
-		}
-		if before := s.readers[i-1]; before.end() != r.base {
-			return fmt.Errorf("%w: %s ends at position %d, and the file after it is %s: a file between them is missing, or one was changed: %s",
-				ErrCorrupt, before.path, before.end(), segmentName(r.base), restore)
-		}
-	}
-	if last := s.readers[len(s.readers)-1]; last.end() < c.position {
-		return fmt.Errorf("%w: %s was cut at offset %d, its checkpoint goes on to offset %d: %s",
-			ErrCorrupt, last.path, last.size, c.position-last.base, restore)
+	if last := s.segments[len(s.segments)-1]; last.End() < uint64(c.position) {
+		return s.accept(first, segmentFormat.Corrupt(last.path, last.Size(), "it was cut, its checkpoint goes on to offset %d", uint64(c.position)-last.Base()))
 	}
 	return nil
 }
 
+// follows checks that g belongs behind the segments that were opened before it.
+func (s *stock) follows(g *segment) error {
+	if (s.checkpoint.f != nil || len(s.segments) > 0) && g.ID() != s.id {
+		return segmentFormat.Corrupt(g.path, 0, "it belongs to another journal than the files beside it")
+	}
+	if len(s.segments) == 0 {
+		return nil
+	}
+	if before := s.segments[len(s.segments)-1]; before.End() != g.Base() {
+		return segmentFormat.Corrupt(before.path, before.Size(), "it ends at position %d, and the file after it is %s: "+
+			"a file between them is missing, or one was changed", before.End(), filepath.Base(g.path))
+	}
+	return nil
+}
+
+// accept gives up the segments from s.bases[i] on, where that is allowed and something is left to go on from.
+func (s *stock) accept(i int, damage error) error {
+	keep := i - s.first
+	if !s.acceptLoss || keep == 0 && s.checkpoint.f == nil || errors.Is(damage, record.ErrVersion) {
+		return damage
+	}
+	s.loss, s.lost, s.bases, s.segments = damage, s.bases[i:], s.bases[:i], s.segments[:keep]
+	return nil
+}
+
 // read gives the state to load and what follows it to replay, and finds the end. It writes nothing.
-func (s *stock) read(load func(io.Reader) error, replay func(record []byte) error) error {
+func (s *stock) read(load func(io.Reader) error, replay func(rec []byte) error) error {
 	if err := s.checkpoint.load(load); err != nil {
 		return err
 	}
-	counted := func(record []byte) error {
+	counted := func(rec []byte) error {
 		s.records++
-		return replay(record)
+		return replay(rec)
 	}
-	var window []byte // one is enough for all
-	for i, r := range s.readers {
-		off := int64(headerLen)
-		if from := s.checkpoint.position; from > r.base {
-			off = max(off, int64(from-r.base))
+	for i, g := range s.segments {
+		off := int64(record.PageSize)
+		if from := uint64(s.checkpoint.position); from > g.Base() {
+			off = max(off, int64(from-g.Base()))
 		}
-		r.window = window[:0]
-		end, err := r.replay(off, counted)
+		end, err := g.replay(off, counted)
 		if err != nil {
 			return err
 		}
-		window = r.window
-		torn := false
-		if i == len(s.readers)-1 {
-			s.end = end
-			was, err := r.wasSynced(end)
-			if err != nil {
+		s.end = end
+		if end == g.Size() {
+			continue
+		}
+		if i == len(s.segments)-1 {
+			if damaged, err := g.Damaged(end); !damaged || err != nil {
 				return err
 			}
-			torn = !was
 		}
-		if end < r.size && !torn {
-			return fmt.Errorf("%w: %s is damaged at offset %d, and there is more behind it, so that it was on the disk once: %s",
-				ErrCorrupt, r.path, end, restore)
+		damage := segmentFormat.Corrupt(g.path, end, "a batch is damaged, and what follows it proves that it was on the disk")
+		if !s.acceptLoss {
+			return damage
 		}
+		behind := s.first + i + 1
+		s.loss, s.lost, s.bases, s.segments = damage, append(s.bases[behind:], s.lost...), s.bases[:behind], s.segments[:i+1]
+		return nil
 	}
 	return nil
 }
@@ -268,8 +296,8 @@ func (s *stock) close() error {
 	if s.checkpoint != nil && s.checkpoint.f != nil {
 		err = s.checkpoint.f.Close()
 	}
-	for _, r := range s.readers {
-		err = errors.Join(err, r.f.Close())
+	for _, g := range s.opened {
+		err = errors.Join(err, g.f.Close())
 	}
 	return err
 }

@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+
+	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
 // change applies edit to the file at path.
@@ -50,7 +53,7 @@ func contents(t *testing.T, dir string) string {
 // TestDamageIsRefused breaks a journal of a checkpoint and three segments, of which the second holds its position.
 func TestDamageIsRefused(t *testing.T) {
 	good := t.TempDir()
-	j, k := mustOpen(t, good, Options{Segment: 4 * pageSize})
+	j, k := mustOpen(t, good, Options{Segment: 4 * record.PageSize})
 	n := 0
 	fill := func(segments int64) {
 		for j.segments.Load() < segments {
@@ -64,12 +67,13 @@ func TestDamageIsRefused(t *testing.T) {
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
 		t.Fatal(err)
 	}
+	state := len(k.records)
 	fill(3)
 	k.records = append(k.records, numbered(t, j, n, n+5)...)
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	middle := int(j.Position() - j.base)
+	middle := int(j.Position() - Position(j.last.Base()))
 	k.records = append(k.records, numbered(t, j, n+5, n+10)...)
 	mustClose(t, j)
 	segments := segmentFiles(t, good)
@@ -89,31 +93,31 @@ func TestDamageIsRefused(t *testing.T) {
 		want error
 		says []string
 	}{
-		{"magic of a segment", name(1), flip(0), ErrCorrupt, []string{"header", "offset 0"}},
-		{"header of a segment", name(2), flip(20), ErrCorrupt, []string{"header", "offset 0"}},
-		{"a segment shorter than its header", name(2), cutTo(100), ErrCorrupt, []string{"header", "offset 0"}},
-		{"an empty segment", name(2), cutTo(0), ErrCorrupt, []string{"header", "offset 0"}},
-		{"a newer segment", name(2), func(b []byte) []byte { b[8] = 2; return reseal(b, 32) }, ErrVersion, []string{"version 2", "reads version 1"}},
-		{"a renamed segment", name(2), func(b []byte) []byte { b[24]++; return reseal(b, 32) }, ErrCorrupt, []string{"renamed"}},
-		{"a segment of another journal", name(2), func(b []byte) []byte { b[16]++; return reseal(b, 32) }, ErrCorrupt, []string{"another journal"}},
-		{"the segment of the checkpoint is missing", name(1), nil, ErrCorrupt, []string{"missing"}},
-		{"a segment before the last is shorter", name(1), cutTo(3*pageSize + 100), ErrCorrupt, []string{"missing"}},
-		{"a frame before the last segment", name(1), flip(2*pageSize + 200), ErrCorrupt, []string{"damaged at offset"}},
-		{"a synced frame of the last segment", name(2), flip(pageSize + frameHeaderLen), ErrCorrupt, []string{"damaged at offset 4096"}},
-		{"the header of a synced frame", name(2), flip(pageSize), ErrCorrupt, []string{"damaged at offset 4096"}},
-		{"the last frame before a sync", name(2), flip(middle - 1), ErrCorrupt, []string{"damaged at offset"}},
-		{"a frame that only Close knows to be synced", name(2), flip(2*pageSize + frameHeaderLen), ErrCorrupt, []string{"damaged at offset"}},
-		{"zeros in the last segment", name(2), func(b []byte) []byte { clear(b[pageSize:middle]); return b }, ErrCorrupt, []string{"damaged at offset 4096"}},
-		{"magic of the checkpoint", checkpointName, flip(0), ErrCorrupt, []string{"header", "offset 0"}},
-		{"header of the checkpoint", checkpointName, flip(30), ErrCorrupt, []string{"header", "offset 0"}},
-		{"a newer checkpoint", checkpointName, func(b []byte) []byte { b[8] = 9; return reseal(b, 48) }, ErrVersion, []string{"version 9"}},
-		{"a checkpoint of another journal", checkpointName, func(b []byte) []byte { b[16]++; return reseal(b, 48) }, ErrCorrupt, []string{"another journal"}},
-		{"a checkpoint beyond the end", checkpointName, func(b []byte) []byte { b[29] = 1; return reseal(b, 48) }, ErrCorrupt, []string{"was cut"}},
-		{"a checkpoint between frames", checkpointName, func(b []byte) []byte { b[24]++; return reseal(b, 48) }, ErrCorrupt, []string{"damaged at offset"}},
-		{"state of the checkpoint", checkpointName, flip(checkpointHeaderLen + 1), ErrCorrupt, []string{"damaged between offset 64"}},
-		{"a longer checkpoint", checkpointName, func(b []byte) []byte { return append(b, 0) }, ErrCorrupt, []string{"bytes, not the"}},
-		{"a shorter checkpoint", checkpointName, cutTo(70), ErrCorrupt, []string{"bytes, not the"}},
-		{"an empty checkpoint", checkpointName, cutTo(0), ErrCorrupt, []string{"header"}},
+		{"magic of a segment", name(1), flip(0), record.ErrKind, []string{"weirjrnl"}},
+		{"header of a segment", name(2), flip(20), record.ErrCorrupt, []string{"header", "offset 0"}},
+		{"a segment shorter than its header", name(2), cutTo(100), record.ErrCorrupt, []string{"header", "offset 0"}},
+		{"an empty segment", name(2), cutTo(0), record.ErrKind, []string{"weirjrnl"}},
+		{"a newer segment", name(2), func(b []byte) []byte { b[8] = 2; return reseal(b, 32) }, record.ErrVersion, []string{"version 2", "reads version 1"}},
+		{"a renamed segment", name(2), func(b []byte) []byte { b[24]++; return reseal(b, 32) }, record.ErrCorrupt, []string{"renamed"}},
+		{"a segment of another journal", name(2), func(b []byte) []byte { b[16]++; return reseal(b, 32) }, record.ErrCorrupt, []string{"another journal"}},
+		{"the segment of the checkpoint is missing", name(1), nil, record.ErrCorrupt, []string{"missing"}},
+		{"a segment before the last is shorter", name(1), cutTo(3*record.PageSize + 100), record.ErrCorrupt, []string{"missing"}},
+		{"a frame before the last segment", name(1), flip(2*record.PageSize + 200), record.ErrCorrupt, []string{"at offset"}},
+		{"a synced frame of the last segment", name(2), flip(record.PageSize + record.FrameHeader), record.ErrCorrupt, []string{"at offset 4096"}},
+		{"the header of a synced frame", name(2), flip(record.PageSize), record.ErrCorrupt, []string{"at offset 4096"}},
+		{"the last frame before a sync", name(2), flip(middle - 1), record.ErrCorrupt, []string{"at offset"}},
+		{"a frame that only Close knows to be synced", name(2), flip(2*record.PageSize + record.FrameHeader), record.ErrCorrupt, []string{"at offset"}},
+		{"zeros in the last segment", name(2), func(b []byte) []byte { clear(b[record.PageSize:middle]); return b }, record.ErrCorrupt, []string{"at offset 4096"}},
+		{"magic of the checkpoint", checkpointName, flip(0), record.ErrKind, []string{"weirckpt"}},
+		{"header of the checkpoint", checkpointName, flip(30), record.ErrCorrupt, []string{"header", "offset 0"}},
+		{"a newer checkpoint", checkpointName, func(b []byte) []byte { b[8] = 9; return reseal(b, 48) }, record.ErrVersion, []string{"version 9"}},
+		{"a checkpoint of another journal", checkpointName, func(b []byte) []byte { b[16]++; return reseal(b, 48) }, record.ErrCorrupt, []string{"another journal"}},
+		{"a checkpoint beyond the end", checkpointName, func(b []byte) []byte { b[29] = 1; return reseal(b, 48) }, record.ErrCorrupt, []string{"was cut"}},
+		{"a checkpoint between frames", checkpointName, func(b []byte) []byte { b[24]++; return reseal(b, 48) }, record.ErrCorrupt, []string{"at offset"}},
+		{"state of the checkpoint", checkpointName, flip(record.PageSize + 1), record.ErrCorrupt, []string{"offset 4096", "state"}},
+		{"a longer checkpoint", checkpointName, func(b []byte) []byte { return append(b, 0) }, record.ErrCorrupt, []string{"bytes, not the"}},
+		{"a shorter checkpoint", checkpointName, cutTo(record.PageSize + 70), record.ErrCorrupt, []string{"bytes, not the"}},
+		{"an empty checkpoint", checkpointName, cutTo(0), record.ErrKind, []string{"weirckpt"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyDir(t, good)
@@ -138,6 +142,25 @@ func TestDamageIsRefused(t *testing.T) {
 			if after := contents(t, dir); after != before {
 				t.Errorf("the directory was\n%sand is\n%s", before, after)
 			}
+			j, got, err := open(dir, Options{AcceptLoss: true})
+			if c.file == checkpointName && !strings.HasPrefix(c.name, "a checkpoint") || errors.Is(c.want, record.ErrVersion) {
+				if !errors.Is(err, c.want) || contents(t, dir) != before {
+					t.Fatalf("error %v with the loss accepted, want %v: nothing can be kept", err, c.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("with the loss accepted: %v", err)
+			}
+			if n := len(got.records); n < state || n == len(k.records) || !slices.Equal(got.records, k.records[:n]) {
+				if c.file != checkpointName {
+					t.Errorf("%d records are left, %d bytes lost, want the first %d or more", n, j.Cut(), state)
+				}
+			}
+			mustAppend(t, j, "more")
+			mustClose(t, j)
+			_, again := mustOpen(t, dir, Options{})
+			wantRecords(t, again, append(got.records, "more")...)
 		})
 	}
 
@@ -146,9 +169,9 @@ func TestDamageIsRefused(t *testing.T) {
 		files []string
 		says  string
 	}{
-		{"the first segment needed and all before", segments[:2], "no segment with position"},
-		{"all segments", segments, "no segment with position"},
-		{"the checkpoint", []string{filepath.Join(good, checkpointName)}, segmentName(0) + " is missing"},
+		{"the first segment needed and all before", segments[:2], "where its checkpoint ends"},
+		{"all segments", segments, "where its checkpoint ends"},
+		{"the checkpoint", []string{filepath.Join(good, checkpointName)}, "has position 0"},
 	} {
 		t.Run(c.name+" missing", func(t *testing.T) {
 			dir := copyDir(t, good)
@@ -160,7 +183,7 @@ func TestDamageIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, _, err := open(dir, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
+			if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v, want ErrCorrupt that says %q", err, c.says)
 			}
 		})
@@ -210,11 +233,11 @@ func TestWholeFramesBehindATornOneAreCutToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	torn := int(j.Position())
-	torn += int(pad(int64(torn)))
+	torn += -torn & (record.PageSize - 1)
 	numbered(t, j, 3, 50)
 	killed := copyDir(t, dir)
 	for _, edit := range []func([]byte) []byte{
-		flip(torn), flip(torn + frameHeaderLen + 1),
+		flip(torn), flip(torn + record.FrameHeader + 1),
 		func(b []byte) []byte { clear(b[torn : torn+512]); return b },
 	} {
 		dir := copyDir(t, killed)
@@ -233,7 +256,7 @@ func TestAFrameIsValidInItsPlaceAlone(t *testing.T) {
 	mustAppend(t, j, "two")
 	want := []string{"one", "two"}
 	end := j.Position()
-	frame := func(b []byte) []byte { return b[headerLen:first] }
+	frame := func(b []byte) []byte { return b[record.PageSize:first] }
 
 	other := t.TempDir()
 	o, _ := mustOpen(t, other, Options{})
@@ -291,13 +314,13 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 	j, _ := mustOpen(t, dir, Options{})
 	mustAppend(t, j, "one")
 	b := batchOf("two")
-	b.buf[frameHeaderLen] = 100 // longer than the frame
+	b.buf[record.FrameHeader] = 100 // longer than the frame
 	if err := j.Append(b); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, j, "three")
 	mustClose(t, j)
-	if _, _, err := open(dir, Options{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "no program wrote") {
+	if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "no program wrote") {
 		t.Errorf("error %v, want ErrCorrupt", err)
 	}
 }
@@ -312,10 +335,10 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = append(want, numbered(t, j, 10, 300)...)
-	from := int64(2 * pageSize)
+	from := int64(2 * record.PageSize)
 	size := int64(j.Position())
 	written := int64(0)
-	o := Options{failWrite: func(n int) (int, error) { written += int64(n); return n, nil }}
+	o := Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) { written += int64(n); return n, nil }}}
 	_, k := mustOpen(t, copyDir(t, dir), o)
 	wantRecords(t, k, want...)
 	if written != size-from {
@@ -325,7 +348,7 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 	mustClose(t, j)
 	written = 0
 	mustOpen(t, dir, o)
-	if written > pageSize {
+	if written > record.PageSize {
 		t.Errorf("%d bytes were written again of a journal that was closed, want the last page at most", written)
 	}
 }
@@ -334,17 +357,17 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 func TestDamageBeforeAFrameThatFollowsASyncAtOnceIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
-	mustAppend(t, j, strings.Repeat("x", pageSize-frameHeaderLen-2))
-	if j.Position() != headerLen+pageSize {
-		t.Fatalf("the first frame ends at %d, want %d", j.Position(), headerLen+pageSize)
+	mustAppend(t, j, strings.Repeat("x", record.PageSize-record.FrameHeader-2))
+	if j.Position() != record.PageSize+record.PageSize {
+		t.Fatalf("the first frame ends at %d, want %d", j.Position(), record.PageSize+record.PageSize)
 	}
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, j, "two")
 	killed := copyDir(t, dir)
-	change(t, segmentFiles(t, killed)[0], flip(headerLen+100))
-	if _, _, err := open(killed, Options{}); !errors.Is(err, ErrCorrupt) {
+	change(t, segmentFiles(t, killed)[0], flip(record.PageSize+100))
+	if _, _, err := open(killed, Options{}); !errors.Is(err, record.ErrCorrupt) {
 		t.Errorf("error %v, want ErrCorrupt", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"weir/internal/disk/record"
 )
 
 // outage runs a journal and makes what a power failure would leave of it at some moment: of each page that was written since the last
@@ -89,7 +91,7 @@ func (o *outage) maybe(step string) {
 		case known:
 			o.crash[name] = o.torn(was, b)
 		default:
-			o.crash[name] = o.torn(b[:headerLen], b)
+			o.crash[name] = o.torn(b[:record.PageSize], b)
 		}
 	}
 	for name, b := range o.durable {
@@ -113,8 +115,8 @@ func (o *outage) torn(was, now []byte) []byte {
 	copy(from, was)
 	copy(to, now)
 	lost := o.rng.Float64() // share of pages that were not written
-	for at := 0; at < length; at += pageSize {
-		page, next := from[at:min(at+pageSize, length)], to[at:min(at+pageSize, length)]
+	for at := 0; at < length; at += record.PageSize {
+		page, next := from[at:min(at+record.PageSize, length)], to[at:min(at+record.PageSize, length)]
 		if bytes.Equal(page, next) || o.rng.Float64() < lost {
 			continue
 		}
@@ -141,10 +143,10 @@ func (o *outage) torn(was, now []byte) []byte {
 // run appends, syncs, makes checkpoints and fails until the power does, and puts what is left in o.dir.
 func (o *outage) run(generation int) {
 	t := o.t
-	opts := Options{Segment: int64(3+o.rng.IntN(6)) * pageSize, step: o.step}
+	opts := Options{Segment: int64(3+o.rng.IntN(6)) * record.PageSize, step: o.step}
 	opts.Faults.FailSync = o.beforeSync
 	tearing := false
-	opts.failWrite = func(n int) (int, error) {
+	opts.Faults.FailWrite = func(n int) (int, error) {
 		if tearing {
 			return o.rng.IntN(n + 1), syscall.ENOSPC
 		}
@@ -172,7 +174,7 @@ func (o *outage) run(generation int) {
 			for i := range 1 + o.rng.IntN(3) {
 				length := o.rng.IntN(300)
 				if o.rng.IntN(20) == 0 {
-					length = o.rng.IntN(3 * pageSize)
+					length = o.rng.IntN(3 * record.PageSize)
 				}
 				r := fmt.Sprintf("%d %d %d %s", generation, n, i, strings.Repeat("x", length))
 				records = append(records, r)
@@ -234,7 +236,7 @@ func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
 				o.run(generation)
 				where := fmt.Sprintf("generation %d, files %q", generation, slices.Sorted(maps.Keys(o.crash)))
 				before := contents(t, o.dir)
-				s, err := takeStock(os.DirFS(o.dir), o.dir)
+				s, err := takeStock(os.DirFS(o.dir), o.dir, false)
 				if err != nil {
 					t.Fatalf("%s: %v", where, err)
 				}
@@ -255,7 +257,7 @@ func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
 				if n < len(o.acked) {
 					lost++
 				}
-				if len(s.readers) > 0 && s.end < s.readers[len(s.readers)-1].size {
+				if len(s.segments) > 0 && s.end < s.segments[len(s.segments)-1].Size() {
 					cut++
 				}
 				o.acked = o.acked[:n]

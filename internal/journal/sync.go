@@ -8,90 +8,40 @@ import (
 	"weir/internal/metrics"
 )
 
-// clock returns the time since Open in nanoseconds, never 0, which stands for none.
-func (j *Journal) clock() int64 { return max(int64(time.Since(j.opened)), 1) }
-
 // Sync waits until all that was appended before it was called is on the disk. It does nothing when it is there already. A
 // failure poisons the journal.
-func (j *Journal) Sync() error {
-	j.syncMu.Lock()
-	defer j.syncMu.Unlock()
-	return j.sync()
-}
+func (j *Journal) Sync() error { return j.syncer.Sync() }
 
-// sync is Sync for those who hold syncMu.
-func (j *Journal) sync() error {
+// flush has the last segment, which only rotate replaces, reach the disk.
+func (j *Journal) flush(func()) error {
 	j.mu.Lock()
-	if err := j.usable(); err != nil {
-		j.mu.Unlock()
+	last := j.last
+	end := last.Fence()
+	j.mu.Unlock()
+	if err := j.faults.SyncData(last.File()); err != nil {
 		return err
 	}
-	f, end := j.f, j.end.Load()
-	if end == j.synced.Load() {
-		j.mu.Unlock()
-		return nil
-	}
-	j.fence = Position(end)
-	// syncing takes over before dirty lets go, so that Lag never misses it.
-	j.syncing.Store(j.dirty.Load())
-	j.dirty.Store(0)
+	j.mu.Lock()
+	last.Durable(end)
 	j.mu.Unlock()
-
-	if err := j.flush(f); err != nil {
-		return err // syncing stays: what was not written is getting older
-	}
 	j.synced.Store(end)
-	j.syncing.Store(0)
-	return nil
-}
-
-// flush waits until f is on the disk. A failure poisons the journal: what a second try would say is worth nothing.
-func (j *Journal) flush(f *os.File) error {
-	began := time.Now()
-	err := j.faults.SyncData(f)
-	j.metrics.syncs.Observe(0, time.Since(began), 1)
-	if err != nil {
-		return j.poison(err)
-	}
 	return nil
 }
 
 // Lag returns how much, and for how long, has been appended and is not known to be on the disk: what a power failure would
 // cost now.
 func (j *Journal) Lag() (bytes int64, age time.Duration) {
-	oldest := j.syncing.Load()
-	if oldest == 0 {
-		oldest = j.dirty.Load()
-	}
+	age = j.syncer.Lag()
 	synced := j.synced.Load() // before the end, which only grows
-	bytes = int64(j.end.Load() - synced)
-	if oldest == 0 || bytes == 0 {
-		return bytes, 0
+	if bytes = int64(j.end.Load() - synced); bytes == 0 {
+		return 0, 0
 	}
-	return bytes, time.Duration(j.clock() - oldest)
-}
-
-// background syncs every interval until Close, or until a sync fails.
-func (j *Journal) background(interval time.Duration) {
-	defer close(j.stopped)
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-j.stop:
-			return
-		case <-tick.C:
-			if j.Sync() != nil {
-				return
-			}
-		}
-	}
+	return bytes, age
 }
 
 // counters are the metrics that are counted, not asked for.
 type counters struct {
 	appends, records, bytes, appendErrors, checkpoints, checkpointErrors *metrics.Counter
-	syncs                                                                *metrics.Histogram
 }
 
 func (j *Journal) register(r *metrics.Registry, name string) {
@@ -109,12 +59,7 @@ func (j *Journal) register(r *metrics.Registry, name string) {
 		appendErrors:     r.Counter(prefix+"append_errors_total", "Batches that the journal refused: a full disk, a poisoned journal."),
 		checkpoints:      r.Counter(prefix+"checkpoints_total", "Checkpoints that were written."),
 		checkpointErrors: r.Counter(prefix+"checkpoint_errors_total", "Checkpoints that failed; the former one stays."),
-		syncs:            r.Histogram(prefix+"sync_seconds", "How long syncs of the journal took, failed ones included."),
 	}
-	r.Gauge(prefix+"sync_lag_seconds", "Age of the oldest record that is not on the disk: what a power failure would cost.", func() float64 {
-		_, age := j.Lag()
-		return age.Seconds()
-	})
 	r.Gauge(prefix+"unsynced_bytes", "Bytes of the journal that are not on the disk.", func() float64 {
 		bytes, _ := j.Lag()
 		return float64(bytes)
@@ -128,21 +73,6 @@ func (j *Journal) register(r *metrics.Registry, name string) {
 		return time.Since(time.Unix(0, j.checkpointTime.Load())).Seconds()
 	})
 	r.Gauge(prefix+"cut_bytes", "Bytes at the end that a crash had torn and the start cut off.", func() float64 { return float64(j.cut) })
-	r.Gauge(prefix+"poisoned", "1 after a failed sync: records are refused until a restart.", func() float64 {
-		if j.failed.Load() != nil {
-			return 1
-		}
-		return 0
-	})
-}
-
-// poison makes the journal refuse everything from now on. The first cause is the one to report.
-func (j *Journal) poison(cause error) error {
-	err := fmt.Errorf("%w: %w: check the disk of %s and restart", ErrPoisoned, cause, j.dir)
-	if j.failed.CompareAndSwap(nil, &failure{err}) {
-		j.log.Error("journal: records are refused from now on", "dir", j.dir, "error", cause)
-	}
-	return j.Err()
 }
 
 // usable returns why nothing can be written; the caller holds mu.

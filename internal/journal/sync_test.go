@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/disk"
+	"weir/internal/disk/record"
 	"weir/internal/metrics"
 )
 
@@ -80,7 +82,7 @@ func TestAppendsGoOnDuringASync(t *testing.T) {
 		if _, age := j.Lag(); age != DefaultSync/2+time.Second {
 			t.Errorf("lag %v, want that of the first record, which is not on the disk yet", age)
 		}
-		if second := j.Position(); second/pageSize == first/pageSize {
+		if second := j.Position(); second/record.PageSize == first/record.PageSize {
 			t.Errorf("frames before and behind the start of a sync end at %d and %d, on one page", first, second)
 		}
 		time.Sleep(time.Second)
@@ -99,7 +101,7 @@ func TestAppendsGoOnDuringASync(t *testing.T) {
 func TestANewSegmentBeginsWithoutLag(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		j, err := Open(dir, Options{Segment: 2 * pageSize, Sync: time.Hour}, nil, nil)
+		j, err := Open(dir, Options{Segment: 2 * record.PageSize, Sync: time.Hour}, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,7 @@ func TestANewSegmentBeginsWithoutLag(t *testing.T) {
 		mustAppend(t, j, "one")
 		time.Sleep(time.Second)
 		at := j.Position()
-		mustAppend(t, j, strings.Repeat("x", pageSize)) // waits for the disk, for it goes to the next segment
+		mustAppend(t, j, strings.Repeat("x", record.PageSize)) // waits for the disk, for it goes to the next segment
 		if bytes, age := j.Lag(); j.segments.Load() != 2 || bytes >= int64(j.Position()-at) || age != 0 {
 			t.Errorf("%d bytes of %d are behind for %v in segment %d", bytes, j.Position(), age, j.segments.Load())
 		}
@@ -145,7 +147,7 @@ func TestAFailedSyncPoisons(t *testing.T) {
 	failing = true
 	poisoned := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, ErrPoisoned) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "check the disk of "+dir) {
+		if !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "check the disk of "+dir) {
 			t.Errorf("%s: %v, want ErrPoisoned with its cause and what to do", what, err)
 		}
 	}
@@ -160,7 +162,7 @@ func TestAFailedSyncPoisons(t *testing.T) {
 	poisoned("Sync", j.Sync())
 	poisoned("Checkpoint", j.Checkpoint(j.Position(), k.save))
 	poisoned("Err", j.Err())
-	if v := value(t, registry, "weir_test_journal_poisoned"); v != 1 {
+	if v := value(t, registry, "weir_sync_poisoned"); v != 1 {
 		t.Errorf("the metric says %v", v)
 	}
 	if bytes, age := j.Lag(); bytes == 0 || age == 0 {
@@ -197,7 +199,7 @@ func TestOpenSyncsWhatItReplays(t *testing.T) {
 
 func TestAFailedSyncAtRotationAcknowledgesNothing(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Segment: 2 * pageSize}
+	o := Options{Segment: 2 * record.PageSize}
 	failing := false
 	o.Faults.FailSync = func() error {
 		if failing {
@@ -211,7 +213,7 @@ func TestAFailedSyncAtRotationAcknowledgesNothing(t *testing.T) {
 	for len(want) < 1000 {
 		r := "record"
 		if err := j.Append(batchOf(r)); err != nil {
-			if !errors.Is(err, ErrPoisoned) {
+			if !errors.Is(err, record.ErrPoisoned) {
 				t.Errorf("error %v, want ErrPoisoned", err)
 			}
 			break
@@ -229,12 +231,12 @@ func TestAFailedSyncAtRotationAcknowledgesNothing(t *testing.T) {
 func TestATornWriteIsCutOffAndTheNextOneWorks(t *testing.T) {
 	dir := t.TempDir()
 	torn := -1
-	o := Options{failWrite: func(n int) (int, error) {
+	o := Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) {
 		if torn >= 0 {
 			return min(torn, n), syscall.ENOSPC
 		}
 		return n, nil
-	}}
+	}}}
 	j, _ := mustOpen(t, dir, o)
 	var want []string
 	for n := range 60 {
@@ -247,7 +249,7 @@ func TestATornWriteIsCutOffAndTheNextOneWorks(t *testing.T) {
 		at := j.Position()
 		torn = n
 		err := j.Append(batchOf("never"))
-		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
 			t.Fatalf("error %v, want ENOSPC that says what to do and no poison", err)
 		}
 		torn = -1
@@ -266,7 +268,7 @@ func TestATornWriteIsCutOffAndTheNextOneWorks(t *testing.T) {
 func TestTheFirstCauseOfPoisonIsReported(t *testing.T) {
 	j, _ := mustOpen(t, t.TempDir(), Options{})
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} { // a sync, and an append beside it
-		if err := j.poison(cause); !errors.Is(err, syscall.EIO) || j.Err() != err {
+		if err := j.syncer.Poison(cause); !errors.Is(err, syscall.EIO) || j.Err() != err {
 			t.Errorf("poisoned by %v: %v and %v, want the first one", cause, err, j.Err())
 		}
 	}
@@ -276,13 +278,13 @@ func TestATornWriteThatCannotBeCutOffPoisons(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
 	mustAppend(t, j, "one")
-	if err := j.f.Close(); err != nil {
+	if err := j.last.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Append(batchOf("two")); !errors.Is(err, ErrPoisoned) {
+	if err := j.Append(batchOf("two")); !errors.Is(err, record.ErrPoisoned) {
 		t.Errorf("error %v, want ErrPoisoned", err)
 	}
-	if err := j.Append(batchOf("three")); !errors.Is(err, ErrPoisoned) {
+	if err := j.Append(batchOf("three")); !errors.Is(err, record.ErrPoisoned) {
 		t.Errorf("error %v, want ErrPoisoned", err)
 	}
 	j.Close()
@@ -294,12 +296,12 @@ func TestATornWriteThatCannotBeCutOffPoisons(t *testing.T) {
 func TestASegmentThatCannotBeBegunRefusesUntilItCan(t *testing.T) {
 	parent := t.TempDir()
 	dir, away := filepath.Join(parent, "journal"), filepath.Join(parent, "away")
-	j, _ := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, _ := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	var want []string
 	for len(want) < 1000 {
 		at := j.Position()
 		want = append(want, numbered(t, j, len(want), len(want)+1)...)
-		if n := int64(j.Position() - at); int64(j.Position())+n > 2*pageSize {
+		if n := int64(j.Position() - at); int64(j.Position())+n > 2*record.PageSize {
 			break
 		}
 	}
@@ -307,7 +309,7 @@ func TestASegmentThatCannotBeBegunRefusesUntilItCan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := j.Append(batchOf(want[0])); !errors.Is(err, os.ErrNotExist) || errors.Is(err, ErrPoisoned) {
+		if err := j.Append(batchOf(want[0])); !errors.Is(err, os.ErrNotExist) || errors.Is(err, record.ErrPoisoned) {
 			t.Fatalf("error %v, want ErrNotExist and no poison", err)
 		}
 	}
@@ -326,7 +328,7 @@ func TestASegmentThatCannotBeBegunRefusesUntilItCan(t *testing.T) {
 // A segment whose name may not outlast a power failure must not be written to.
 func TestASegmentThatMayVanishPoisons(t *testing.T) {
 	dir := t.TempDir()
-	j, _ := mustOpen(t, dir, Options{Segment: 2 * pageSize})
+	j, _ := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})
 	numbered(t, j, 0, 10)
 	j.step = func(step string) {
 		if step == "new segment written" { // what cannot be replaced looks just as what could not be synced
@@ -341,7 +343,7 @@ func TestASegmentThatMayVanishPoisons(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, ErrPoisoned) || !errors.Is(err, errUncertain) {
+	if !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, record.ErrUncertain) {
 		t.Errorf("error %v, want ErrPoisoned", err)
 	}
 }
@@ -361,7 +363,7 @@ func value(t *testing.T, r *metrics.Registry, name string) float64 {
 func TestMetricsSayWhatHappened(t *testing.T) {
 	dir := t.TempDir()
 	registry := metrics.New(2)
-	o := Options{Segment: 2 * pageSize, Metrics: registry, Name: "test"}
+	o := Options{Segment: 2 * record.PageSize, Metrics: registry, Name: "test"}
 	want := func(name string, v float64) {
 		t.Helper()
 		if got := value(t, registry, "weir_test_journal_"+name); got != v {
@@ -371,20 +373,21 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 	j, k := mustOpen(t, dir, o)
 	mustAppend(t, j, "one", "two")
 	mustAppend(t, j, "three")
-	bytes := 2*frameHeaderLen + len("one") + len("two") + len("three") + 3
+	bytes := 2*record.FrameHeader + len("one") + len("two") + len("three") + 3
 	want("appends_total", 2)
 	want("records_total", 3)
 	want("bytes_total", float64(bytes))
 	want("unsynced_bytes", float64(bytes))
-	want("replay_bytes", float64(headerLen+bytes))
-	if value(t, registry, "weir_test_journal_sync_lag_seconds") <= 0 || value(t, registry, "weir_test_journal_checkpoint_age_seconds") <= 0 {
+	want("replay_bytes", float64(record.PageSize+bytes))
+	if value(t, registry, "weir_sync_lag_seconds") <= 0 || value(t, registry, "weir_test_journal_checkpoint_age_seconds") <= 0 {
 		t.Error("no lag, or no age")
 	}
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
 		t.Fatal(err)
 	}
-	want("sync_seconds", 1)
-	want("sync_lag_seconds", 0)
+	if lag := value(t, registry, "weir_sync_lag_seconds"); lag != 0 {
+		t.Errorf("a lag of %v", lag)
+	}
 	want("unsynced_bytes", 0)
 	want("checkpoints_total", 1)
 	want("replay_bytes", 0)
@@ -392,7 +395,6 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 	numbered(t, j, 0, 500)
 	want("segments", float64(len(segmentFiles(t, dir))))
 	want("cut_bytes", 0)
-	want("poisoned", 0)
 	want("append_errors_total", 0)
 	want("checkpoint_errors_total", 0)
 
@@ -448,7 +450,7 @@ func TestCloseSyncsItsMark(t *testing.T) {
 		j, _ := mustOpen(t, t.TempDir(), o)
 		mustAppend(t, j, "one")
 		syncs = 0
-		if err := j.Close(); !errors.Is(err, ErrPoisoned) || !errors.Is(err, syscall.EIO) {
+		if err := j.Close(); !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, syscall.EIO) {
 			t.Errorf("sync %d failed: %v, want ErrPoisoned with its cause", failing, err)
 		}
 	}
@@ -459,10 +461,10 @@ func TestOpenRewritesWhatMayBeMissing(t *testing.T) {
 	for more := range int64(3) {
 		dir := t.TempDir()
 		j, _ := mustOpen(t, dir, Options{})
-		mustAppend(t, j, strings.Repeat("x", int(windowLen-1+more)-frameHeaderLen-3))
+		mustAppend(t, j, strings.Repeat("x", int(windowLen-1+more)-record.FrameHeader-3))
 		killed := copyDir(t, dir)
 		written := int64(0)
-		mustOpen(t, killed, Options{failWrite: func(n int) (int, error) { written += int64(n); return n, nil }})
+		mustOpen(t, killed, Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) { written += int64(n); return n, nil }}})
 		if want := windowLen - 1 + more; written != want {
 			t.Errorf("%d bytes were written again, want the %d of the frame", written, want)
 		}
