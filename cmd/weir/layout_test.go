@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"weir/internal/size":                          {},
 	"weir/internal/systest":                       {},
 	"weir/internal/ingest":                        {"weir/internal/disk"},
+	"weir/internal/ingest/ingesttest":             {},
 	"weir/internal/progress":                      {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/journal":                       {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/server":                        {"weir/internal/shed", "weir/internal/strictjson", "weir/internal/metrics"},
@@ -62,7 +63,7 @@ var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/
 var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
 
 // forTests are packages that only tests and each other import.
-var forTests = []string{"weir/internal/systest", "weir/internal/bandit/featurestore/feasttest"}
+var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest", "weir/internal/bandit/featurestore/feasttest"}
 
 // goFile is a Go file of the module that is no test.
 type goFile struct {
