@@ -86,12 +86,12 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 
 // kernelFlags are the flags of every command that serves.
 type kernelFlags struct {
-	cfg                         server.Config
-	logFormat, logLevel         string
-	certificate, keyFile        string
-	maxHeader, maxBody          size.Bytes
-	maxOutput, maxInput, stream size.Bytes
-	shed                        *shedFlags
+	cfg                  server.Config
+	logFormat, logLevel  string
+	certificate, keyFile string
+	maxHeader, maxBody   size.Bytes
+	maxOutput, maxInput  size.Bytes
+	shed                 *shedFlags
 }
 
 func newKernelFlags() *kernelFlags {
@@ -99,7 +99,7 @@ func newKernelFlags() *kernelFlags {
 	return &kernelFlags{
 		cfg:       cfg,
 		maxHeader: size.Bytes(cfg.MaxHeader), maxBody: size.Bytes(cfg.MaxBody),
-		maxOutput: size.Bytes(cfg.MaxOutput), maxInput: size.Bytes(cfg.MaxInput), stream: size.Bytes(cfg.MaxStream),
+		maxOutput: size.Bytes(cfg.MaxOutput), maxInput: size.Bytes(cfg.MaxInput),
 		shed: newShedFlags(),
 	}
 }
@@ -118,15 +118,13 @@ func (k *kernelFlags) add(cmd *cobra.Command) {
 	f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests that may wait for a worker; one more is answered 503")
 	f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections, "open connections; one more is answered 503 and closed")
 	f.Var(&k.maxHeader, "max-header", "size of a request's line and headers")
-	f.Var(&k.maxBody, "max-body", "size of a request's body for fast routes")
-	f.Var(&k.stream, "max-stream", "size of a request's body for all other routes")
+	f.Var(&k.maxBody, "max-body", "size of a request's body, but for routes with a bound of their own")
 	f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
 	f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
 	f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout, "from a request's first byte to its last")
 	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "from an answer to the connection's next request")
 	f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout, "without the client taking a byte of its answer")
 	f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout, "discarding what follows a refused request, so that its answer arrives")
-	f.IntVar(&cfg.LeftRequests, "left-requests", cfg.LeftRequests, "requests after which a connection that net/http had to take is closed")
 	f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
 	k.shed.add(cmd)
 	f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
@@ -143,7 +141,7 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	cfg := k.cfg
 	cfg.Log = log
 	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
-	cfg.MaxStream, cfg.MaxInput = int64(k.stream), int64(k.maxInput)
+	cfg.MaxInput = int64(k.maxInput)
 	if err := k.check(cmd, &cfg); err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
@@ -168,7 +166,7 @@ const leastHeader = 256
 // something else, no bound for example, and must not get the default without a word.
 func (k *kernelFlags) check(cmd *cobra.Command, cfg *server.Config) error {
 	for _, name := range []string{
-		"loops", "workers", "worker-queue", "max-connections", "left-requests",
+		"loops", "workers", "worker-queue", "max-connections",
 		"request-timeout", "idle-timeout", "write-timeout", "linger-timeout", "shutdown-timeout",
 	} {
 		if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {

@@ -27,10 +27,8 @@ type Config struct {
 	// what a worker could run beside them: see WhenIdle.
 	Processors int
 
-	// MaxHeader bounds a request's line and headers, MaxBody a body that is buffered, both in
-	// bytes; longer bodies leave for net/http, which bounds them by MaxStream.
+	// MaxHeader bounds a request's line and headers, MaxBody its body unless the route has a bound of its own, both in bytes.
 	MaxHeader, MaxBody int
-	MaxStream          int64
 	// MaxOutput is the answer bytes of one connection beyond which parsing stops until its
 	// client reads.
 	MaxOutput int
@@ -39,13 +37,9 @@ type Config struct {
 	// MaxConnections bounds open connections; one more is answered 503 and closed.
 	MaxConnections int
 
-	// RequestTimeout runs from a request's first byte to its last, and while the body that an HTTP
-	// route reads itself does not go on; IdleTimeout from an answer to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
+	// RequestTimeout runs from a request's first byte to its last; IdleTimeout from an answer to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
 	// discarding what follows a refused request.
 	RequestTimeout, IdleTimeout, WriteTimeout, LingerTimeout time.Duration
-	// LeftRequests is after how many requests for fast routes a connection that has left for
-	// net/http is closed, so that its client comes back to the fast lane.
-	LeftRequests int
 	// ShutdownTimeout bounds the wait for requests in flight.
 	ShutdownTimeout time.Duration
 
@@ -69,7 +63,6 @@ func Defaults() Config {
 		WorkerQueue:     1024,
 		MaxHeader:       8 << 10,
 		MaxBody:         1 << 20,
-		MaxStream:       64 << 20,
 		MaxOutput:       64 << 10,
 		MaxInput:        256 << 20,
 		MaxConnections:  100_000,
@@ -77,7 +70,6 @@ func Defaults() Config {
 		IdleTimeout:     120 * time.Second,
 		WriteTimeout:    30 * time.Second,
 		LingerTimeout:   500 * time.Millisecond,
-		LeftRequests:    100,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -98,7 +90,6 @@ func (c *Config) Fill() error {
 		{"--max-body", &c.MaxBody, d.MaxBody},
 		{"--max-output", &c.MaxOutput, d.MaxOutput},
 		{"--max-connections", &c.MaxConnections, d.MaxConnections},
-		{"--left-requests", &c.LeftRequests, d.LeftRequests},
 	} {
 		if *f.value < 0 {
 			return fmt.Errorf("%s must not be negative, got %d", f.name, *f.value)
@@ -130,9 +121,6 @@ func (c *Config) Fill() error {
 	}
 	if c.MaxInput == 0 {
 		c.MaxInput = d.MaxInput
-	}
-	if c.MaxStream == 0 {
-		c.MaxStream = d.MaxStream
 	}
 	if c.MaxInput < int64(c.MaxHeader+c.MaxBody) {
 		return fmt.Errorf("--max-input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput, c.MaxHeader+c.MaxBody)

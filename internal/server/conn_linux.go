@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"net/http"
 
 	"golang.org/x/sys/unix"
@@ -26,13 +27,20 @@ type conn struct {
 	need    int    // how long in must become before it is worth parsing again
 	out     []byte // answers the socket did not take yet
 
-	size    int  // of the request under way in in, while deferred or lent
-	closing bool // close once out is sent
-	refused bool // a request was, because of overload: to be deaf once that is sent
-	gone    bool // the client has gone, while deferred or lent
+	chunks  chunkedBody // the chunked body that comes into in
+	size    int         // of the request under way in in, while deferred or lent
+	bodyEnd int         // where its body ends there: before size, if it was chunked
+	empty   uint8       // empty lines before the next request
+	told    bool        // to go on and send the body of the request that comes into in
+	closing bool        // close once out is sent
+	refused bool        // a request was, because of overload: to be deaf once that is sent
+	gone    bool        // the client has gone, while deferred or lent
 	lent    *lentConn
 	kept    *lentConn // lent before, for the next lent request
 }
+
+// maxEmptyLines is how many empty lines may come before a request.
+const maxEmptyLines = 8
 
 // phase is what a connection waits for.
 type phase uint8
@@ -142,10 +150,8 @@ func (l *loop) readable(c *conn) {
 		}
 		return
 	}
-	if len(c.in) == cap(c.in) {
-		if !l.grow(c, max(c.need, len(c.in)+1)) {
-			return
-		}
+	if len(c.in) == cap(c.in) && !l.grow(c, min(max(c.need, len(c.in)+1), 2*len(c.in)), c.in) {
+		return
 	}
 	n, err := receive(c.fd, c.in[len(c.in):cap(c.in)])
 	if n > 0 {
@@ -153,6 +159,9 @@ func (l *loop) readable(c *conn) {
 		if len(c.in) >= c.need {
 			l.answer(c, c.in)
 		}
+	} else if err == nil {
+		l.out = l.out[:0]
+		l.refuse(c, c.in, errEnd) // the client may only have ended its own side
 	} else if err != unix.EAGAIN {
 		l.close(c)
 	}
@@ -183,6 +192,7 @@ func (l *loop) answer(c *conn, data []byte) {
 		}
 	case l.stopping:
 		l.hangUp(c)
+	case c.empty > 0 && c.timed.queue == &l.idle: // an empty line is no request
 	default:
 		l.rest(c)
 	}
@@ -197,51 +207,49 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			return data
 		}
 		if len(data) >= 2 && data[0] == '\r' && data[1] == '\n' {
+			if c.empty++; c.empty > maxEmptyLines {
+				l.refuse(c, data, errEmptyLines)
+				return nil
+			}
 			data, c.scanned = data[2:], 0 // an empty line before a request: RFC 9112, 2.2
 			continue
 		}
 		size := headEnd(data, c.scanned)
 		if size == 0 && len(data) <= l.s.cfg.MaxHeader {
 			if err := checkPartial(data, c.scanned); err != nil {
-				l.refuse(c, err)
+				l.refuse(c, data, err)
 				return nil
 			}
 			c.scanned = len(data)
 			return data
 		}
 		if size == 0 || size > l.s.cfg.MaxHeader {
-			l.refuse(c, errHeaderTooLong)
+			l.refuse(c, data, headTooLong(data, l.s.cfg.MaxHeader))
 			return nil
 		}
 		if err := parseHead(data[:size], h); err != nil {
-			l.refuse(c, err)
+			l.refuse(c, data, err)
 			return nil
 		}
-		if h.flags&unframed != 0 || h.contentLength > l.s.cfg.MaxBody {
-			if !l.flush(c) {
-				return data
-			}
-			l.leave(c, data)
+		r := &l.req
+		r.params = [maxParams][]byte{}
+		route, at := l.s.routes.find(h.method, h.path, &r.params)
+		body, total, err := l.body(c, data, route)
+		if err != nil {
+			l.refuse(c, data, err)
 			return nil
 		}
-		total := size + h.contentLength
-		if len(data) < total {
-			c.scanned, c.need = size-1, total // where the head ends must be found again
-			return data
+		if total == 0 {
+			return data[:size+len(body)]
 		}
-		c.scanned, c.need = 0, 0
 		if c.timed.queue == &l.request {
 			c.timed.stop() // it is whole; what follows has a deadline of its own
 		}
 
-		r := &l.req
-		r.Method, r.Path, r.Query, r.header = h.method, h.path, h.query, h.header
-		r.Body = data[size:total]
-		r.params = [maxParams][]byte{}
+		r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, body
 		r.decoded = r.decoded[:0]
 		l.resp.reset()
-		route, at := l.s.routes.find(h.method, h.path, &r.params)
-		judged := l.shed.Shedder != nil && route != nil && h.flags&notOrigin == 0 // the latter is judged by net/http's side
+		judged := l.shed.Shedder != nil && route != nil
 		class, refused, outcome := shed.Critical, false, Done
 		if route != nil {
 			class = route.Class
@@ -251,17 +259,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		}
 		switch {
 		case refused:
-		case h.flags&notOrigin != 0:
-			outcome = NetHTTP
 		case route == nil:
 			route = l.s.unrouted
 			l.s.routes.noRoute(&l.resp, h.method, at)
 		case !r.decodeParams():
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
-		case h.flags&coded != 0 && h.contentLength > 0:
+		case h.flags&coded != 0 && len(body) > 0:
 			refuseCoding(&l.resp)
-		case h.contentLength > l.s.maxBody(route):
-			l.s.tooLong(&l.resp, route)
 		default:
 			outcome = l.s.run(route, &l.resp, r)
 			if judged && r.Class != class && outcome != Done {
@@ -273,23 +277,26 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		if away && !l.flush(c) {
 			return data // it is parsed, and judged, again
 		}
+		c.scanned, c.need, c.chunks, c.empty, c.told = 0, 0, chunkedBody{}, 0, false
+		c.size, c.bodyEnd = total, size+len(body)
 		if judged {
 			l.shed.counts(class, refused)
 		}
 		if away && outcome == NetHTTP {
-			l.lend(c, data, total)
+			l.lend(c, data)
 			return nil
 		}
 		if away {
-			if data = l.enqueue(c, data, total, outcome); data == nil {
+			if data = l.enqueue(c, data, outcome); data == nil {
 				return nil
 			}
 			l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
 		}
-		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total
+		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total || refused && h.flags&keepAlive != 0
 		if refused {
 			l.turnDown(c, route, class, h.method == http.MethodHead)
 		} else {
+			h.answerKeepAlive(&l.resp)
 			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
 			l.tally(route, l.resp.Status)
 		}
@@ -298,11 +305,46 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 	return data
 }
 
-// refuse answers a request that breaks the protocol, and closes.
-func (l *loop) refuse(c *conn, err *parseError) {
+// body returns the body of the request at the start of data, whose head is parsed, and where the request ends; 0 when that has not
+// come yet. A chunked body is decoded in place.
+func (l *loop) body(c *conn, data []byte, route *route) (body []byte, end int, err *parseError) {
+	h, limit := &l.head, l.s.maxBody(route)
+	if h.flags&chunked == 0 {
+		if h.contentLength > limit {
+			return nil, 0, l.s.tooLong(route)
+		}
+		end = h.size + h.contentLength
+		if len(data) >= end {
+			return data[h.size:end], end, nil
+		}
+		body, c.need = data[h.size:], end
+	} else {
+		if err := c.chunks.decode(data[h.size:], limit); err == errContentTooLong {
+			return nil, 0, l.s.tooLong(route)
+		} else if err != nil {
+			return nil, 0, err
+		}
+		body = data[h.size : h.size+c.chunks.size]
+		if c.chunks.done() {
+			return body, h.size + c.chunks.end, nil
+		}
+		c.need = h.size + len(body) + 1
+	}
+	c.scanned = h.size - 1 // where the head ends must be found again
+	if h.flags&expects != 0 && !c.told {
+		c.told = true
+		if len(data) == h.size {
+			l.out = append(l.out, "HTTP/1.1 100 Continue\r\n\r\n"...)
+		}
+	}
+	return body, 0, nil
+}
+
+// refuse answers the request at the start of data, which breaks the protocol or came too late, and closes.
+func (l *loop) refuse(c *conn, data []byte, err *parseError) {
 	l.resp.reset()
 	l.resp.Problem(err.status, err.detail)
-	l.out = l.heads.append(l.out, &l.resp, false, true)
+	l.out = l.heads.append(l.out, &l.resp, bytes.HasPrefix(data, []byte("HEAD ")), true)
 	l.s.count(l.s.unrouted, l.stripe, err.status, 0)
 	c.closing = true
 	l.keep(c, nil)
@@ -457,23 +499,24 @@ func (l *loop) keep(c *conn, rest []byte) {
 	}
 	if c.in != nil {
 		if &rest[0] != &c.in[0] {
-			c.in = c.in[:copy(c.in, rest)]
+			copy(c.in, rest)
 		}
+		c.in = c.in[:len(rest)]
 		return
 	}
-	if l.grow(c, len(rest)) {
+	if l.grow(c, len(rest), rest) {
 		c.in = append(c.in, rest...)
 	}
 }
 
-// grow makes room in c.in for at least n bytes. Beyond the bound on all input the connection is
+// grow makes room in c.in for at least n bytes. Beyond the bound on all input the request, at the start of data, is
 // answered 503 and false returned.
-func (l *loop) grow(c *conn, n int) bool {
+func (l *loop) grow(c *conn, n int, data []byte) bool {
 	size := l.spare.size(n)
 	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {
 		l.s.input.Add(-int64(size - cap(c.in)))
 		l.s.closed[closedInput].Add(l.stripe, 1)
-		l.refuse(c, errInput)
+		l.refuse(c, data, errInput)
 		return false
 	}
 	c.in = append(l.spare.take(size), c.in...)

@@ -4,63 +4,30 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"os"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // What is refused because net/http has too much to do counts as nowhere, and its connection as closed.
 func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
-	for name, request := range map[string]string{
-		"lent": get("/lent/a"),
-		"left": "GET /fast/a HTTP/1.0\r\nHost: weir\r\n\r\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newHandDriven(t, Config{})
-			d.lane.lent, d.lane.left = newHandover(0, nil), newHandover(0, nil) // with room for none
-			c, conn := d.connect()
-			c.send(request)
-			d.turn()
-			if name == "lent" {
-				if resp, _ := c.response("GET"); resp.StatusCode != 503 || !resp.Close {
-					t.Errorf("got %d, close %t; want 503 and that it is the last", resp.StatusCode, resp.Close)
-				}
-				c.Close()
-				for conn.fd >= 0 {
-					d.turn()
-				}
-			} else {
-				c.expectClosed()
-			}
-			if n := d.s.refused.Value(); n != 1 {
-				t.Errorf("%d refusals are counted, want 1", n)
-			}
-			if away, open := d.s.away.Load(), d.s.connections.Load(); away != 0 || open != 0 {
-				t.Errorf("%d requests are away and %d connections open, want none", away, open)
-			}
-		})
+	d := newHandDriven(t, Config{})
+	d.lane.lent = newHandover(0, nil) // with room for none
+	c, conn := d.connect()
+	c.send(get("/lent/a"))
+	d.turn()
+	if resp, _ := c.response("GET"); resp.StatusCode != 503 || !resp.Close {
+		t.Errorf("got %d, close %t; want 503 and that it is the last", resp.StatusCode, resp.Close)
 	}
-}
-
-func TestALeavingConnectionThatCannotBeMadeOneCountsAsClosed(t *testing.T) {
-	s := start(t, Config{}, &echo{})
-	before := s.connections.Load()
-	s.connectionOpened()
-	var pipe [2]int
-	if err := unix.Pipe(pipe[:]); err != nil { // which is no socket
-		t.Fatal(err)
+	c.Close()
+	for conn.fd >= 0 {
+		d.turn()
 	}
-	defer unix.Close(pipe[1])
-	if c, err := (&leaving{fd: pipe[0]}).conn(s); err == nil {
-		c.Close()
-		t.Fatal("a pipe is a connection")
+	if n := d.s.refused.Value(); n != 1 {
+		t.Errorf("%d refusals are counted, want 1", n)
 	}
-	if after := s.connections.Load(); after != before {
-		t.Errorf("%d connections count as open, were %d", after, before)
+	if away, open := d.s.away.Load(), d.s.connections.Load(); away != 0 || open != 0 {
+		t.Errorf("%d requests are away and %d connections open, want none", away, open)
 	}
 }
 
@@ -149,25 +116,6 @@ func TestALongAnswerOfAWorkerArrivesAsItIs(t *testing.T) {
 	c.send(get("/fast/a"))
 	d.turn()
 	c.expect("GET", 200, "GET a ")
-}
-
-// Whoever waits for a queue to be empty waits no longer than there is somebody to empty it.
-func TestAClosedQueueIsNotWaitedFor(t *testing.T) {
-	for size := range 2 {
-		h := newHandover(size, nil)
-		for h.offer(func() (net.Conn, error) { return nil, os.ErrClosed }) {
-		}
-		if err := h.Close(); err != nil {
-			t.Fatal(err)
-		}
-		drained := make(chan struct{})
-		go func() { h.drain(); close(drained) }()
-		select {
-		case <-drained:
-		case <-time.After(patient):
-			t.Fatalf("a queue of %d that is full and closed is waited for", size)
-		}
-	}
 }
 
 // Sleeping for a little too short, a loop would wake up again and again until it is time.

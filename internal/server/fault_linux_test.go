@@ -34,14 +34,13 @@ func truncated(t *testing.T) []byte {
 }
 
 func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
-	for _, lane := range []string{"fast", "deferred", "lent", "left"} {
+	for _, lane := range []string{"fast", "deferred", "lent"} {
 		t.Run(lane, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
 				m := truncated(t)
 				fast := done(func(w *Response, r *Request) { w.Body = append(w.Body, m[5000:6000]...) })
 				s := start(t, cfg, &echo{}, routes{
 					{Pattern: "GET /fault/fast", Handler: fast},
-					{Pattern: "GET /fault/left", Handler: fast},
 					{Pattern: "GET /fault/deferred", Handler: func(w *Response, r *Request) Outcome {
 						if r.Inline() {
 							return Offload
@@ -54,9 +53,6 @@ func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
 				})
 				c := dial(t, s)
 				raw := get("/fault/" + lane)
-				if lane == "left" {
-					raw = strings.Replace(raw, "Host", "Upgrade: x\r\nHost", 1)
-				}
 				for range 2 { // and again
 					c.send(raw)
 					if resp, body := c.response("GET"); resp.StatusCode != 503 || strings.Contains(body, "address") {

@@ -5,54 +5,35 @@ import (
 	"sync"
 )
 
-// handover is a net.Listener whose connections come from this process. What is offered is a
-// function, called by Accept, so that the event loops do not pay for making a connection.
+// handover is a net.Listener whose connections come from this process.
 type handover struct {
-	queue chan func() (net.Conn, error)
+	queue chan net.Conn
 	addr  net.Addr
 	once  sync.Once
 	done  chan struct{}
 }
 
 func newHandover(size int, addr net.Addr) *handover {
-	return &handover{queue: make(chan func() (net.Conn, error), size), addr: addr, done: make(chan struct{})}
+	return &handover{queue: make(chan net.Conn, size), addr: addr, done: make(chan struct{})}
 }
 
 // offer queues a connection; false means that the queue is full. It never blocks.
-func (h *handover) offer(open func() (net.Conn, error)) bool {
+func (h *handover) offer(c net.Conn) bool {
 	select {
-	case h.queue <- open:
+	case h.queue <- c:
 		return true
 	default:
 		return false
 	}
 }
 
-// drain returns when all that was offered before has been accepted.
-func (h *handover) drain() {
-	accepted := make(chan struct{})
-	select {
-	case h.queue <- func() (net.Conn, error) { close(accepted); return nil, net.ErrClosed }:
-	case <-h.done:
-		return
-	}
-	select {
-	case <-accepted:
-	case <-h.done:
-	}
-}
-
 // Accept implements net.Listener.
 func (h *handover) Accept() (net.Conn, error) {
-	for {
-		select {
-		case <-h.done:
-			return nil, net.ErrClosed
-		case open := <-h.queue:
-			if c, err := open(); err == nil {
-				return c, nil
-			}
-		}
+	select {
+	case <-h.done:
+		return nil, net.ErrClosed
+	case c := <-h.queue:
+		return c, nil
 	}
 }
 

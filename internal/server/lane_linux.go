@@ -11,11 +11,11 @@ import (
 
 // fastLane is the event loops, their workers, and the ways from them to net/http.
 type fastLane struct {
-	s          *Server
-	loops      []*loop
-	jobs       chan job
-	workers    sync.WaitGroup
-	lent, left *handover
+	s       *Server
+	loops   []*loop
+	jobs    chan job
+	workers sync.WaitGroup
+	lent    *handover
 }
 
 func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
@@ -23,7 +23,6 @@ func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 		s:    s,
 		jobs: make(chan job, s.cfg.WorkerQueue),
 		lent: newHandover(1024, addr),
-		left: newHandover(128, addr),
 	}
 	for i := range s.cfg.Loops {
 		l, err := newLoop(f, i)
@@ -47,7 +46,6 @@ func (f *fastLane) start(serve func(net.Listener)) {
 		f.workers.Go(func() { f.work(f.s.cfg.Loops + i) })
 	}
 	go serve(f.lent)
-	go serve(f.left)
 }
 
 // accept deals connections round robin to the loops until stop is closed; what waits in the
@@ -152,14 +150,12 @@ func (f *fastLane) stop(ctx context.Context) error {
 			}
 		}
 	}
-	f.left.drain()
 	return ctx.Err()
 }
 
 // finish ends the workers; all loops have ended.
 func (f *fastLane) finish() {
 	f.lent.Close()
-	f.left.Close()
 	for _, l := range f.loops {
 		select {
 		case <-l.done:

@@ -11,9 +11,6 @@ import (
 // fastLane needs epoll: elsewhere net/http serves everything.
 type fastLane struct{}
 
-// leftConn does not exist where there is no fast lane to leave.
-type leftConn struct{ net.Conn }
-
 func newFastLane(*Server, net.Addr) (*fastLane, error) { return nil, errors.ErrUnsupported }
 
 func (*fastLane) start(func(net.Listener))                       {}

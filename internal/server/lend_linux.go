@@ -26,7 +26,8 @@ type lentConn struct {
 
 	mu       sync.Mutex
 	change   *sync.Cond // of anything below
-	request  []byte     // what is left to read of it
+	buf      []byte     // the request's head
+	request  [2][]byte  // what is left to read of head and body
 	over     bool       // given back: the descriptor is not ours until the next request
 	ended    bool       // there will be no next request
 	finished bool       // the client sends no more
@@ -41,24 +42,27 @@ func (*lentConn) lender() {}
 // maxKept bounds the lentConns of a loop that wait for a next request, at about 20 KiB each.
 const maxKept = 256
 
-// lend hands the request of the given size at the start of data to net/http.
-func (l *loop) lend(c *conn, data []byte, size int) {
-	if !l.detach(c, data, size, phaseLent) {
+// lend hands the request at the start of data, whose head is l.head, to net/http.
+func (l *loop) lend(c *conn, data []byte) {
+	l.framed = l.head.appendFramed(l.framed[:0], c.bodyEnd-l.head.size) // before the data moves
+	if !l.detach(c, data, phaseLent) {
 		return
 	}
+	body := c.in[l.head.size:c.bodyEnd]
 	if c.kept != nil {
 		lc := c.kept
 		c.kept = nil
 		l.kept--
-		if lc.again(c.in[:size]) {
+		if lc.again(l.framed, body) {
 			c.lent = lc
 			return
 		}
 	}
-	lc := &lentConn{conn: c, remote: peerAddr(c.fd), request: c.in[:size]}
+	lc := &lentConn{conn: c, remote: peerAddr(c.fd)}
 	lc.change = sync.NewCond(&lc.mu)
+	lc.again(l.framed, body)
 	c.lent = lc
-	if !l.lane.lent.offer(func() (net.Conn, error) { return lc, nil }) {
+	if !l.lane.lent.offer(lc) {
 		c.phase, c.lent = phaseReading, nil
 		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
@@ -109,9 +113,13 @@ func (lc *lentConn) Read(p []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case lc.gone:
 			return 0, errClientGone
-		case len(lc.request) > 0:
-			n := copy(p, lc.request)
-			lc.request = lc.request[n:]
+		case len(lc.request[0])+len(lc.request[1]) > 0:
+			n := 0
+			for i := range lc.request {
+				m := copy(p[n:], lc.request[i])
+				lc.request[i] = lc.request[i][m:]
+				n += m
+			}
 			return n, nil
 		case lc.ended, lc.finished:
 			return 0, io.EOF
@@ -121,13 +129,14 @@ func (lc *lentConn) Read(p []byte) (int, error) {
 }
 
 // again lends the next request; false means that net/http has done with the connection.
-func (lc *lentConn) again(request []byte) bool {
+func (lc *lentConn) again(head, body []byte) bool {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	if lc.ended {
 		return false
 	}
-	lc.request, lc.over = request, false
+	lc.buf = append(lc.buf[:0], head...)
+	lc.request, lc.over = [2][]byte{lc.buf, body}, false
 	lc.change.Broadcast()
 	return true
 }
@@ -199,7 +208,7 @@ func (lc *lentConn) giveBack(kind messageKind) {
 		return
 	}
 	lc.over = true
-	lc.request = nil
+	lc.request = [2][]byte{}
 	lc.change.Broadcast()
 	lc.conn.loop.post(message{kind: kind, conn: lc.conn})
 }

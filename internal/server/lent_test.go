@@ -260,7 +260,6 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 
 func TestAFastHandlerMayLendItsRequest(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		cfg.LeftRequests = 1000
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		c.send(get("/either/a") + get("/either/%C3%A9?lend") + post("/either/c?lend", "body c") + post("/either/d?deferred", "body d") +
@@ -275,7 +274,7 @@ func TestAFastHandlerMayLendItsRequest(t *testing.T) {
 		c.expect("HEAD", 200, "")
 		c.expect("GET", 200, "GET f ")
 
-		// The same where the connection is net/http's.
+		// The same with a body in chunks.
 		c.send("POST /either/g?lend HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" +
 			get("/either/h?lend") + get("/either/i"))
 		c.expect("POST", 200, "POST lent g lend hello")

@@ -31,6 +31,7 @@ type loop struct {
 	spare  spares
 	latest int // how long the latest answer of a worker was
 	head   head
+	framed []byte // it, as net/http gets it
 	req    Request
 	resp   Response
 	heads  heads
@@ -287,7 +288,7 @@ func (l *loop) expire() {
 	for c := l.request.expired(l.now); c != nil; c = l.request.expired(l.now) {
 		l.s.closed[closedRequest].Add(l.stripe, 1)
 		l.out = l.out[:0]
-		l.refuse(c, errRequestTimeout)
+		l.refuse(c, c.in, errRequestTimeout)
 	}
 	for c := l.write.expired(l.now); c != nil; c = l.write.expired(l.now) {
 		l.s.closed[closedWrite].Add(l.stripe, 1)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,11 +57,6 @@ func NewHandler(routes ...Route) http.Handler {
 	return newSlowLane(s, &s.routes)
 }
 
-// leftConn counts the requests of a connection that has left for fast routes.
-type leftKey struct{}
-
-type leftCount struct{ fast int }
-
 // lentKey marks the context of connections over which requests are lent.
 type lentKey struct{}
 
@@ -72,11 +68,21 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	call := l.calls.Get().(*fastCall)
 	defer l.calls.Put(call)
-	call.path = append(call.path[:0], r.URL.EscapedPath()...)
+	call.path = append(call.path[:0], cmp.Or(r.URL.EscapedPath(), "/")...)
 	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe()}
 	call.resp.reset()
 
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
+	lent := r.Context().Value(lentKey{}) != nil
+	if lent {
+		call.body = call.body[:0]
+	} else if err := l.receive(call, route, w, r, start); err != nil {
+		w.Header().Set("Connection", "close")
+		call.resp.Problem(err.status, err.detail)
+		call.resp.Write(w, r)
+		l.s.count(l.s.unrouted, call.req.Stripe, err.status, time.Since(start))
+		return
+	}
 	if route != nil && !call.req.decodeParams() {
 		route, at = nil, nil
 	}
@@ -89,14 +95,12 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	debug.SetPanicOnFault(true)
-	lent := r.Context().Value(lentKey{}) != nil
 	call.req.Class = route.Class
 	if !lent && !route.Admin {
 		l.s.away.Add(1)
 		defer l.s.away.Add(-1)
 	}
-	// What comes over a lent connection has been judged, but for targets that the loops leave alone.
-	lent = lent && r.URL.Host == ""
+	// What comes over a lent connection has been judged.
 	judge, class, draw := l.s.shed != nil && !lent && !route.Admin, route.Class, shed.Draw()
 	if judge && l.s.turnDown(w, call.req.Stripe, route, class, draw) {
 		return
@@ -125,9 +129,6 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	for i, name := range route.names {
 		r.SetPathValue(name, string(call.req.params[i]))
-	}
-	if r.Body != http.NoBody {
-		r.Body = http.MaxBytesReader(w, &patientBody{r.Body, http.NewResponseController(w), l.s.cfg.RequestTimeout}, l.s.cfg.MaxStream)
 	}
 	status := &statusWriter{ResponseWriter: w}
 	defer func() { l.s.count(route, call.req.Stripe, status.status(), time.Since(start)) }()
@@ -160,46 +161,54 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
 }
 
-// handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
-func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
-	s := l.s
-	if left, ok := r.Context().Value(leftKey{}).(*leftCount); ok && route.Stream == nil {
-		if left.fast++; left.fast >= s.cfg.LeftRequests {
-			w.Header().Set("Connection", "close")
+// receive reads the body of a request, or returns why the request is refused: for what the event loops refuse, too, as far as net/http
+// shows it. With an error the deadline stays, as net/http goes on reading then.
+func (l *slowLane) receive(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *parseError {
+	if r.Method == http.MethodConnect || !strings.HasPrefix(r.RequestURI, "/") {
+		h := head{method: r.Method, target: []byte(r.RequestURI)}
+		if err := h.otherForm(); err != nil {
+			return err
 		}
+	}
+	if !isHost([]byte(r.Host)) {
+		return errHost
+	}
+	if r.Body == http.NoBody {
+		call.body = call.body[:0]
+		return nil
 	}
 	control := http.NewResponseController(w)
-	if r.Body != http.NoBody {
-		control.SetReadDeadline(start.Add(s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
-	}
-	body, err := readBody(call.body[:0], r.Body, s.maxBody(route))
-	call.body = body
-	if r.Body != http.NoBody {
-		control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
-	}
+	control.SetReadDeadline(start.Add(l.s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
+	var err error
+	call.body, err = readBody(call.body[:0], r.Body, l.s.maxBody(route))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		s.closed[closedRequest].Add(call.req.Stripe, 1)
-		call.resp.Problem(errRequestTimeout.status, errRequestTimeout.detail)
-		w.Header().Set("Connection", "close")
+		l.s.closed[closedRequest].Add(call.req.Stripe, 1)
+		return errRequestTimeout
 	case errors.Is(err, errBodyTooLong):
-		s.tooLong(&call.resp, route)
-		w.Header().Set("Connection", "close")
+		return l.s.tooLong(route)
 	case err != nil:
-		call.resp.Problem(http.StatusBadRequest, "the body could not be read to its end")
-	default:
-		call.qry = append(call.qry[:0], r.URL.RawQuery...)
-		call.req.Query, call.req.Body = call.qry, body
-		call.req.header = appendFields(call.req.header[:0], r)
-		if s.run(route, &call.resp, &call.req) == NetHTTP {
-			if r.Body != http.NoBody {
-				r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(body)))
-			}
-			return r
+		return errBody
+	}
+	control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
+	return nil
+}
+
+var errBody = bad("the body could not be read to its end")
+
+// handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
+func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
+	call.qry = append(call.qry[:0], r.URL.RawQuery...)
+	call.req.Query, call.req.Body = call.qry, call.body
+	call.req.header = appendFields(call.req.header[:0], r)
+	if l.s.run(route, &call.resp, &call.req) == NetHTTP {
+		if r.Body != http.NoBody {
+			r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(call.body)))
 		}
+		return r
 	}
 	call.resp.Write(w, r)
-	s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+	l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
 	return nil
 }
 
@@ -299,9 +308,6 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 		TLSConfig:         config,
 		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if _, ok := c.(*leftConn); ok {
-				return context.WithValue(ctx, leftKey{}, new(leftCount))
-			}
 			if _, ok := c.(lender); ok {
 				return context.WithValue(ctx, lentKey{}, true)
 			}
@@ -342,23 +348,6 @@ func (c patientConn) Write(p []byte) (int, error) {
 // ReadFrom hides that of TCPConn, which knows no timeout.
 func (c patientConn) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{c}, r)
-}
-
-// patientBody is a body too long to be buffered, or of unknown length, which may take its time but
-// must go on: a read ends when nothing comes for the timeout.
-type patientBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-	timeout time.Duration
-}
-
-func (b *patientBody) Read(p []byte) (int, error) {
-	b.control.SetReadDeadline(time.Now().Add(b.timeout)) //nolint:errcheck // every connection here has one
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.control.SetReadDeadline(time.Time{}) //nolint:errcheck // as above
-	}
-	return n, err
 }
 
 // logWriter turns net/http's lines into debug records: nearly all are about clients' mistakes.

@@ -6,13 +6,16 @@ import (
 	"math"
 	"math/bits"
 	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
 )
 
 // head is a parsed request head. Its slices point into the buffer it was parsed from.
 type head struct {
 	method        string // interned for the registered methods
-	target        []byte // origin-form: path [ "?" query ]
-	path, query   []byte
+	target        []byte
+	path, query   []byte // of the target; the path is "*" in OPTIONS *
 	header        []byte // field lines with their CRLFs, without the empty line
 	size          int    // of the head, the empty line included
 	contentLength int    // 0 when absent
@@ -22,17 +25,64 @@ type head struct {
 type headFlags uint8
 
 const (
-	// connClose: the client asked for the connection to be closed after the answer.
+	// connClose: the connection ends with the answer, by the client's wish or because HTTP/1.0 does so.
 	connClose headFlags = 1 << iota
-	// unframed: the kernel cannot frame what follows (chunked, Expect, Upgrade, HTTP/1.0);
-	// net/http must take the connection.
-	unframed
-	// notOrigin: the target is not a path (absolute-form, "*", authority); net/http must take
-	// the request.
-	notOrigin
+	// keepAlive: an HTTP/1.0 client asked for the connection to stay open, and must be told that it does.
+	keepAlive
+	// chunked: the body is chunked; else contentLength is its length.
+	chunked
+	// expects: the client may wait for 100 (Continue) before it sends the body.
+	expects
 	// coded: the body, if there is one, has a content coding.
 	coded
+	// http10: the request is in HTTP/1.0.
+	http10
 )
+
+// hasBody reports whether anything follows the head.
+func (h *head) hasBody() bool { return h.contentLength > 0 || h.flags&chunked != 0 }
+
+// answerKeepAlive says in the answer to an HTTP/1.0 request that the connection stays open, if the client asked for that.
+func (h *head) answerKeepAlive(w *Response) {
+	if h.flags&keepAlive != 0 {
+		w.Field("Connection", "keep-alive")
+	}
+}
+
+// appendFramed appends the head as net/http gets it, with what says where the request ends and what becomes of the connection left out
+// and said anew. So there is one way only to read it.
+func (h *head) appendFramed(dst []byte, length int) []byte {
+	dst = append(dst, h.method...)
+	dst = append(dst, ' ')
+	dst = append(dst, h.target...)
+	if h.flags&http10 != 0 {
+		dst = append(dst, " HTTP/1.0\r\n"...) // its answer must not be chunked
+	} else {
+		dst = append(dst, " HTTP/1.1\r\n"...)
+	}
+	for rest := h.header; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n') + 1
+		if name := rest[:bytes.IndexByte(rest, ':')]; !slices.ContainsFunc(framingFields, func(f string) bool { return equalFold(name, f) }) {
+			dst = append(dst, rest[:end]...)
+		}
+		rest = rest[end:]
+	}
+	if length > 0 {
+		dst = append(dst, "Content-Length: "...)
+		dst = strconv.AppendInt(dst, int64(length), 10)
+		dst = append(dst, "\r\n"...)
+	}
+	switch {
+	case h.flags&connClose != 0:
+		dst = append(dst, "Connection: close\r\n"...)
+	case h.flags&keepAlive != 0:
+		dst = append(dst, "Connection: keep-alive\r\n"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+// framingFields say where a request ends, or what becomes of the connection.
+var framingFields = []string{"connection", "content-length", "transfer-encoding", "trailer", "expect", "upgrade"}
 
 // parseError is a request the parser refuses: a status and what is wrong.
 type parseError struct {
@@ -47,6 +97,10 @@ func bad(detail string) *parseError { return &parseError{http.StatusBadRequest, 
 var (
 	errRequestLine = bad("the request line must be: method, space, target, space, HTTP/1.1")
 	errTarget      = bad("the request target holds a byte that must be percent-encoded")
+	errTargetForm  = bad("the request target must be a path, or http:// or https:// with a host and a path")
+	errTargetHost  = bad("the host of the request target must be a name or an address, and perhaps a colon and a port")
+	errAsterisk    = bad("the request target * is for OPTIONS alone")
+	errConnect     = &parseError{http.StatusNotImplemented, "there are no tunnels here: CONNECT is not implemented"}
 	errEscape      = bad("a percent-escape in the path is not followed by two hexadecimal digits")
 	errVersion     = &parseError{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
 	errFold        = bad("a header line begins with white space (obsolete line folding)")
@@ -55,16 +109,20 @@ var (
 	errLineEnd     = bad("a line must end with CR LF, and CR stand nowhere else")
 	errHostMissing = bad("an HTTP/1.1 request needs a Host header")
 	errHostTwice   = bad("more than one Host header")
-	errHost        = bad("the Host header holds a forbidden byte")
+	errHost        = bad("the Host header must be a name or an address, and perhaps a colon and a port")
 	errLengthTwice = bad("more than one Content-Length header")
 	errLength      = bad("Content-Length must be a decimal number")
 	errLengthAndTE = bad("both Content-Length and Transfer-Encoding")
 	errTETwice     = bad("more than one Transfer-Encoding header")
-	errTE          = &parseError{http.StatusNotImplemented, "the only transfer coding spoken here is chunked"}
+	errTE          = bad("Transfer-Encoding must be exactly: chunked")
+	errExpect      = &parseError{http.StatusExpectationFailed, "the only expectation met here is 100-continue"}
 	errTEVersion   = bad("Transfer-Encoding in an HTTP/1.0 request")
 	// errRequestTimeout is the event loop's and net/http's to find.
 	errRequestTimeout = &parseError{http.StatusRequestTimeout, "the request did not arrive in time"}
 	errHeaderTooLong  = &parseError{http.StatusRequestHeaderFieldsTooLarge, "the request line and headers are too long"}
+	errTargetTooLong  = &parseError{http.StatusRequestURITooLong, "the request line is too long"}
+	errEmptyLines     = bad("too many empty lines before a request")
+	errEnd            = bad("the connection ended before the request did")
 )
 
 var crlfcrlf = []byte("\r\n\r\n")
@@ -97,6 +155,14 @@ func checkPartial(buf []byte, scanned int) *parseError {
 	return nil
 }
 
+// headTooLong returns what is wrong with a head that does not end within the first most bytes of buf.
+func headTooLong(buf []byte, most int) *parseError {
+	if bytes.IndexByte(buf[:min(most, len(buf))], '\n') < 0 {
+		return errTargetTooLong
+	}
+	return errHeaderTooLong
+}
+
 // parseHead parses a whole head, which ends with an empty line. It accepts nothing that
 // http.ReadRequest refuses, and less: see RFC 9112 sections 2.2, 3, 5 and 6.3.
 func parseHead(buf []byte, h *head) *parseError {
@@ -123,12 +189,10 @@ func parseHead(buf []byte, h *head) *parseError {
 	if n < 1 || line[n] != ' ' {
 		return errRequestLine
 	}
-	http10 := false
 	switch binary.LittleEndian.Uint64(line[n+1:]) {
 	case versionHTTP11:
 	case versionHTTP10:
-		http10 = true
-		h.flags |= unframed
+		h.flags |= http10
 	default:
 		v := line[n+1:]
 		if string(v[:5]) != "HTTP/" || !isDigit(v[5]) || v[6] != '.' || !isDigit(v[7]) {
@@ -140,20 +204,25 @@ func parseHead(buf []byte, h *head) *parseError {
 	}
 	h.target = line[:n]
 	h.path, h.query = h.target, nil
-	if line[0] != '/' {
-		h.flags |= notOrigin
+	if line[0] != '/' || h.method == http.MethodConnect {
+		if err := h.otherForm(); err != nil {
+			return err
+		}
 	}
-	for i, c := range h.target {
+	for i, c := range h.path {
 		switch class := classes[c]; {
 		case class&inTarget == 0:
 			return errTarget
 		case c == '%' && h.query == nil:
-			if i+2 >= n || unhex(h.target[i+1]) > 15 || unhex(h.target[i+2]) > 15 {
+			if i+2 >= len(h.path) || unhex(h.path[i+1]) > 15 || unhex(h.path[i+2]) > 15 {
 				return errEscape
 			}
 		case c == '?' && h.query == nil:
-			h.path, h.query = h.target[:i], h.target[i+1:]
+			h.query = h.path[i+1:]
 		}
+	}
+	if h.query != nil {
+		h.path = h.path[:len(h.path)-len(h.query)-1]
 	}
 
 	// Field lines.
@@ -184,23 +253,26 @@ func parseHead(buf []byte, h *head) *parseError {
 				if hosts++; hosts > 1 {
 					return errHostTwice
 				}
-				for _, c := range trimOWS(rest[name+1 : end]) {
-					if classes[c]&inHost == 0 {
-						return errHost
-					}
+				if !isHost(trimOWS(rest[name+1 : end])) {
+					return errHost
 				}
 			}
 		case len("expect"):
-			if equalFold(rest[:name], "expect") {
-				h.flags |= unframed
-			}
-		case len("upgrade"):
-			if equalFold(rest[:name], "upgrade") {
-				h.flags |= unframed
+			if value := trimOWS(rest[name+1 : end]); len(value) > 0 && h.flags&http10 == 0 && equalFold(rest[:name], "expect") {
+				if !equalFold(value, "100-continue") {
+					return errExpect
+				}
+				h.flags |= expects
 			}
 		case len("connection"):
-			if equalFold(rest[:name], "connection") && hasToken(rest[name+1:end], "close") {
-				h.flags |= connClose
+			if equalFold(rest[:name], "connection") {
+				value := rest[name+1 : end]
+				if hasToken(value, "close") {
+					h.flags |= connClose
+				}
+				if h.flags&http10 != 0 && hasToken(value, "keep-alive") {
+					h.flags |= keepAlive
+				}
 			}
 		case len("content-length"):
 			if equalFold(rest[:name], "content-length") {
@@ -225,20 +297,88 @@ func parseHead(buf []byte, h *head) *parseError {
 				if !equalFold(trimOWS(rest[name+1:end]), "chunked") {
 					return errTE
 				}
-				h.flags |= unframed
+				h.flags |= chunked
 			}
 		}
 		rest = rest[end+2:]
 	}
 	switch {
-	case hosts == 0 && !http10:
+	case hosts == 0 && h.flags&http10 == 0:
 		return errHostMissing
 	case codings > 0 && lengths > 0:
 		return errLengthAndTE
-	case codings > 0 && http10:
+	case codings > 0 && h.flags&http10 != 0:
 		return errTEVersion
 	}
+	if h.flags&connClose != 0 || h.flags&(http10|keepAlive) == http10 {
+		h.flags = h.flags&^keepAlive | connClose
+	}
 	return nil
+}
+
+var slash = []byte{'/'}
+
+// otherForm sets the path, with the query, of a target that is not a path: an absolute URI, or "*" in OPTIONS (RFC 9112, 3.2).
+func (h *head) otherForm() *parseError {
+	if h.method == http.MethodConnect {
+		return errConnect
+	}
+	if len(h.target) == 1 && h.target[0] == '*' {
+		if h.method != http.MethodOptions {
+			return errAsterisk
+		}
+		return nil
+	}
+	scheme, rest, ok := bytes.Cut(h.target, []byte("://"))
+	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
+		return errTargetForm
+	}
+	end := bytes.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if host := rest[:end]; len(host) == 0 || host[0] == ':' || !isHost(host) {
+		return errTargetHost
+	}
+	h.path = rest[end:]
+	switch {
+	case end == len(rest):
+		h.path = slash
+	case rest[end] != '/':
+		h.path = append([]byte{'/'}, rest[end:]...)
+	}
+	return nil
+}
+
+// isHost reports whether b is a host as RFC 3986 has it, a name, an IPv4 address or an IPv6 address in brackets, perhaps with a port.
+func isHost(b []byte) bool {
+	if len(b) > 0 && b[0] == '[' {
+		end := bytes.IndexByte(b, ']')
+		if end < 0 {
+			return false
+		}
+		if ip, err := netip.ParseAddr(string(b[1:end])); err != nil || !ip.Is6() || ip.Zone() != "" {
+			return false
+		}
+		b = b[end+1:]
+	} else {
+		for len(b) > 0 && b[0] != ':' {
+			switch {
+			case classes[b[0]]&inHost != 0:
+				b = b[1:]
+			case b[0] == '%' && len(b) > 2 && unhex(b[1]) <= 15 && unhex(b[2]) <= 15:
+				b = b[3:]
+			default:
+				return false
+			}
+		}
+	}
+	for i, c := range b {
+		if i == 0 && c != ':' || i > 0 && !isDigit(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // valueEnd returns the index of the first byte from i on that may not stand in a field value: a
@@ -365,7 +505,7 @@ var classes, lower = func() (classes, lower [256]byte) {
 		if c > ' ' && c < 0x7f && c != '#' {
 			classes[c] |= inTarget
 		}
-		if alphanumeric || bytes.IndexByte([]byte("-._~:[]%!$&'()*+,;="), byte(c)) >= 0 {
+		if alphanumeric || bytes.IndexByte([]byte("-._~!$&'()*+,;="), byte(c)) >= 0 {
 			classes[c] |= inHost
 		}
 	}

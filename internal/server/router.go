@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,6 +23,7 @@ const (
 // cleaning or redirects.
 type router struct {
 	root     node
+	all      node     // what OPTIONS * asks about: all paths
 	nothing  string   // the detail of a 404
 	patterns []string // in the order they were added
 	prefetch []*route // those that have a Prefetch
@@ -109,6 +109,11 @@ func (t *router) add(r *route) {
 	if method == http.MethodGet {
 		n.bind(http.MethodHead, r)
 	}
+	for _, m := range n.methods {
+		if !slices.ContainsFunc(t.all.methods, func(o methodRoute) bool { return o.method == m.method }) {
+			t.all.bind(m.method, r)
+		}
+	}
 }
 
 func (n *node) child(segment string) *node {
@@ -143,6 +148,9 @@ func (n *node) bind(method string, r *route) {
 // params. Without a route it returns the node the path leads to, or nil: 405 and 404.
 func (t *router) find(method string, path []byte, params *[maxParams][]byte) (*route, *node) {
 	if len(path) == 0 || path[0] != '/' {
+		if string(path) == "*" { // which only OPTIONS may have
+			return nil, &t.all
+		}
 		return nil, nil
 	}
 	n, rest, i := &t.root, path[1:], 0
@@ -198,17 +206,22 @@ func refuseCoding(w *Response) {
 	w.Field("Accept-Encoding", "identity")
 }
 
-// tooLong fills in the answer to a request whose body is longer than its route takes.
-func (s *Server) tooLong(w *Response, r *route) {
+// tooLong returns the refusal of a body that is longer than its route takes.
+func (s *Server) tooLong(r *route) *parseError {
 	detail := fmt.Sprintf("the body is longer than %d bytes", s.maxBody(r))
-	if r.MaxBody == 0 {
+	if r == nil || r.MaxBody == 0 {
 		detail += " (--max-body)"
 	}
-	w.Problem(http.StatusRequestEntityTooLarge, detail)
+	return &parseError{http.StatusRequestEntityTooLarge, detail}
 }
 
-// maxBody returns how long a body of a route's requests may be.
-func (s *Server) maxBody(r *route) int { return cmp.Or(r.MaxBody, s.cfg.MaxBody) }
+// maxBody returns how long a body of a route's requests may be; r is nil where there is no route.
+func (s *Server) maxBody(r *route) int {
+	if r == nil || r.MaxBody == 0 {
+		return s.cfg.MaxBody
+	}
+	return min(r.MaxBody, int(s.cfg.MaxInput)-s.cfg.MaxHeader)
+}
 
 // noRoute fills in the answer to a request that no route takes.
 func (t *router) noRoute(w *Response, method string, n *node) {

@@ -1,12 +1,10 @@
 // Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the
 // system calls and brings them to the services.
 //
-// A request goes one of three ways. Handlers answer inline, on the event
-// loop that read the request: no goroutine, no allocation, one send for all pipelined answers of a
-// read, or, where their handlers say so, by a bounded pool of workers,
-// by the loop when it has nothing else to do, or by net/http, which is given exactly that one request over an
-// in-memory connection, and the connection comes back. Only what the kernel cannot frame
-// (chunked bodies, Expect, Upgrade, HTTP/1.0, bodies over a bound) leaves for net/http for good.
+// The loops frame every request, chunked bodies and HTTP/1.0 included. A handler answers it inline, on the event loop that read it,
+// without a goroutine or an allocation, and with one send for all pipelined answers of a read. Or, where the handler says so, it is
+// answered by a bounded pool of workers, by the loop when that has nothing else to do, or by net/http, which is given exactly that
+// one request, its whole body and a Content-Length over an in-memory connection.
 // A connection has one request out at a time, so answers keep the order of their requests.
 //
 // TLS and HTTP/2, and systems without epoll, are net/http's throughout, with the same routes and
@@ -170,7 +168,7 @@ func (s *Server) closeListeners() {
 }
 
 // Run serves until ctx is done, then stops in order: listeners, loops once their answers are
-// sent, connections that have left, net/http, services. It returns nil after an orderly stop.
+// sent, net/http, services. It returns nil after an orderly stop.
 func (s *Server) Run(ctx context.Context) error {
 	failed := make(chan error, 8)
 	fail := func(err error) {

@@ -266,6 +266,19 @@ func (c *client) passed() {
 
 func get(path string) string   { return "GET " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
 func head_(path string) string { return "HEAD " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
+
+// chunkedPost is post with the body in chunks of 100 bytes, the first with an extension, and a trailer.
+func chunkedPost(path, body string) string {
+	raw := "POST " + path + " HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n"
+	extension := ";a=\"b\""
+	for len(body) > 0 {
+		n := min(len(body), 100)
+		raw += fmt.Sprintf("%x%s\r\n%s\r\n", n, extension, body[:n])
+		body, extension = body[n:], ""
+	}
+	return raw + "0\r\nX: y\r\n\r\n"
+}
+
 func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
@@ -323,7 +336,7 @@ func TestMethodsAndPathsWithoutRoute(t *testing.T) {
 		}
 		// The server as a whole: that it is there.
 		c.send("OPTIONS * HTTP/1.1\r\nHost: weir\r\n\r\n" + get("/fast/b"))
-		if resp, body := c.response("OPTIONS"); resp.StatusCode != 200 || resp.ContentLength != 0 || body != "" || resp.Close {
+		if resp, body := c.response("OPTIONS"); resp.StatusCode/100 != 2 || body != "" || resp.Close {
 			t.Errorf("OPTIONS *: got %d, %v, %q", resp.StatusCode, resp.Header, body)
 		}
 		c.expect("GET", 200, "GET b ")

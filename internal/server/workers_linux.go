@@ -15,12 +15,12 @@ type job struct {
 
 // enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
 // is full, returns the data, which has moved.
-func (l *loop) enqueue(c *conn, data []byte, size int, outcome Outcome) []byte {
-	if !l.detach(c, data, size, phaseDeferred) {
+func (l *loop) enqueue(c *conn, data []byte, outcome Outcome) []byte {
+	if !l.detach(c, data, phaseDeferred) {
 		return nil
 	}
 	c.out = l.spare.take(l.latest) // the worker's to fill
-	j := job{c, c.in[:size], time.Now()}
+	j := job{c, c.in[:c.bodyEnd], time.Now()}
 	if outcome == WhenIdle && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
 		l.later = append(l.later, j)
 		return nil
@@ -38,17 +38,16 @@ func (l *loop) enqueue(c *conn, data []byte, size int, outcome Outcome) []byte {
 	}
 }
 
-// detach makes c wait for somebody else to answer the request of the given size at the start of
-// data: the input becomes c's own memory, and no deadline runs. It returns false when there was
+// detach makes c wait for somebody else to answer the request at the start of data, whose size c has: the input becomes c's own memory, and no deadline runs. It returns false when there was
 // no memory for that, and c has been refused.
-func (l *loop) detach(c *conn, data []byte, size int, phase phase) bool {
+func (l *loop) detach(c *conn, data []byte, phase phase) bool {
 	l.keep(c, data)
 	if c.in == nil {
 		return false
 	}
 	l.observe()
 	c.timed.stop()
-	c.phase, c.size = phase, size
+	c.phase = phase
 	l.s.away.Add(1)
 	return true
 }
@@ -97,7 +96,10 @@ func (l *loop) lendDeferred(c *conn) {
 		return
 	}
 	l.out = l.out[:0]
-	l.lend(c, c.in, c.size)
+	if err := parseHead(c.in[:headEnd(c.in, 0)], &l.head); err != nil {
+		panic("BUG: a request that was parsed does not parse: " + err.detail)
+	}
+	l.lend(c, c.in)
 }
 
 // worker is what runs deferred requests, and its memory.
@@ -141,6 +143,7 @@ func (k *worker) run(j job) (answered bool) {
 	now := time.Now()
 	k.heads.tick(now)
 	c.closing = h.flags&connClose != 0
+	h.answerKeepAlive(w)
 	c.out = k.heads.append(c.out[:0], w, h.method == http.MethodHead, c.closing)
 	k.s.count(route, r.Stripe, w.Status, now.Sub(j.since))
 	return true
