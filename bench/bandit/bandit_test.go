@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -7,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -54,24 +58,30 @@ func TestEntitiesAreFetchedInChunksAndMerged(t *testing.T) {
 	}
 }
 
-func TestRowsOfSegmentsAndUsersAreNoFeaturesOfAnItem(t *testing.T) {
-	got, err := parseFeatures(strings.NewReader("item,alpha,beta,segment,user\n7,1.5,20,,\n7,9,9,s1,\n8,3,4,,\n,,,s1,u1\n"))
+func TestRowsOfSegmentsAreNoFeaturesOfAnItem(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "arms.csv")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("item,alpha,beta,segment\n7,1.5,20,\n7,9,9,s1\n8,3,4,\n")
+	got, err := readFeatures(path)
 	if err != nil || len(got) != 2 || got["7"]["alpha"] != 1.5 || got["7"]["beta"] != 20 || got["8"]["beta"] != 4 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := parseFeatures(strings.NewReader("item,clicks\n7,3\n")); err == nil || !strings.Contains(err.Error(), "want item, alpha and beta") {
-		t.Errorf("other columns are the error %v", err)
-	}
-	if _, err := parseFeatures(strings.NewReader("item,alpha,beta\n7,x,1\n")); err == nil {
+	write("item,alpha,beta,segment\n7,x,1,\n")
+	if _, err := readFeatures(path); err == nil {
 		t.Error("a letter for a number is no error")
 	}
 }
 
-func post(t *testing.T, s *service, body string) (status int, said string) {
+func post(t *testing.T, p *predictor, body string) (status int, said string) {
 	t.Helper()
 	r := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	w, err := s.app().Test(r)
+	w, err := app(p).Test(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +93,9 @@ func post(t *testing.T, s *service, body string) (status int, said string) {
 	return w.StatusCode, string(b)
 }
 
-func TestBeforeItsFeaturesAreThereAServiceIsNotReady(t *testing.T) {
-	s := &service{}
-	if status, said := post(t, s, `{"user":"u","items":["1"]}`); status != 503 || !strings.Contains(said, "not loaded") {
-		t.Errorf("status %d: %s", status, said)
-	}
-	s.ready(&predictor{memory{features{}}})
+func TestARequestWithoutItemsIsRefused(t *testing.T) {
 	for _, body := range []string{`{"user":"u","items":[]}`, `{"items":7}`, `nothing`} {
-		if status, said := post(t, s, body); status != 400 {
+		if status, said := post(t, &predictor{memory{features{}}}, body); status != 400 {
 			t.Errorf("%s: status %d: %s", body, status, said)
 		}
 	}

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package main
 
 import (
@@ -5,7 +7,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -75,50 +76,32 @@ func fetchAll(ctx context.Context, store featureStore, ids []string) (features, 
 	return merged, nil
 }
 
-// readFeatures reads alpha and beta of every item.
+// readFeatures reads alpha and beta of every item from a file of item,alpha,beta,segment. Rows with a
+// segment are left out.
 func readFeatures(path string) (features, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	all, err := parseFeatures(f)
+	r := csv.NewReader(f)
+	r.FieldsPerRecord = 4
+	rows, err := r.ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return all, nil
-}
-
-func parseFeatures(from io.Reader) (features, error) {
-	r := csv.NewReader(from)
-	r.ReuseRecord = true
-	header, err := r.Read()
-	if err != nil {
-		return nil, err
-	}
-	item, alpha, beta := slices.Index(header, "item"), slices.Index(header, "alpha"), slices.Index(header, "beta")
-	if item < 0 || alpha < 0 || beta < 0 {
-		return nil, fmt.Errorf("the columns are %v, want item, alpha and beta", header)
-	}
-	segment, user := slices.Index(header, "segment"), slices.Index(header, "user")
 	all := features{}
-	for {
-		row, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if row[item] == "" || segment >= 0 && row[segment] != "" || user >= 0 && row[user] != "" {
+	for _, row := range rows[1:] {
+		if row[3] != "" {
 			continue
 		}
-		a, err1 := strconv.ParseFloat(row[alpha], 64)
-		b, err2 := strconv.ParseFloat(row[beta], 64)
+		alpha, err1 := strconv.ParseFloat(row[1], 64)
+		beta, err2 := strconv.ParseFloat(row[2], 64)
 		if err := errors.Join(err1, err2); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		// A field is part of its whole row, which it would keep.
-		all[strings.Clone(row[item])] = map[string]float64{"alpha": a, "beta": b}
+		all[strings.Clone(row[0])] = map[string]float64{"alpha": alpha, "beta": beta}
 	}
+	return all, nil
 }

@@ -11,11 +11,10 @@ import (
 )
 
 func TestScoresAreSamplesOfEachItemsPosteriorInOrder(t *testing.T) {
-	s := &service{}
-	s.ready(&predictor{memory{features{
+	s := &predictor{memory{features{
 		"low":  {"alpha": 20, "beta": 180},
 		"high": {"alpha": 90, "beta": 10},
-	}}})
+	}}}
 	items := []string{"low", "high", "unknown"}
 	want := []struct{ mean, variance float64 }{{0.1, 0.09 / 201}, {0.9, 0.09 / 101}, {0.5, 1. / 12}}
 	var body strings.Builder

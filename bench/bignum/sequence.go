@@ -64,15 +64,14 @@ func (p pair) step(n uint32) pair {
 type pairs struct {
 	padding uint32
 
-	mu                  sync.Mutex
-	known               map[uint32]pair
-	direct, close, miss uint64
+	mu    sync.Mutex
+	known map[uint32]pair
 }
 
 // value returns F(i), which may be a number of the cache and is not to be changed.
 func (p *pairs) value(i uint32) *big.Int {
 	base := i - i%p.padding
-	at := p.pair(base, base == i)
+	at := p.pair(base)
 	if base == i {
 		return at.value
 	}
@@ -81,20 +80,12 @@ func (p *pairs) value(i uint32) *big.Int {
 
 // pair returns the pair at a multiple of padding: a known one, or one made of its known neighbour below, or
 // one computed. That happens outside of the lock; should two requests do it at once, one does it in vain.
-func (p *pairs) pair(base uint32, exact bool) pair {
+func (p *pairs) pair(base uint32) pair {
 	p.mu.Lock()
 	at, ok := p.known[base]
 	below, near := pair{}, false
 	if !ok && base >= p.padding {
 		below, near = p.known[base-p.padding]
-	}
-	switch {
-	case ok && exact:
-		p.direct++
-	case ok || near:
-		p.close++
-	default:
-		p.miss++
 	}
 	p.mu.Unlock()
 	if ok {
@@ -130,17 +121,4 @@ func double(i uint32) pair {
 		}
 	}
 	return pair{value, before}
-}
-
-// stats is how many values were cached themselves, followed from a pair nearby, or were computed.
-type stats struct {
-	Direct uint64 `json:"direct"`
-	Close  uint64 `json:"close"`
-	Miss   uint64 `json:"miss"`
-}
-
-func (p *pairs) stats() stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return stats{p.direct, p.close, p.miss}
 }

@@ -15,26 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A core that has nothing to do goes into an idle state and has to be woken up. On real machines that costs microseconds;
-// a virtual core is given up to the host meanwhile, which brings it back when it likes: here half of the time within 40 us, and
-// once in a hundred times after 2 to 20 ms, a process of a real-time class as well as any other. That would be
-// the p99 of every server that ever waits. So all that is measured here is with idle states off, as cyclictest does it and
-// as tuned's latency-performance profile sets it, and wake-ups are measured with and without, to tell what is left of the
-// machine in the figures.
+// A core that has nothing to do goes into an idle state and has to be woken up. On real machines that costs
+// microseconds; a virtual core is given up to the host, which brings it back within 40 us half of the time
+// and after 2 to 20 ms once in a hundred times. That would be the p99 of every server that ever waits. So
+// everything is measured with idle states off, as cyclictest and tuned's latency-performance profile do it,
+// and wake-ups are measured with and without.
 
 const (
 	wakeEvery = 200 * time.Microsecond
 	wakeFor   = 2 * time.Second
 )
 
-// wakeups are how late a process of a real-time class that has slept is woken up, in microseconds. Nil means unknown.
+// wakeups are how late a process of a real-time class that has slept is woken up, in microseconds. Nil means
+// unknown.
 type wakeups struct {
 	P50 float64 `json:"p50_us"`
 	P99 float64 `json:"p99_us"`
 	Max float64 `json:"max_us"`
 }
 
-// stayAwake keeps all cores out of idle states until the file is closed, which the end of this process does as well.
+// stayAwake keeps all cores out of idle states until the file is closed, which the end of this process does
+// as well.
 func stayAwake() (*os.File, error) {
 	f, err := os.OpenFile("/dev/cpu_dma_latency", os.O_WRONLY, 0)
 	if err != nil {
@@ -95,7 +96,8 @@ func sleepOn(core int) (*wakeups, error) {
 	return &wakeups{P50: us(0.5), P99: us(0.99), Max: us(1)}, nil
 }
 
-// monotonic and sleepUntil are system calls that the Go scheduler does not see, as it would put other threads in between.
+// monotonic and sleepUntil are system calls that the Go scheduler does not see, as it would put other
+// threads in between.
 func monotonic() int64 {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) //nolint:errcheck // it has this clock

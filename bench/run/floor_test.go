@@ -53,13 +53,13 @@ func startFloor(t *testing.T, body int) string {
 	return strings.TrimSpace(strings.TrimPrefix(line, "listening on "))
 }
 
-const request = "GET /feed/4711 HTTP/1.1\r\nHost: floor\r\n\r\n"
+const getFeed = "GET /feed/4711 HTTP/1.1\r\nHost: floor\r\n\r\n"
 
 // one returns the whole answer to a single request.
 func one(t *testing.T, addr string, body int) []byte {
 	t.Helper()
 	c := dial(t, addr)
-	io.WriteString(c, request)
+	io.WriteString(c, getFeed)
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestPipelinedRequestsCutAnywhereAreAllAnsweredOnce(t *testing.T) {
 		c := dial(t, addr)
 		c.(*net.TCPConn).SetNoDelay(true)
 		n := 1 + rng.IntN(50)
-		for rest := strings.Repeat(request, n); rest != ""; {
+		for rest := strings.Repeat(getFeed, n); rest != ""; {
 			cut := min(1+rng.IntN(60), len(rest))
 			io.WriteString(c, rest[:cut])
 			rest = rest[cut:]
@@ -117,7 +117,7 @@ func TestARequestByteByByteIsAnswered(t *testing.T) {
 	answer := one(t, addr, 81)
 	c := dial(t, addr)
 	c.(*net.TCPConn).SetNoDelay(true)
-	for _, b := range []byte(request) {
+	for _, b := range []byte(getFeed) {
 		c.Write([]byte{b})
 	}
 	expect(t, c, answer, 1)
@@ -129,7 +129,7 @@ func TestALargeBodyIsSentWholeToAReaderThatComesLate(t *testing.T) {
 	addr := startFloor(t, body)
 	answer := one(t, addr, body)
 	c := dial(t, addr)
-	io.WriteString(c, strings.Repeat(request, n))
+	io.WriteString(c, strings.Repeat(getFeed, n))
 	got := make([]byte, n*len(answer))
 	if _, err := io.ReadFull(c, got); err != nil {
 		t.Fatal(err)

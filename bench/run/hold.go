@@ -8,8 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
+)
+
+// The part of the server's core that another process takes.
+const (
+	holdPeriod = 300 * time.Microsecond
+	holdBusy   = 200 * time.Microsecond
 )
 
 // hold has another process take the server's core for holdBusy in every holdPeriod, until release is called.
@@ -41,8 +48,8 @@ func hold(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-// holdCore takes the core that this process is on for a part of the time, ahead of all other processes, for ever. It tells
-// so by a byte on standard output.
+// holdCore takes the core that this process is on for a part of the time, ahead of all other processes, for
+// ever. It tells so by a byte on standard output.
 func holdCore() error {
 	runtime.LockOSThread()
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0); err != nil {

@@ -1,23 +1,21 @@
 //go:build linux
 
-// Command run measures weir against the floor (the least an HTTP answer costs here), baselines (the
-// same service as it is usually written) and two well-known servers, and compares what it finds with
-// weir's bars. This is about the feed; sequence.go and bandit.go have what is other for those.
+// Command run measures weir against the floor (the least that an HTTP answer costs on this machine),
+// baselines (the same service as it is usually written) and well-known servers, and compares what it finds
+// with weir's bars.
 //
-// Each server is pinned to core 0 and whoever asks to core 1. The servers take turns, in another
-// order each round, because whatever else the machine does moves all of them together: a ratio is
-// that of two turns of one round, and the figure reported is the median over the rounds. Only the
-// server whose turn it is runs; those that are slow to start sleep (SIGSTOP) in between, the others
-// start afresh. A turn: wait until the server is idle, one second of load that is not counted, a
-// closed loop of wrk with random users, the same with 16 requests pipelined, what is special to
-// weir (lent requests, an open loop at half of the rate just measured), and its memory.
+// A server is pinned to core 0 and the load generator to core 1. `weir load` generates the load; wrk repeats
+// some of it as an independent second. Servers take turns, in another order each round, because whatever
+// else the machine does moves all of them together: a ratio compares two turns of one round, and the median
+// over the rounds counts. Only the server whose turn it is runs. Those that are slow to start sleep
+// (SIGSTOP) between their turns.
 //
-// CPU a request is user and system time of all of a server's threads in /proc/PID/stat over the
-// requests that wrk saw answered. A failed request ends the whole run: a figure with errors in it
-// is a figure of something else.
+// CPU a request is the user and system time of all threads of a server over the requests answered. A failed
+// request ends the run, except where refusals are the subject.
 //
-// It runs in the root of the repository, where make bench has built everything it starts, and
-// writes Markdown to standard output and the same as JSON to --json.
+// figures.go keeps what was measured, bars.go has all bars in one table, and each service has a file that
+// measures it. The command runs in the root of the repository, where make bench has built everything it
+// starts. It writes Markdown to standard output and the same as JSON to --json.
 package main
 
 import (
@@ -30,81 +28,90 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// The services that are measured.
-const (
-	serviceFeed     = "feed"
-	serviceSequence = "sequence"
-	serviceBandit   = "bandit"
-)
-
-var allServices = []string{serviceFeed, serviceSequence, serviceBandit, serviceLoad, serviceAdaptive, serviceShed}
-
-// bench is one run's configuration. Paths are relative to the root of the repository.
+// bench is one run. Paths are relative to the root of the repository.
 type bench struct {
-	users       int
-	items       int
-	maxItem     int
-	connections int
-	rounds      int
-	duration    time.Duration // of one measurement
-	colds       int           // starts with an empty page cache
-	warmingRate float64       // requests a second while a cold server warms
-	services    []string      // what is measured
-	only        []string      // names of servers, all when empty
-	dir         string        // for feeds, data directories and logs
-	allocs      string        // file with the output of go test -v for the allocation tests
-	inputs      string        // directory with the inputs of the import figures
-	k6          string        // path of the k6 binary
-	sequenceWrk bool          // ask for the sequence by wrk
-	banditItems int           // that there is something known of
-	banditWrk   bool          // ask for predictions by wrk
+	users, items, maxItem int
+	connections           int
+	rounds                int
+	duration              time.Duration // of one measurement
+	services              []string
+	dir                   string // for inputs, data directories and logs
+	inputs                string // directory with the inputs of the imports
+	arms                  int    // items that the bandit knows
+
+	figures
+	notes map[string][]string // by service
+}
+
+// service is something that is measured by itself.
+type service struct {
+	name, title string
+	about       string // what a reader has to know about the figures
+	measure     func(*bench, context.Context) error
+}
+
+func services() []service {
+	return []service{
+		{"feed", "Feeds", aboutFeed, (*bench).measureFeed},
+		{"starts", "Starts", aboutStarts, (*bench).measureStarts},
+		{"imports", "Imports", aboutImports, (*bench).measureImports},
+		{"sequence", "Sequence", aboutSequence, (*bench).measureSequence},
+		{"arithmetic", "Arithmetic of the sequence", aboutArithmetic, (*bench).measureArithmetic},
+		{"bandit", "Predictions", aboutBandit, (*bench).measureBandit},
+		{"sampler", "Sampler", aboutSampler, (*bench).measureSampler},
+		{"store", "Feature store", aboutStore, (*bench).measureStore},
+		{"load", "Load generator", aboutLoad, (*bench).measureLoad},
+		{"shed", "Overload", aboutShed, (*bench).measureShed},
+		{"storm", "Storm of connections", aboutStorm, (*bench).measureStorm},
+		{"search", "Searches", aboutSearch, (*bench).measureSearch},
+		{"size", "Size", aboutSize, (*bench).measureSize},
+	}
 }
 
 func main() {
 	log.SetFlags(log.Ltime)
 	log.SetPrefix("bench: ")
-	var b bench
+	var names []string
+	for _, s := range services() {
+		names = append(names, s.name)
+	}
+	b := bench{notes: map[string][]string{}}
 	flag.IntVar(&b.users, "users", 200_000, "users, whose ids are 0 to users-1")
 	flag.IntVar(&b.items, "items", 200, "items in a user's list")
 	flag.IntVar(&b.maxItem, "max-item", 10_000_000, "largest item id")
-	flag.IntVar(&b.connections, "connections", 200, "connections of a load generator")
-	flag.IntVar(&b.rounds, "rounds", 5, "rounds in which the servers take turns")
+	flag.IntVar(&b.arms, "arms", 1_000_000, "items that predictions are made for, 400 or more")
+	flag.IntVar(&b.connections, "connections", 200, "connections that feeds are asked for on")
+	flag.IntVar(&b.rounds, "rounds", 3, "rounds in which the servers take turns")
 	flag.DurationVar(&b.duration, "duration", 3*time.Second, "length of one measurement, in whole seconds")
-	flag.IntVar(&b.colds, "colds", 3, "starts with an empty page cache, as root")
-	flag.Float64Var(&b.warmingRate, "warming-rate", 10_000, "requests a second to a server that warms after a cold start")
-	services := flag.String("services", strings.Join(allServices, ","), "what to measure, by comma")
-	only := flag.String("only", "", "servers to run, by comma, of "+strings.Join(names(), ","))
-	flag.StringVar(&b.dir, "dir", "build/bench", "directory for feeds, data and logs")
-	flag.StringVar(&b.allocs, "allocs", "", "output of go test -v for the allocation tests")
-	flag.StringVar(&b.inputs, "import", "", "measure importing lists and exploded of this directory")
-	flag.StringVar(&b.k6, "k6", "", "k6, for a second opinion on the open loop")
-	flag.BoolVar(&b.sequenceWrk, "sequence-wrk", false, "ask for the sequence by wrk, which then sets the rate, instead of closedloop")
-	flag.IntVar(&b.banditItems, "bandit-items", 1_000_000, "items that predictions are made for")
-	flag.BoolVar(&b.banditWrk, "bandit-wrk", false, "ask for predictions by wrk instead of closedloop")
-	soak := flag.Duration("soak", 0, "instead of measuring, load weir for so long and watch what it uses")
-	limited := flag.Duration("limited", 0, "instead of measuring, overload weir for so long in a cgroup of 768 MiB, as root")
-	holds := flag.Bool("hold", false, "instead of all that, take this core for a part of the time, as the overload wants it")
-	jsonPath := flag.String("json", "build/bench/results.json", "where the results go")
+	chosen := flag.String("services", strings.Join(names, ","), "what to measure, separated by commas")
+	flag.StringVar(&b.dir, "dir", "build/bench", "directory for inputs, data and logs")
+	flag.StringVar(&b.inputs, "inputs", "build/bench/inputs", "directory with the inputs of imports")
+	soak := flag.Duration("soak", 0, "load weir for so long and watch what it uses, instead of measuring")
+	limited := flag.Duration("limited", 0, "overload weir for so long in 768 MiB, as root, instead of measuring")
+	holds := flag.Bool("hold", false, "take a part of this core's time, which the overload needs, and nothing else")
+	jsonPath := flag.String("json", "build/bench/results.json", "file for the results")
 	flag.Parse()
 	if *holds {
 		log.Fatal(holdCore())
 	}
-	b.services = strings.Split(*services, ",")
-	if *only != "" {
-		b.only = strings.Split(*only, ",")
+	b.services = strings.Split(*chosen, ",")
+	for _, s := range b.services {
+		if !slices.Contains(names, s) {
+			log.Fatalf("--services takes %s, got %q", strings.Join(names, ", "), s)
+		}
+	}
+	if b.rounds < 1 || b.users < 1 || b.arms < predictItems || b.duration < time.Second {
+		log.Fatalf("--rounds and --users take 1 or more, --arms %d or more, --duration 1s or more", predictItems)
 	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel() // every child has ended by then, or ends with this process
-	err := b.prepare()
+	err := errors.Join(os.MkdirAll(filepath.Join(b.dir, "logs"), 0o755), moveTo(clientCore))
 	switch {
 	case err != nil:
 	case *soak > 0:
@@ -122,144 +129,47 @@ func main() {
 	}
 }
 
-// prepare checks the flags, makes the directories and leaves the server's core.
-func (b *bench) prepare() error {
-	if b.banditItems < predictItems {
-		return fmt.Errorf("--bandit-items must be %d or more, as many as a request has", predictItems)
-	}
-	if b.rounds < 1 || b.users < 1 || b.duration < time.Second {
-		return errors.New("--rounds and --users must be 1 or more, --duration 1s or more")
-	}
-	for _, s := range b.services {
-		if !slices.Contains(allServices, s) {
-			return fmt.Errorf("--services takes %s, got %q", strings.Join(allServices, ", "), s)
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(b.dir, "logs"), 0o755); err != nil {
-		return err
-	}
-	return stayOn(clientCore)
-}
-
 func (b *bench) run(ctx context.Context, jsonPath string) error {
-	r := &report{Machine: describe(), Parameters: b.parameters()}
-	if load1, err := strconv.ParseFloat(r.Machine.Load1, 64); err == nil && load1 > 0.5 {
-		log.Printf("the load average is %.2f: somebody else is at work here, and latencies will tell of them", load1)
-	}
-	r.Machine.Asleep = probe()
-	if awake, err := stayAwake(); err != nil {
-		log.Print(err)
-	} else {
-		defer awake.Close()
-		r.Machine.Awake = probe()
-	}
-	if err := mayBeNice(measuredNice); err != nil {
-		log.Printf("whatever else runs takes its turns: %v", err)
-	} else {
-		nice := measuredNice
-		r.Machine.Nice = &nice
-	}
-	if slices.Contains(b.services, serviceFeed) {
-		if err := b.measureFeed(ctx, r); err != nil {
-			return err
+	m, restore := describe()
+	defer restore()
+	for _, s := range services() {
+		if !slices.Contains(b.services, s.name) {
+			continue
 		}
-	}
-	if slices.Contains(b.services, serviceSequence) {
-		var err error
-		if r.Sequence, err = b.measureSequence(ctx); err != nil {
-			return fmt.Errorf("%s: %w", serviceSequence, err)
+		start := time.Now()
+		if err := s.measure(b, ctx); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
 		}
+		log.Printf("%s took %v", s.name, time.Since(start).Round(time.Second))
 	}
-	if slices.Contains(b.services, serviceBandit) {
-		var err error
-		if r.Bandit, err = b.measureBandit(ctx); err != nil {
-			return fmt.Errorf("%s: %w", serviceBandit, err)
-		}
-	}
-	if slices.Contains(b.services, serviceLoad) {
-		var err error
-		if r.Load, err = b.measureLoad(ctx); err != nil {
-			return fmt.Errorf("%s: %w", serviceLoad, err)
-		}
-	}
-	if slices.Contains(b.services, serviceShed) {
-		var err error
-		if r.Shed, err = b.measureShed(ctx); err != nil {
-			return fmt.Errorf("%s: %w", serviceShed, err)
-		}
-	}
-	if slices.Contains(b.services, serviceAdaptive) {
-		var err error
-		if r.Adaptive, err = b.measureAdaptive(ctx); err != nil {
-			return fmt.Errorf("%s: %w", serviceAdaptive, err)
-		}
-	}
+	r := b.report(m)
 	if err := r.writeJSON(jsonPath); err != nil {
 		return err
 	}
 	return r.writeMarkdown(os.Stdout)
 }
 
-func (b *bench) measureFeed(ctx context.Context, r *report) error {
-	servers, err := b.servers()
-	if err != nil {
-		return err
-	}
-	for _, s := range servers {
-		if s.feeds == "" {
-			continue
-		}
-		// Requests during an earlier cold start may have left it in small pages. Without them weir reads it by huge ones.
-		if err := forget(s.feeds); err != nil {
-			return err
-		}
-	}
-	if r.Samples, err = b.takeTurns(ctx, servers); err != nil {
-		return err
-	}
-	for _, s := range servers {
-		if s.feeds == "" {
-			continue
-		}
-		if r.Starts, err = b.measureStarts(ctx, s); err != nil {
-			return err
+// note adds a sentence to a service's section.
+func (b *bench) note(service, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	log.Printf("%s: %s", service, text)
+	b.notes[service] = append(b.notes[service], text)
+}
+
+// inTurns calls turn for each name in each round, in another order each round. Rounds count from 1.
+func (b *bench) inTurns(names []string, turn func(name string, round int) error) error {
+	for round := range b.rounds {
+		for i := range names {
+			name := names[(i+round)%len(names)]
+			if err := turn(name, round+1); err != nil {
+				return fmt.Errorf("round %d, %s: %w", round+1, name, err)
+			}
 		}
 	}
-	if b.inputs != "" {
-		if r.Imports, err = b.measureImports(ctx); err != nil {
-			return err
-		}
-	}
-	if b.allocs != "" {
-		if r.Allocations, err = readAllocations(b.allocs); err != nil {
-			return err
-		}
-	}
-	r.judge()
 	return nil
 }
 
-// source returns the path of a file of this module.
-func (b *bench) source(elem ...string) string {
-	return filepath.Join(append([]string{"bench"}, elem...)...)
-}
-
-// stayOn moves all threads of this process to one core, and with them the later ones.
-func stayOn(core int) error {
-	var set unix.CPUSet
-	set.Set(core)
-	threads, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return err
-	}
-	for _, t := range threads {
-		var tid int
-		if _, err := fmt.Sscan(t.Name(), &tid); err != nil {
-			return err
-		}
-		if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("move to core %d (a run needs cores 0 and 1): %w", core, err)
-		}
-	}
-	return nil
+// path returns a path in the directory of the run.
+func (b *bench) path(elem ...string) string {
+	return filepath.Join(append([]string{b.dir}, elem...)...)
 }

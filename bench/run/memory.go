@@ -128,3 +128,11 @@ func forget(path string) error {
 	}
 	return nil
 }
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// descriptors returns how many files and sockets the process has open.
+func (p *process) descriptors() (int64, error) {
+	open, err := os.ReadDir(p.proc("fd"))
+	return int64(len(open)), err
+}

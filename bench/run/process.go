@@ -3,12 +3,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The two cores of a run: the server has one to itself, whoever asks has the other.
+// The two cores of a run: the server has one to itself, the load generator has the other.
 const (
 	serverCore = 0
 	clientCore = 1
@@ -34,6 +33,8 @@ const clockTick = 10 * time.Millisecond
 type process struct {
 	name   string
 	addr   string
+	admin  string // of weir
+	data   string // directory
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process is gone
 	err    error         // how it went, valid once exited is closed
@@ -41,14 +42,14 @@ type process struct {
 	firstAnswer time.Duration
 }
 
-// measuredNice is how nice a server and whoever asks it are. Kernel threads have work to do on every machine: here one that looks for cold
-// memory took a core for 2 ms twice a second and for 75 ms every five, by turns of 3 to 5 ms: 2 % of the time, and so the p99 of
-// whatever waits for that core. They have to wait instead, alike for every server. It takes root.
+// measuredNice is the nice value of servers and load generators. A thread of the kernel that looks for cold
+// memory took a core here for 2 ms twice a second and for 75 ms every five: 2 % of the time, and so the p99
+// of whatever waited. At this value it waits instead, alike for every server. It takes root.
 const measuredNice = -20
 
-// startPinned starts cmd on the given cores, with measuredNice where that is allowed. Both are set on this thread before the
-// fork, so that a server sees the number of its cores as it starts, and is right from the first instruction. The
-// kernel kills the child should this process die without a chance to.
+// startPinned starts cmd on the given cores, with measuredNice where that is allowed. Both are set on this
+// thread before the fork, so that a server sees the number of its cores as it starts. The kernel kills the
+// child should this process die without a chance to.
 func startPinned(cmd *exec.Cmd, cores ...int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -82,26 +83,9 @@ func beNice(nice int) (before int, err error) {
 	return 20 - raw, nil // the system call's own form, which is never negative
 }
 
-// mayBeNice says why what is measured cannot be that nice.
-func mayBeNice(nice int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	before, err := beNice(nice)
-	if err != nil {
-		return err
-	}
-	_, err = beNice(before)
-	return err
-}
-
-// launch starts argv on the server core and waits until GET path on addr is answered with a 200.
-// What the server prints goes to logPath.
-func launch(ctx context.Context, name string, argv []string, addr, path, logPath string, patience time.Duration) (*process, error) {
-	return launchOn(ctx, serverCore, name, argv, addr, func(addr string) bool { return answers(addr, path) }, logPath, patience)
-}
-
-// launchOn is launch on any core and with another way to see that a server is there.
-func launchOn(ctx context.Context, core int, name string, argv []string, addr string, there func(addr string) bool, logPath string, patience time.Duration) (*process, error) {
+// launch starts argv on a core and waits until there returns true. What the server prints goes to logPath.
+func launch(ctx context.Context, core int, name string, argv []string, there func() bool, logPath string,
+	patience time.Duration) (*process, error) {
 	logFile, err := os.Create(logPath)
 	if err != nil {
 		return nil, err
@@ -109,7 +93,7 @@ func launchOn(ctx context.Context, core int, name string, argv []string, addr st
 	defer logFile.Close()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	p := &process{name: name, addr: addr, cmd: cmd, exited: make(chan struct{})}
+	p := &process{name: name, cmd: cmd, exited: make(chan struct{})}
 	start := time.Now()
 	if err := startPinned(cmd, core); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
@@ -118,7 +102,7 @@ func launchOn(ctx context.Context, core int, name string, argv []string, addr st
 		p.err = cmd.Wait()
 		close(p.exited)
 	}()
-	for !there(addr) {
+	for !there() {
 		select {
 		case <-p.exited:
 			return nil, fmt.Errorf("%s ended before it answered: %v; it said:\n%s", name, p.err, tail(logPath))
@@ -135,19 +119,25 @@ func launchOn(ctx context.Context, core int, name string, argv []string, addr st
 	return p, nil
 }
 
-// answers asks once and reports whether the answer was a 200.
-func answers(addr, path string) bool {
+// accepts reports whether a connection can be opened.
+func accepts(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return false
 	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
+	c.Close()
+	return true
+}
+
+// answers asks once and reports whether the answer was a 200.
+func answers(addr, path string) bool {
+	c := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := c.Get("http://" + addr + path)
+	if err != nil {
 		return false
 	}
-	status, err := bufio.NewReader(c).ReadString('\n')
-	return err == nil && strings.HasPrefix(status, "HTTP/1.1 200")
+	answer.Body.Close()
+	return answer.StatusCode == http.StatusOK
 }
 
 func tail(path string) string {
@@ -291,4 +281,24 @@ func freeAddr() (string, error) {
 	}
 	defer ln.Close()
 	return ln.Addr().String(), nil
+}
+
+// moveTo moves all threads of this process to one core, and with them the later ones.
+func moveTo(core int) error {
+	var set unix.CPUSet
+	set.Set(core)
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		var tid int
+		if _, err := fmt.Sscan(t.Name(), &tid); err != nil {
+			return err
+		}
+		if err := unix.SchedSetaffinity(tid, &set); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("move to core %d (a run needs cores 0 and 1): %w", core, err)
+		}
+	}
+	return nil
 }

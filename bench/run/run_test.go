@@ -4,6 +4,7 @@ package main
 
 import (
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,21 +75,43 @@ func TestResidentCountsPagesInTheCache(t *testing.T) {
 	}
 }
 
-func TestASummaryWithFailedRequestsIsAnError(t *testing.T) {
-	s, err := parseSummary("noise\nsummary: {\"requests\":10,\"micros\":5,\"p99\":7,\"also\":{\"requests\":2}}\n")
-	if err != nil || s.Requests != 10 || s.P99 != 7 || s.Also.Requests != 2 {
-		t.Errorf("got %+v, %v", s, err)
+func TestALoadWithFailedRequestsIsAnError(t *testing.T) {
+	wrk, err := parseWrk("noise\nsummary: {\"requests\":10,\"micros\":5000000,\"p99\":7,\"socket_errors\":0}\n")
+	if err != nil || wrk.requests != 10 || wrk.served != 2 || wrk.p99 != 7 {
+		t.Errorf("got %+v, %v", wrk, err)
 	}
 	for out, want := range map[string]string{
 		"nothing":                                   "no summary",
 		`summary: {"requests":0}`:                   "nothing was answered",
 		`summary: {"requests":9,"not2xx":1}`:        "other than 2xx",
 		`summary: {"requests":9,"socket_errors":1}`: "connections failed",
-		`summary: {"requests":9,"missing":1}`:       "never answered",
 		`summary: {"requests":`:                     "not a summary",
 	} {
-		if _, err := parseSummary(out); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parseWrk(out); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gave the error %v, want one with %q", out, err, want)
+		}
+	}
+}
+
+func TestAResultWithRefusalsIsOneOfOverloadOnly(t *testing.T) {
+	const text = `{"seconds":2,"requests":10,"served":7,"shed":2,"errors":1,"failures":{"cut":1},"rate":{"achieved":5,"served":3.5},` +
+		`"latency_us":{"p50":100,"p99":900},"shed_latency_us":{"p99":50},"generator":{"cpu_us_per_request":6.5,"lag_p99_us":3},` +
+		`"trace":[{"t":1,"p99":5,"measured":false},{"t":2,"p99":300,"measured":true},{"t":3,"p99":700,"measured":true},{"t":4,"p99":500,"measured":true}]}`
+	if _, err := parseResult([]byte(text), false); err == nil || !strings.Contains(err.Error(), "7 of 10 requests were served, 2 refused, failures map[cut:1]") {
+		t.Errorf("error %v", err)
+	}
+	l, err := parseResult([]byte(text), true)
+	if err != nil || l.requests != 9 || l.served != 3.5 || l.refused != 1 || l.p99 != 900 || l.refusedP99 != 50 || l.lag != 3 || l.window != 500 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	for text, want := range map[string]string{
+		`{"requests":0}`:              "nothing was served",
+		`{"requests":10,"shed":10}`:   "nothing was served",
+		`{"requests":10,"served":10}`: "what the requests cost",
+		`{"requests":"many"}`:         "not a result",
+	} {
+		if _, err := parseResult([]byte(text), true); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -112,78 +135,177 @@ func TestMedian(t *testing.T) {
 }
 
 func TestRatiosAreTakenWithinARound(t *testing.T) {
-	cpu := func(server string, round int, us float64) *sample {
-		return &sample{Server: server, Round: round, Plain: &load{CPU: us}}
-	}
-	r := &report{Parameters: parameters{Rounds: 3}, Samples: []*sample{
-		cpu("weir", 1, 6), cpu("floor", 1, 5),
-		cpu("floor", 2, 10), cpu("weir", 2, 11), // a noisy round moves both
-		cpu("weir", 3, 6), // the other one is missing
-	}}
-	if got := r.ratios("weir", "floor", plainCPU); !slices.Equal(got, []float64{1.2, 1.1}) {
+	var f figures
+	f.put("feed", weir, cpu, 1, 6)
+	f.put("feed", floor, cpu, 1, 5)
+	f.put("feed", floor, cpu, 2, 10) // a noisy round moves both
+	f.put("feed", weir, cpu, 2, 11)
+	f.put("feed", weir, cpu, 3, 6) // the other one is missing
+	f.put("load", floor, cpu, 3, 1)
+	if got := f.ratios(key{"feed", weir, cpu}, key{"feed", floor, cpu}); !slices.Equal(got, []float64{1.2, 1.1}) {
 		t.Errorf("ratios are %v, want 1.2 and 1.1", got)
 	}
 }
 
 func TestABarIsDecidedByTheMedian(t *testing.T) {
-	ptr := func(v float64) *float64 { return &v }
 	for _, c := range []struct {
-		name   string
-		bar    bar
-		result string
+		name     string
+		sense    string
+		bar, aim float64
+		values   []float64
+		result   string
 	}{
-		{"at most, aim", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.1, 9, 1}}, aimMet},
-		{"at most, bar", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.2}}, barMet},
-		{"at most, missed", bar{AtMost: true, Bar: ptr(1.2), Aim: ptr(1.1), Values: []float64{1.21}}, missed},
-		{"at least, aim", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{12}}, aimMet},
-		{"at least, bar", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{7}}, barMet},
-		{"at least, missed", bar{Bar: ptr(7), Aim: ptr(12), Values: []float64{6.9}}, missed},
-		{"aim only", bar{AtMost: true, Aim: ptr(10), Values: []float64{11}}, reported},
-		{"nothing", bar{AtMost: true, Bar: ptr(0), Aim: ptr(0)}, notMeasured},
+		{"at most, aim", atMost, 1.2, 1.1, []float64{1.1, 9, 1}, aimMet},
+		{"at most, bar", atMost, 1.2, 1.1, []float64{1.2}, barMet},
+		{"at most, missed", atMost, 1.2, 1.1, []float64{1.21}, missed},
+		{"at least, aim", atLeast, 7, 12, []float64{12}, aimMet},
+		{"at least, bar", atLeast, 7, 12, []float64{7}, barMet},
+		{"at least, missed", atLeast, 7, 12, []float64{6.9}, missed},
+		{"aim only", atMost, none, 10, []float64{11}, reported},
+		{"nothing", atMost, 0, 0, nil, notMeasured},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			if c.bar.decide(); c.bar.Result != c.result {
-				t.Errorf("%s, want %s", c.bar.Result, c.result)
-			}
-		})
+		var f figures
+		for i, v := range c.values {
+			f.put("feed", weir, cpu, i+1, v)
+		}
+		j := f.judge(bar{"feed", c.name, fig(weir, cpu), key{}, "%.1f", c.sense, c.bar, c.aim, ""})
+		if j.Result != c.result {
+			t.Errorf("%s: %s, want %s", c.name, j.Result, c.result)
+		}
 	}
 }
 
-func TestAllocationsAreZeroOnlyIfTheFastLaneHasTestsAndAllPass(t *testing.T) {
+func TestEveryBarBelongsToAServiceAndIsReported(t *testing.T) {
+	b := bench{notes: map[string][]string{}}
+	for _, s := range services() {
+		b.services = append(b.services, s.name)
+		if !slices.ContainsFunc(bars, func(b bar) bool { return b.service == s.name }) {
+			t.Errorf("%s has no bar", s.name)
+		}
+	}
+	b.put("feed", weir, cpu, 1, 6)
+	b.put("feed", floor, cpu, 1, 5)
+	b.put("feed", weir, "requests/s", 1, 123456)
+	b.note("store", "there is no redis-server")
+	r := b.report(machine{})
+	if len(r.Bars) != len(bars) {
+		t.Errorf("%d of %d bars are of a service", len(r.Bars), len(bars))
+	}
+	var text strings.Builder
+	if err := r.writeMarkdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| CPU a request, weir / C floor | <= 1.18 | <= 1.10 | 1.20 | - | **missed** |", "| requests/s | 123456 | - |",
+		"### Storm of connections", "- there is no redis-server", "this was a quick look",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestAllocationsAreZeroOnlyIfAPackageHasTestsAndAllPass(t *testing.T) {
 	for _, c := range []struct {
 		name, log string
-		want      []float64
+		want      map[string]float64
 	}{
-		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", []float64{0}},
-		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n", []float64{0}},
-		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/internal/server\t0.1s\nFAIL\n", []float64{1}},
-		{"skipped", "--- SKIP: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", []float64{1}},
-		{"another package's", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/metrics\t0.1s\n", nil},
-		{"none", "PASS\nok  \tweir/internal/server\t0.1s [no tests to run]\n", nil},
+		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", map[string]float64{"weir/internal/server": 0}},
+		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n", map[string]float64{"weir/internal/server": 0}},
+		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/a\t0.1s\nFAIL\n--- PASS: TestA (0.00s)\nok  \tweir/b\t0.1s\n",
+			map[string]float64{"weir/a": 1, "weir/b": 0}},
+		{"skipped", "--- SKIP: TestA (0.00s)\nPASS\nok  \tweir/a\t0.1s\n", map[string]float64{}},
+		{"none", "PASS\nok  \tweir/internal/server\t0.1s [no tests to run]\n", map[string]float64{}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "log")
-			if err := os.WriteFile(path, []byte(c.log), 0o644); err != nil {
-				t.Fatal(err)
+		if got := parseAllocations(c.log); !maps.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestBenchmarksAreReadByNameAndUnit(t *testing.T) {
+	const out = `goos: linux
+BenchmarkSample/avx512/arms-2     	 1000	      800 ns/op	         2.0 ns/sample	0 B/op
+BenchmarkGonum/arms-2             	 1000	    14000 ns/op	        35.0 ns/sample
+BenchmarkElse              	 1000	    7 ns/op
+BenchmarkElse              	 1000	    9 ns/op
+PASS
+`
+	got, err := parseBenchmarks(out, "ns/sample")
+	want := map[string][]float64{"BenchmarkSample/avx512/arms": {2}, "BenchmarkGonum/arms": {35}}
+	if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if got, _ := parseBenchmarks(out, "ns/op"); !slices.Equal(got["BenchmarkElse"], []float64{7, 9}) {
+		t.Errorf("%v", got)
+	}
+	if samplerWay("BenchmarkSample/avx512/arms") != "avx512" || samplerWay("BenchmarkGonum/arms") != "gonum" {
+		t.Error("ways are read wrongly")
+	}
+}
+
+func TestGMPsTimesAreThoseOfTheWantedNumber(t *testing.T) {
+	const out = `{"version":"6","digits":3,"value_ns":[1,2,9],"text_ns":[10,10,10]}`
+	if both, value, err := parseGMP(out, 3); err != nil || both != 12 || value != 2 {
+		t.Errorf("%v, %v, %v", both, value, err)
+	}
+	if _, _, err := parseGMP(out, 4); err == nil {
+		t.Error("another number of digits is no error")
+	}
+}
+
+func TestFollowingBeginsWhenTheRateIsRightAndStays(t *testing.T) {
+	trace := func(ceilings ...float64) (trace []tracePoint) {
+		for i, c := range ceilings {
+			p := tracePoint{At: float64(i + 1)}
+			if c > 0 {
+				p.Ceiling = &c
 			}
-			a, err := readAllocations(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := a.perRequest(fastLane); !slices.Equal(got, c.want) {
-				t.Errorf("%v a request, want %v: %+v", got, c.want, a)
-			}
-		})
+			trace = append(trace, p)
+		}
+		return trace
+	}
+	for name, test := range map[string]struct {
+		trace []tracePoint
+		want  float64
+	}{
+		"at once":        {trace(200, 200, 101, 99, 100, 100, 100), 0.5},
+		"after a while":  {trace(200, 200, 200, 200, 0, 104, 100, 100, 100), 3.5},
+		"after a doubt":  {trace(200, 200, 100, 100, 80, 100, 100, 100, 100), 3.5},
+		"not to the end": {trace(200, 200, 200, 106, 94, 100), 3.5},
+	} {
+		if got := followedAfter(test.trace, 2.5, 100); got != test.want {
+			t.Errorf("%s: followed after %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestRecoveryIsWhenSomethingWasRefusedLast(t *testing.T) {
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		looks []look
+		want  time.Duration
+	}{
+		"never looked":  {nil, 0},
+		"less and less": {[]look{{50 * ms, 1}, {150 * ms, 0.001}, {200 * ms, 0}}, 150 * ms},
+		"once more":     {[]look{{50 * ms, 0.3}, {100 * ms, 0}, {900 * ms, 0.01}, {950 * ms, 0}}, 900 * ms},
+	} {
+		if got := lastRefusal(test.looks); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+	if p, err := parseProbability(strings.NewReader(`{"probability":{"normal":0,"low":0.4}}`)); p != 0.4 || err != nil {
+		t.Errorf("%v, error %v", p, err)
+	}
+	if _, err := parseProbability(strings.NewReader(`{"probability":{"normal":1}}`)); err == nil {
+		t.Error("a status without the class low is no error")
 	}
 }
 
 func TestAServerThatEndsBeforeItAnswersIsAnErrorWithItsWords(t *testing.T) {
-	addr, err := freeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
 	log := filepath.Join(t.TempDir(), "log")
-	_, err = launch(t.Context(), "broken", []string{"sh", "-c", "echo no feeds here >&2; exit 3"}, addr, "/", log, time.Minute)
+	never := func() bool { return false }
+	_, err := launch(t.Context(), serverCore, "broken", []string{"sh", "-c", "echo no feeds here >&2; exit 3"}, never, log, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "no feeds here") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("error %v, want what it said and its status", err)
 	}
@@ -206,9 +328,9 @@ func TestAPinnedProcessHasItsCoreAndThisOneKeepsIts(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	want := measuredNice
-	if mayBeNice(measuredNice) != nil { // without root
-		want = 20 - before
+	want := 20 - before
+	if os.Geteuid() == 0 {
+		want = measuredNice
 	}
 	_, got, _ := strings.Cut(out.String(), ":")
 	if got := strings.Fields(got); !slices.Equal(got, []string{"0", strconv.Itoa(want)}) {

@@ -5,95 +5,138 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// server is one of those that take turns.
-type server struct {
-	name string
-	// argv is the command line that serves on addr; admin is one more free address.
-	argv func(addr, admin string) ([]string, error)
-	// kept servers start once and sleep between their turns.
-	kept bool
-	// feeds and data are weir's files, empty for the others.
-	feeds, data string
-}
-
+// Subjects of figures.
 const (
-	nameFloor    = "floor"
-	nameBaseline = "baseline"
-	nameWeir     = "weir"
-	nameNetHTTP  = "nethttp"
-	nameNginx    = "nginx"
+	floor    = "floor"
+	baseline = "baseline"
+	weir     = "weir"
+	nethttp  = "nethttp"
+	nginx    = "nginx"
+	gmp      = "GMP"
+	feast    = "Feast"
+	wrk      = "wrk"
+	weirLoad = "weir load"
+	fastest  = "weir's fastest"
 )
 
-func names() []string {
-	return []string{nameFloor, nameBaseline, nameWeir, nameNetHTTP, nameNginx}
+// server says how one is started.
+type server struct {
+	name string
+	// command is a command line in which {addr}, {port}, {admin} and {data} stand for what they are called.
+	command string
+	path    string // answers 200 once the server is ready
+	core    int
+	before  []string // what stands before the command
+	// keepData leaves the data directory as an earlier run left it.
+	keepData bool
+	addr     string        // a free one if it is empty
+	patience time.Duration // a minute if it is 0
 }
 
-// servers returns those that were asked for. Without being asked for by name, nginx is left out
-// where it is not installed.
-func (b *bench) servers() ([]*server, error) {
-	asked := b.only
-	if len(asked) == 0 {
-		asked = names()
-		if _, err := exec.LookPath("nginx"); err != nil {
-			asked = slices.DeleteFunc(asked, func(s string) bool { return s == nameNginx })
-		}
-	}
-	var servers []*server
-	for _, name := range asked {
-		s := &server{name: name}
-		switch name {
-		case nameFloor:
-			s.argv = func(addr, _ string) ([]string, error) {
-				return []string{"build/bin/floor", "--port", addr[strings.LastIndexByte(addr, ':')+1:]}, nil
-			}
-		case nameBaseline:
-			s.kept = true
-			s.argv = func(addr, _ string) ([]string, error) {
-				return []string{
-					"build/bin/baseline", "--listen", addr, "--users", strconv.Itoa(b.users),
-					"--items", strconv.Itoa(b.items), "--max-item", strconv.Itoa(b.maxItem),
-				}, nil
-			}
-		case nameWeir:
-			s.feeds = filepath.Join(b.dir, fmt.Sprintf("feeds-%dx%d.weir", b.users, b.items))
-			s.data = filepath.Join(b.dir, "data")
-			s.argv = func(addr, admin string) ([]string, error) {
-				return []string{
-					"bin/weir", "serve", "--feeds", s.feeds, "--data", s.data,
-					"--listen", addr, "--admin", admin, "--loops", "1",
-				}, nil
-			}
-		case nameNetHTTP:
-			s.argv = func(addr, _ string) ([]string, error) {
-				return []string{"build/bin/nethttp", "--listen", addr}, nil
-			}
-		case nameNginx:
-			s.argv = b.nginx
-		default:
-			return nil, fmt.Errorf("no server is called %q; there are %s", name, strings.Join(names(), ", "))
-		}
-		servers = append(servers, s)
-	}
-	return servers, nil
+// weirServes is a weir on one loop, with more flags.
+func weirServes(flags ...string) server {
+	command := "bin/weir serve --listen {addr} --admin {admin} --data {data} --loops 1 " + strings.Join(flags, " ")
+	return server{name: weir, command: command, path: "/health"}
 }
 
-// nginx answers the floor's body with a return, in one process and without a log.
-func (b *bench) nginx(addr, _ string) ([]string, error) {
-	dir, err := filepath.Abs(filepath.Join(b.dir, "nginx"))
+// start launches a server on free ports, with positions of its own and a log in the directory of the run.
+func (b *bench) start(ctx context.Context, s server) (*process, error) {
+	addr := s.addr
+	if addr == "" {
+		var err error
+		if addr, err = freeAddr(); err != nil {
+			return nil, err
+		}
+	}
+	admin, err := freeAddr()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	data := b.path("data", s.name)
+	if !s.keepData {
+		if err := os.RemoveAll(data); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, err
+	}
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	words := strings.NewReplacer("{addr}", addr, "{port}", port, "{admin}", admin, "{data}", data, "{none}", "")
+	argv := append([]string{}, s.before...)
+	for _, word := range strings.Fields(s.command) {
+		argv = append(argv, words.Replace(word))
+	}
+	if s.patience == 0 {
+		s.patience = time.Minute
+	}
+	there := func() bool { return answers(addr, s.path) }
+	if s.path == "" {
+		there = func() bool { return accepts(addr) }
+	}
+	p, err := launch(ctx, s.core, s.name, argv, there, b.path("logs", s.name+".log"), s.patience)
+	if err != nil {
+		return nil, err
+	}
+	p.addr, p.admin, p.data = addr, admin, data
+	return p, nil
+}
+
+// during starts a server, calls do once it is idle, and stops it.
+func (b *bench) during(ctx context.Context, s server, do func(*process) error) (err error) {
+	p, err := b.start(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if stopErr := p.stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	if err := p.settle(ctx); err != nil {
+		return err
+	}
+	return do(p)
+}
+
+// lists returns the file of a number of users' lists, which it makes once: the same seed makes the same file.
+func (b *bench) lists(ctx context.Context, users int) (string, error) {
+	path := b.path(fmt.Sprintf("lists-%dx%d.weir", users, b.items))
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	cmd := exec.CommandContext(ctx, "bin/weir", "generate", "--users", strconv.Itoa(users),
+		"--items", strconv.Itoa(b.items), "--max-item", strconv.Itoa(b.maxItem), "--seed", "1", "-o", path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return path, nil
+}
+
+// nginxServes answers the floor's body from one process without a log.
+func (b *bench) nginxServes() (server, error) {
+	dir, err := filepath.Abs(b.path("nginx"))
+	if err != nil {
+		return server{}, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return server{}, err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return server{}, err
 	}
 	config := fmt.Sprintf(`daemon off;
 master_process off;
@@ -114,53 +157,7 @@ http {
 `, dir, addr, strings.Repeat("1", 79))
 	path := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
-		return nil, err
+		return server{}, err
 	}
-	return []string{"nginx", "-c", path}, nil
-}
-
-// start launches s. A fresh server finds no positions of an earlier one.
-func (b *bench) start(ctx context.Context, s *server, fresh bool) (*process, error) {
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	admin, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	if s.data != "" {
-		if fresh {
-			if err := os.RemoveAll(s.data); err != nil {
-				return nil, err
-			}
-		}
-		if err := os.MkdirAll(s.data, 0o755); err != nil {
-			return nil, err
-		}
-		if err := b.generate(ctx, s.feeds, b.users); err != nil {
-			return nil, err
-		}
-	}
-	argv, err := s.argv(addr, admin)
-	if err != nil {
-		return nil, err
-	}
-	// The baseline makes up some 30,000 lists a second and more.
-	patience := time.Minute + time.Duration(b.users)*50*time.Microsecond
-	return launch(ctx, s.name, argv, addr, "/feed/0", filepath.Join(b.dir, "logs", s.name+".log"), patience)
-}
-
-// generate makes the feeds once. The name says their shape, and the same seed makes the same file.
-func (b *bench) generate(ctx context.Context, path string, users int) error {
-	if _, err := os.Stat(path); err == nil {
-		return nil
-	}
-	cmd := exec.CommandContext(ctx, "bin/weir", "generate", "--users", strconv.Itoa(users),
-		"--items", strconv.Itoa(b.items), "--max-item", strconv.Itoa(b.maxItem), "--seed", "1", "-o", path)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", strings.Join(cmd.Args, " "), err)
-	}
-	return nil
+	return server{name: nginx, command: "nginx -c " + path, path: "/", addr: addr}, nil
 }

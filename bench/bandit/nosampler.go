@@ -1,7 +1,0 @@
-//go:build !cgo
-
-package main
-
-const hasSampler = false
-
-func sample(_, _, _ []float64) error { return errNoSampler }
