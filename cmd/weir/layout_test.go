@@ -23,8 +23,9 @@ var mayImport = map[string][]string{
 	"weir/internal/size":                          {},
 	"weir/internal/systest":                       {},
 	"weir/internal/ingest":                        {"weir/internal/disk"},
-	"weir/internal/ingest/ingesttest":             {},
-	"weir/internal/progress":                      {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
+	"weir/internal/progress":                      {"weir/internal/progress/cells", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
+	"weir/internal/progress/cells":                {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
+	"weir/internal/progress/positionstest":        {"weir/internal/progress", "weir/internal/systest"},
 	"weir/internal/journal":                       {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/server":                        {"weir/internal/shed", "weir/internal/strictjson", "weir/internal/metrics"},
 	"weir/internal/shed":                          {"weir/internal/metrics"},
@@ -63,7 +64,7 @@ var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/
 var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
 
 // forTests are packages that only tests and each other import.
-var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest", "weir/internal/bandit/featurestore/feasttest"}
+var forTests = []string{"weir/internal/systest", "weir/internal/bandit/featurestore/feasttest", "weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
 type goFile struct {

@@ -27,22 +27,19 @@ func TestARequestAllocatesNothing(t *testing.T) {
 			q, ok := parseQuery(w, r)
 			g := f.pin(0)
 			defer g.unpin(0)
-			number, _ := parseNumber(id)
-			rank, found := g.lists.FindNumber(number)
-			if as == named {
-				rank, found = g.lists.FindString(id)
+			v := visit{f: f.Feed, g: g, id: id}
+			err := v.find()
+			if err == nil {
+				err = v.read()
 			}
-			list, err := g.lists.List(rank)
-			if !ok || !found || err != nil {
-				t.Fatal(ok, found, err)
+			if !ok || !v.found || err != nil {
+				t.Fatal(ok, v.found, err)
 			}
-			u := user{rank: rank, list: list}
-			u.store, u.cell = f.slots.cell(g, rank, number, id)
-			at, err := f.advance(g, &u, q.size)
+			at, err := v.move(&q)
 			if err != nil || at.to-at.from != 7 {
 				t.Fatal(at, err)
 			}
-			s.items = list.Append(s.items[:0], at.from, at.to)
+			s.items = v.list.Append(s.items[:0], at.from, at.to)
 			body = appendItems(body[:0], g, s.items, nil)
 		}); n != 0 {
 			t.Errorf("a request allocates %v times", n)

@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"weir/internal/disk"
 	"weir/internal/metrics"
 	"weir/internal/systest"
 )
@@ -87,16 +86,4 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Positions are by the keys in a file, whose name has to last as long.
-func TestTheKeyFileIsSyncedIntoItsDirectory(t *testing.T) {
-	dir := t.TempDir()
-	watched := systest.Watch(t, dir)
-	f, err := openKeyFile(filepath.Join(dir, "keys.log"), 0, disk.Faults{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	watched.WantSync("create keys.log", "")
 }

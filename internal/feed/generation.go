@@ -1,12 +1,18 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strconv"
 	"sync/atomic"
 	"time"
 
+	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
+	"weir/internal/progress"
 )
 
 // generation is a snapshot that serves, with what is derived from it.
@@ -14,9 +20,8 @@ type generation struct {
 	number    uint64
 	lists     *snapshot.Snapshot
 	file      os.FileInfo // of the snapshot when it was opened
-	table     []uint32    // see slots; nil when every user's slot is their id
+	positions progress.Generation
 	fallback  *fallback
-	exhausted exhausted
 	checked   bool        // lists were warmed before they served
 	altered   atomic.Bool // the file was changed in place
 
@@ -70,3 +75,114 @@ func (g *generation) retire() error {
 
 // String names a generation in logs.
 func (g *generation) String() string { return fmt.Sprintf("generation %d", g.number) }
+
+// load opens the configured snapshot as a generation that does not serve yet. One that is to
+// replace another is read into memory and checked as a whole first.
+func (f *Feed) load(ctx context.Context, whole bool) (*generation, error) {
+	lists, err := snapshot.Open(f.cfg.Path)
+	if missing := new(fs.PathError); errors.As(err, &missing) {
+		return nil, fmt.Errorf("--feeds: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
+	if err := f.prepare(ctx, g, whole); err != nil {
+		return nil, errors.Join(err, lists.Close())
+	}
+	f.numbered++
+	g.number = f.numbered
+	return g, nil
+}
+
+func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err error) {
+	if whole {
+		if err := g.lists.Warm(ctx); err != nil {
+			return err
+		}
+		g.checked = true
+	}
+	if f.cfg.LockMemory {
+		if err := g.lists.Lock(); err != nil {
+			return err
+		}
+	}
+	// The snapshot may be cut off under the map at any time.
+	return disk.Guard(func() error {
+		if g.fallback, err = openFallback(f.cfg.Fallback, g.lists); err != nil {
+			return err
+		}
+		if err = g.fallback.setRanking(f.ranker); err != nil {
+			return err
+		}
+		g.positions, err = f.positions.Prepare(users{g.lists})
+		return err
+	})
+}
+
+// serve makes g the generation that serves, retires the one before, and warms g. That comes last:
+// only when nobody advances under the old generation any more can those at the end be counted.
+func (f *Feed) serve(g *generation) {
+	warming, stop := context.WithCancel(f.background)
+	g.stopWarming = stop
+	old := f.current.Swap(g)
+	f.work.Go(func() {
+		defer close(g.warmed)
+		if old != nil {
+			if err := old.retire(); err != nil {
+				f.log.Error("an old snapshot could not be closed", "generation", old.number, "error", err)
+			}
+		}
+		f.warm(warming, g)
+	})
+}
+
+// warm reads a generation into memory and checks it, if that is not done yet, and counts whose
+// position is at the end.
+func (f *Feed) warm(ctx context.Context, g *generation) {
+	start := time.Now()
+	var err error
+	if !g.checked {
+		err = g.lists.Warm(ctx)
+	}
+	if err == nil {
+		err = disk.Guard(func() error { return g.positions.Count(ctx) })
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		g.broken.Store(&err)
+		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
+	default:
+		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start).Round(time.Millisecond))
+	}
+}
+
+// users is a snapshot as progress.Lists.
+type users struct{ *snapshot.Snapshot }
+
+func (s users) Version() uint64 { return uint64(s.Publication()) }
+
+func (s users) User(rank uint64) (u progress.User, ok bool) {
+	u.Rank = rank
+	u.Number, u.Name, ok = s.UserKey(rank)
+	return u, ok
+}
+
+func (s users) Rank(u progress.User) (uint64, bool) {
+	switch {
+	case s.Users() == snapshot.String && u.Name == nil:
+		var buf [20]byte
+		return s.FindString(strconv.AppendUint(buf[:0], u.Number, 10))
+	case s.Users() == snapshot.String:
+		return s.FindString(u.Name)
+	case u.Name == nil:
+		return s.FindNumber(u.Number)
+	}
+	return 0, false
+}
+
+func (s users) List(rank uint64) (progress.List, bool) {
+	list, err := s.Snapshot.List(rank)
+	return progress.List{Tag: list.Tag(), Len: list.Len()}, err == nil && list.Tag() != 0
+}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"weir/internal/feed/snapshot"
+	"weir/internal/progress"
 	"weir/internal/server"
 	"weir/internal/strictjson"
 )
@@ -33,7 +34,7 @@ func (f *Feed) Routes() []server.Route {
 // next answers GET and POST /feed/{userId}.
 func (f *Feed) next(w *server.Response, r *server.Request) server.Outcome {
 	err := f.tryNext(w, r)
-	for err == errSwapped {
+	for err == progress.ErrSuperseded {
 		err = f.tryNext(w, r)
 	}
 	return conclude(w, err)
@@ -210,7 +211,7 @@ func parseToken(v []byte) (uint64, bool) {
 }
 
 func (f *Feed) getPosition(w *server.Response, r *server.Request) server.Outcome {
-	return f.onPosition(w, r, func(v *visit) (int, error) { return f.position(v.g, &v.user) })
+	return f.onPosition(w, r, (*visit).position)
 }
 
 func (f *Feed) putPosition(w *server.Response, r *server.Request) server.Outcome {
@@ -235,7 +236,7 @@ func (f *Feed) deletePosition(w *server.Response, r *server.Request) server.Outc
 // returns.
 func (f *Feed) onPosition(w *server.Response, r *server.Request, do func(*visit) (int, error)) server.Outcome {
 	err := f.tryPosition(w, r, do)
-	for err == errSwapped {
+	for err == progress.ErrSuperseded {
 		err = f.tryPosition(w, r, do)
 	}
 	return conclude(w, err)

@@ -626,8 +626,8 @@ func TestPrefetchingStaysWithinTheUsers(t *testing.T) {
 	if err := x.Reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if g := x.current.Load(); g.table == nil || !g.lists.Dense() {
-		t.Fatal("the test needs a dense snapshot with a table")
+	if !x.current.Load().lists.Dense() {
+		t.Fatal("the test needs a dense snapshot, and keys from before")
 	}
 	slots := strconv.AppendUint(nil, x.current.Load().lists.Slots(), 10)
 	x.prefetch(0, [][]byte{[]byte("3"), slots, []byte("18446744073709551615")})

@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,6 +19,7 @@ import (
 
 	"weir/internal/feed/snapshot"
 	"weir/internal/metrics"
+	"weir/internal/progress"
 	"weir/internal/server"
 )
 
@@ -232,45 +234,30 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// user looks a user up as a request does.
-func (x *fixture) user(g *generation, id uint64) (u user, ok bool) {
-	var name []byte
-	if g.lists.Users() == snapshot.String {
-		name = strconv.AppendUint(nil, id, 10)
-		u.rank, ok = g.lists.FindString(name)
-	} else {
-		u.rank, ok = g.lists.FindNumber(id)
-	}
-	if !ok {
-		return u, false
-	}
-	list, err := g.lists.List(u.rank)
-	if err != nil {
+// visitUnder looks a user up as a request does, under a generation that is pinned.
+func (x *fixture) visitUnder(g *generation, id uint64) (v visit, ok bool) {
+	v = visit{f: x.Feed, g: g, id: strconv.AppendUint(nil, id, 10)}
+	if err := errors.Join(v.find(), v.read()); err != nil {
 		panic(err)
 	}
-	u.list = list
-	if !u.known() {
-		return u, false
-	}
-	u.store, u.cell = x.slots.cell(g, u.rank, id, name)
-	return u, true
+	return v, v.known()
 }
 
 // with runs do for a user of the generation that serves, again when that is replaced meanwhile.
 // It is false for unknown users.
-func (x *fixture) with(stripe int, id uint64, do func(g *generation, u *user) error) bool {
+func (x *fixture) with(stripe int, id uint64, do func(v *visit) error) bool {
 	try := func() (known bool, err error) {
 		g := x.pin(stripe)
 		defer g.unpin(stripe)
-		u, ok := x.user(g, id)
+		v, ok := x.visitUnder(g, id)
 		if !ok {
 			return false, nil
 		}
-		return true, do(g, &u)
+		return true, do(&v)
 	}
 	for {
 		known, err := try()
-		if err == errSwapped {
+		if err == progress.ErrSuperseded {
 			continue
 		}
 		if err != nil {
@@ -281,15 +268,15 @@ func (x *fixture) with(stripe int, id uint64, do func(g *generation, u *user) er
 }
 
 // take advances a user by up to n items and returns them as numbers.
-func (x *fixture) take(stripe int, id uint64, n int) (items []uint64, at moved) {
-	x.with(stripe, id, func(g *generation, u *user) (err error) {
-		if at, err = x.advance(g, u, n); err != nil {
+func (x *fixture) take(stripe int, id uint64, n int) (items []uint64, at progress.Move) {
+	x.with(stripe, id, func(v *visit) (err error) {
+		if at, err = v.do(progress.Advance(n)); err != nil {
 			return err
 		}
-		items = u.list.Append(items[:0], at.from, at.to)
-		if g.lists.Items() == snapshot.String {
+		items = v.list.Append(items[:0], at.From, at.To)
+		if v.g.lists.Items() == snapshot.String {
 			for i, index := range items {
-				if items[i], err = strconv.ParseUint(g.lists.Name(index), 10, 64); err != nil {
+				if items[i], err = strconv.ParseUint(v.g.lists.Name(index), 10, 64); err != nil {
 					return fmt.Errorf("item of no name: %w", err)
 				}
 			}
@@ -299,11 +286,19 @@ func (x *fixture) take(stripe int, id uint64, n int) (items []uint64, at moved) 
 	return items, at
 }
 
+// reset puts a user back to the beginning.
+func (x *fixture) reset(stripe int, id uint64) {
+	x.with(stripe, id, func(v *visit) error {
+		_, err := v.do(progress.Set(0))
+		return err
+	})
+}
+
 // at returns a user's position, -1 for the unknown.
 func (x *fixture) at(id uint64) int {
 	pos := -1
-	x.with(0, id, func(g *generation, u *user) (err error) {
-		pos, err = x.position(g, u)
+	x.with(0, id, func(v *visit) (err error) {
+		pos, err = v.position()
 		return err
 	})
 	return pos

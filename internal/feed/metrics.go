@@ -37,10 +37,10 @@ func (f *Feed) register(m *metrics.Registry) {
 	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
 		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
 	m.Gauge("weir_feed_exhausted_users", "Users whose position is at the end of their list.",
-		current(func(g *generation) float64 { return float64(g.exhausted.count.Load()) }))
+		current(func(g *generation) float64 { return float64(g.positions.Exhausted()) }))
 	m.Gauge("weir_feed_exhausted_ratio", "Share of users whose position is at the end of their list.",
 		current(func(g *generation) float64 {
-			return float64(g.exhausted.count.Load()) / max(1, float64(g.lists.Stats().Users))
+			return float64(g.positions.Exhausted()) / max(1, float64(g.lists.Stats().Users))
 		}))
 	m.Gauge("weir_feed_warmed_ratio", "Share of the lists that has been read into memory and checked.",
 		current(func(g *generation) float64 { return float64(g.lists.Warmed()) / max(1, float64(g.lists.ListBytes())) }))

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
+	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
+	"weir/internal/progress"
 )
 
 // eachShape runs a test on every way a snapshot may keep users and items.
@@ -46,8 +46,8 @@ func TestEveryItemIsGivenExactlyOnceTo64GoroutinesOfOneUser(t *testing.T) {
 		together(len(given), func(i int) {
 			for {
 				items, at := f.take(i, 1, 1+rand.IntN(20))
-				if at.to-at.from != len(items) || at.position != at.to {
-					t.Errorf("items %d to %d are %d items and lead to %d", at.from, at.to, len(items), at.position)
+				if at.To-at.From != len(items) {
+					t.Errorf("items %d to %d are %d items", at.From, at.To, len(items))
 				}
 				if len(items) == 0 {
 					return
@@ -122,15 +122,16 @@ func TestReplayNeverGoesBack(t *testing.T) {
 		for range 300 {
 			var at moved
 			if from := r.IntN(1990); i%2 == 0 && from <= last+20 {
-				f.with(i, 0, func(g *generation, u *user) (err error) {
-					at, err = f.replay(g, u, from, 5)
+				f.with(i, 0, func(v *visit) (err error) {
+					at, err = v.move(&query{size: 5, from: from})
 					return err
 				})
 				if at.from != from || at.to != from+5 || at.position < at.to {
 					t.Errorf("from %d gave %d to %d and position %d", from, at.from, at.to, at.position)
 				}
 			} else {
-				_, at = f.take(i, 0, 1)
+				_, to := f.take(i, 0, 1)
+				at.position = to.To
 			}
 			if at.position < last {
 				t.Errorf("the position went back from %d to %d", last, at.position)
@@ -169,10 +170,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 					f.take(i, 1, items)
 					continue
 				}
-				f.with(i, 1, func(g *generation, u *user) error {
-					_, _, err := f.set(g, u, func(int) int { return 0 })
-					return err
-				})
+				f.reset(i, 1)
 			}
 		})
 		check()
@@ -191,10 +189,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 				case r.IntN(2) == 0:
 					f.take(i, id, items)
 				default:
-					f.with(i, id, func(g *generation, u *user) error {
-						_, _, err := f.set(g, u, func(int) int { return 0 })
-						return err
-					})
+					f.reset(i, id)
 				}
 			}
 		})
@@ -202,36 +197,113 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 	}
 }
 
-// Two who move one user at once leave the count right, whoever looks first and whoever counts last. That takes many tries to go wrong.
-func TestTheLastToCountLooksAgain(t *testing.T) {
-	const items = 5
+func TestPositionsFollowUsersThroughShapes(t *testing.T) {
+	dir, files := t.TempDir(), t.TempDir()
+	l := numbered(200, 50)
+	for as, name := range []string{"dense", "keyed", "named"} {
+		l.write(t, filepath.Join(files, name), shape(as), as == 2)
+	}
+	f := &fixture{t: t, dir: dir, cfg: Config{Path: filepath.Join(dir, "feeds.weir"), Watch: -1}}
+	for step, name := range []string{"named", "dense", "keyed", "dense", "named", "keyed", "named"} {
+		f.use(filepath.Join(files, name))
+		if f.Feed == nil || step%3 == 0 {
+			f.reopen()
+		}
+		f.wantAt(3*step, 0, 123, 199)
+		for id := range l {
+			f.take(0, id, 3)
+		}
+	}
+	f.close()
+}
+
+// TestNamesOfAnyKindHavePositions mixes names that look like numbers with others.
+func TestNamesOfAnyKindHavePositions(t *testing.T) {
 	dir := t.TempDir()
-	numbered(2, items).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
-	f := open(t, dir)
-	g := f.current.Load()
-	<-g.warmed
-	u, _ := f.user(g, 1)
-	var arrived atomic.Int64
-	const rounds = 100_000
-	together(2, func(i int) {
-		for round := range int64(rounds) {
-			// Both begin as near to each other as it gets.
-			for arrived.Add(1); arrived.Load() < 4*round+2; {
-				runtime.Gosched()
-			}
-			if i == 0 {
-				f.set(g, &u, func(int) int { return items })
-			} else {
-				f.set(g, &u, func(int) int { return 0 })
-			}
-			for arrived.Add(1); arrived.Load() < 4*round+4; {
-				runtime.Gosched()
-			}
-			if i == 0 && !t.Failed() {
-				if n, end := g.exhausted.count.Load(), u.atEnd(); (n == 1) != end || n < 0 || n > 1 {
-					t.Errorf("round %d: %d users are counted as exhausted, and the one who moves is: %t", round, n, end)
-				}
+	path := filepath.Join(dir, "feeds.weir")
+	names := []string{"0", "00", "007", "7", "anna", "18446744073709551615", "18446744073709551616", "\xff\x00", "é"}
+	write := func(names []string) {
+		o := snapshot.Options{Users: snapshot.String, UserCount: uint64(len(names)), MaxItem: 100, Fallback: -1}
+		w, err := snapshot.Create(path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Abort()
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			if err := w.AddString(name, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}); err != nil {
+				t.Fatal(err)
 			}
 		}
+		if _, err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(names)
+	f := open(t, dir)
+	take := func(name string, n int) progress.Move {
+		v, err := f.visit([]byte(name), 0, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer v.end()
+		if err := v.read(); err != nil || !v.known() {
+			t.Fatalf("%q is not found: %v", name, err)
+		}
+		at, err := v.do(progress.Advance(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	for i, name := range names {
+		if at := take(name, i+1); at.From != 0 || at.To != i+1 {
+			t.Errorf("%q went from %d to %d", name, at.From, at.To)
+		}
+	}
+	f.close()
+	write(append(names, "berta", "1"))
+	f.reopen()
+	for i, name := range names {
+		if at := take(name, 1); at.From != i+1 {
+			t.Errorf("%q is at %d after the restart, want %d", name, at.From, i+1)
+		}
+	}
+}
+
+func TestAFailedSyncPoisonsAdvancesAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "feeds.weir")
+	l := numbered(4, 5000)
+	l.write(t, path, dense, false)
+	failing := make(chan struct{})
+	f := open(t, dir, func(c *Config) {
+		c.Sync = 1e6
+		c.faults = disk.Faults{FailSync: func() error {
+			select {
+			case <-failing:
+				return fmt.Errorf("no such luck")
+			default:
+				return nil
+			}
+		}}
 	})
+	f.take(0, 1, 5)
+	close(failing)
+	g := f.pin(0)
+	defer g.unpin(0)
+	v, _ := f.visitUnder(g, 2)
+	eventually(t, "an advance that fails", func() bool {
+		at, err := v.do(progress.Advance(1))
+		return err != nil || at.To == v.list.Len()
+	})
+	wantError(t, "readiness", f.Ready(), "positions cannot be saved")
+	v, _ = f.visitUnder(g, 1)
+	if at, err := v.do(progress.Advance(5)); err == nil {
+		t.Errorf("a poisoned store advanced to %d", at.To)
+	}
+	if pos, err := v.position(); err != nil || pos != 5 {
+		t.Errorf("position %d, %v; want 5", pos, err)
+	}
+	f.Feed.Close() // says that it is poisoned
+	f.Feed = nil
 }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/internal/progress"
 )
 
 // versions makes n snapshots of changing shape. A third of the users has the same list in all of
@@ -286,9 +288,9 @@ func TestWhoEndsUnderAnOldGenerationIsCountedByTheNew(t *testing.T) {
 		t.Error("users were counted while an old generation had a reader")
 	case <-time.After(20 * time.Millisecond):
 	}
-	u, _ := f.user(old, 4)
-	if at, err := f.advance(old, &u, 20); err != nil || at.to != 20 {
-		t.Errorf("the advance led to %d, %v; want 20", at.to, err)
+	v, _ := f.visitUnder(old, 4)
+	if at, err := v.do(progress.Advance(20)); err != nil || at.To != 20 {
+		t.Errorf("the advance led to %d, %v; want 20", at.To, err)
 	}
 	old.unpin(0)
 	<-now.warmed

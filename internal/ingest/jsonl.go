@@ -39,8 +39,7 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 			broken = fmt.Errorf("line %d is no JSON object: %s", lines, shorten(line))
 		}
 	}
-	// Nothing is known of lists that were always empty: they are taken for lists of numbers, the strictest
-	// there is.
+	// Nothing is known of lists that were always empty: they are taken for lists of numbers, the strictest there is.
 	for _, name := range t.empty {
 		if !slices.ContainsFunc(t.offers, func(c column) bool { return c.name == name && c.shape == list }) {
 			t.offers = append(t.offers, column{name: name, shape: list, ids: Number, typ: "numbers"})

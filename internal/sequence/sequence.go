@@ -27,6 +27,7 @@
 package sequence
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -126,8 +127,8 @@ func (c *Config) fill() error {
 // Sequence is the service. All its methods are for any number of goroutines.
 type Sequence struct {
 	cfg          Config
-	store        *progress.Store // the index is in its one cell
-	lock         *disk.DirLock   // nil when the file is in the data directory, which is locked
+	index        progress.Index
+	lock         *disk.DirLock // nil when the file is in the data directory, which is locked
 	recent       recent
 	cache        *cache
 	computations *computations
@@ -186,14 +187,14 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 		}
 	}
 	s.cfg = cfg
-	var err error
-	s.store, err = progress.Open(cfg.File, 1, progress.Options{
-		SyncInterval: cfg.Sync, Metrics: env.Metrics, Name: "sequence", Logger: env.Log, MaxCells: 1,
+	index, err := progress.OpenIndex(cfg.File, progress.Options{
+		SyncInterval: cfg.Sync, Metrics: env.Metrics, Name: "sequence", Logger: env.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w; %s names another place", err, cfg.fileFlag)
 	}
-	return s.checkCursor()
+	s.index = index
+	return s.checkIndex()
 }
 
 // lockFile takes a file outside of the data directory for this process, by a directory beside it: several sequences may have their
@@ -211,11 +212,8 @@ func lockFile(path, flag string) (*disk.DirLock, error) {
 	return lock, nil
 }
 
-// checkCursor refuses a file that is another's, or whose index is not served.
-func (s *Sequence) checkCursor() error {
-	if n := s.store.Len(); n != 1 {
-		return fmt.Errorf("%s holds %d cursors and not the one of a sequence: name another file with %s", s.cfg.File, n, s.cfg.fileFlag)
-	}
+// checkIndex refuses an index that is not served.
+func (s *Sequence) checkIndex() error {
 	switch at := s.at(); {
 	case at > HardMaxIndex:
 		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s", s.cfg.File, at, s.cfg.fileFlag)
@@ -231,7 +229,7 @@ func (s *Sequence) Name() string { return "sequence" }
 
 // Ready implements server.Service.
 func (s *Sequence) Ready() error {
-	if s.store.Err() != nil {
+	if s.index.Err() != nil {
 		return errors.New("the index cannot be saved; see the log")
 	}
 	return nil
@@ -260,8 +258,8 @@ func (s *Sequence) alive(f func()) bool {
 // release closes what open has opened.
 func (s *Sequence) release() error {
 	var errs []error
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
+	if s.index != nil {
+		errs = append(errs, s.index.Close())
 	}
 	if s.lock != nil {
 		errs = append(errs, s.lock.Close())
@@ -270,7 +268,10 @@ func (s *Sequence) release() error {
 }
 
 // at returns the index.
-func (s *Sequence) at() uint64 { return s.store.Load(0) }
+func (s *Sequence) at() uint64 {
+	at, _ := s.index.Get(context.Background()) // a local one never fails
+	return at
+}
 
 // errAtEnd means that there is no step forward from where the index is.
 var errAtEnd = errors.New("the index is at its maximum")
@@ -298,19 +299,19 @@ func (s *Sequence) target(at uint64, step step) (uint64, error) {
 }
 
 // move puts the index from at to to; false means that somebody else has moved it meanwhile. The
-// error is that of progress.Store.CompareAndSwap.
+// error is that of progress.Index.CompareAndSwap.
 func (s *Sequence) move(at, to uint64) (bool, error) {
 	if at == to {
 		return true, nil
 	}
-	return s.store.CompareAndSwap(0, at, to)
+	return s.index.CompareAndSwap(context.Background(), at, to)
 }
 
 // set puts the index to n, wherever it is.
 func (s *Sequence) set(n uint64) error {
 	for {
 		// A swap of equal values still tells whether the store takes any.
-		swapped, err := s.store.CompareAndSwap(0, s.at(), n)
+		swapped, err := s.index.CompareAndSwap(context.Background(), s.at(), n)
 		if swapped || err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/metrics"
-	"weir/internal/progress"
+	"weir/internal/progress/cells"
 	"weir/internal/server"
 )
 
@@ -205,9 +205,9 @@ func TestTheFileOfTheIndexCanBeElsewhereAndIsLocked(t *testing.T) {
 
 func TestAFileThatIsNoIndexIsRefusedWithWhatToChange(t *testing.T) {
 	dir := t.TempDir()
-	cells := func(name string, n uint64, value uint64) string {
+	file := func(name string, n uint64, value uint64) string {
 		path := filepath.Join(dir, name)
-		store, err := progress.Open(path, n, progress.Options{MaxCells: n})
+		store, err := cells.Open(path, n, cells.Options{MaxCells: n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,9 +227,9 @@ func TestAFileThatIsNoIndexIsRefusedWithWhatToChange(t *testing.T) {
 		cfg  Config
 		says []string
 	}{
-		"another store":  {Config{File: cells("many", 2, 0)}, []string{"2 cursors", "--sequence-file"}},
-		"no index":       {Config{File: cells("large", 1, 1<<40)}, []string{"no index", "--sequence-file"}},
-		"beyond the end": {Config{File: cells("beyond", 1, 11), MaxIndex: 10}, []string{"is 11, beyond --sequence-max-index 10", "11 at least"}},
+		"another store":  {Config{File: file("many", 2, 0)}, []string{"2 cursors", "--sequence-file"}},
+		"no index":       {Config{File: file("large", 1, 1<<40)}, []string{"no index", "--sequence-file"}},
+		"beyond the end": {Config{File: file("beyond", 1, 11), MaxIndex: 10}, []string{"is 11, beyond --sequence-max-index 10", "11 at least"}},
 		"another file":   {Config{File: other}, []string{"text", "--sequence-file"}},
 		"no directory":   {Config{File: filepath.Join(other, "f")}, []string{"text/f", "--sequence-file"}},
 	} {

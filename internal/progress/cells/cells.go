@@ -1,4 +1,4 @@
-// Package progress keeps durable cursors: one file of 64-bit cells, mapped shared into memory and written by
+// Package cells keeps durable cursors: one file of 64-bit cells, mapped shared into memory and written by
 // compare-and-swap. It knows nothing of what is in a cell; its users encode their positions into it.
 //
 // What it promises:
@@ -49,7 +49,7 @@
 //	    32     8  XXH3-64 of the bytes before
 //
 // and zeros. The file is as long as whole granules of 64 KiB make it; what is behind the last cell is not used yet.
-package progress
+package cells
 
 import (
 	"errors"
@@ -291,6 +291,9 @@ func (s *Store) extend(cells uint64, size int64) error {
 	s.n.Store(cells)
 	return nil
 }
+
+// SyncInterval returns the time between background syncs.
+func (s *Store) SyncInterval() time.Duration { return s.interval }
 
 // Len returns the number of cells.
 func (s *Store) Len() uint64 { return s.n.Load() }

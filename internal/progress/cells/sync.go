@@ -1,4 +1,4 @@
-package progress
+package cells
 
 import (
 	"fmt"
@@ -85,8 +85,8 @@ func (s *Store) syncCells() error {
 	return s.faults.SyncData(s.f)
 }
 
-// lag returns the age of the oldest swap that is not on the disk, which is what a power failure would cost now.
-func (s *Store) lag() time.Duration {
+// Lag returns the age of the oldest swap that is not on the disk, which is what a power failure would cost now.
+func (s *Store) Lag() time.Duration {
 	oldest := s.syncing.Load()
 	if oldest == 0 {
 		oldest = s.dirty.Load()
@@ -171,7 +171,7 @@ func (s *Store) register(r *metrics.Registry, name string) {
 	s.syncs = r.Counter("weir_progress_syncs_total", "Syncs of cursors to the disk, failed ones included.", "store", name)
 	s.checkpoints = r.Counter("weir_progress_checkpoints_total", "Syncs of the cells themselves, because the redo log was full or is not trusted.", "store", name)
 	r.Gauge("weir_progress_sync_lag_seconds", "Age of the oldest advance that is not on the disk: what a power failure would cost.",
-		func() float64 { return s.lag().Seconds() }, "store", name)
+		func() float64 { return s.Lag().Seconds() }, "store", name)
 	r.Gauge("weir_progress_last_sync_duration_seconds", "How long the last sync of cursors took.",
 		func() float64 { return time.Duration(s.lastSync.Load()).Seconds() }, "store", name)
 	r.Gauge("weir_progress_poisoned", "1 after a failed sync: advances are refused until a restart.", func() float64 {

@@ -1,4 +1,4 @@
-package feed
+package progress
 
 import (
 	"bytes"
@@ -12,10 +12,7 @@ import (
 	"testing"
 
 	"weir/internal/disk"
-	"weir/internal/progress"
 )
-
-func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
 
 // key is a name, or a number when that is empty.
 type key struct {
@@ -200,22 +197,14 @@ func TestAKeyFileOfAnotherVersionIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = openKeyFile(path, 0, disk.Faults{})
-	wantError(t, "version 2", err, path, "version 2", "reads version 1", "another --data directory")
+	for _, says := range []string{path, "version 2", "reads version 1", "another --data directory"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("another version: %v, want it to say %q", err, says)
+		}
+	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, image) {
 		t.Error("the refused file was changed")
 	}
-}
-
-// TestACellWithoutItsKeyIsNoticed removes the key file of a directory in use: its users' cells
-// would go to others.
-func TestACellWithoutItsKeyIsNoticed(t *testing.T) {
-	dir := t.TempDir()
-	cells(t, dir, fill(1<<40, 1<<41), keyed)
-	if err := os.Remove(filepath.Join(dir, "keys.log")); err != nil {
-		t.Fatal(err)
-	}
-	_, err := openSlots(dir, progress.Options{})
-	wantError(t, "no key file", err, "keys.log", "damaged")
 }
 
 // A key that is not on the disk must not be given a cell, and neither the file's beginning nor what was cut off may come back.

@@ -1,6 +1,6 @@
 //go:build !race
 
-package progress
+package cells
 
 import "testing"
 
