@@ -41,7 +41,7 @@ func newLoad() *cobra.Command {
 
 The open model sends at a --rate, whatever the target does, and counts latency from the moment a request was to be
 sent. The closed model keeps a number of --connections busy. --mode adaptive searches for the highest rate that the
-target bears in good health, and follows it.
+target sustains in good health, and follows it.
 
 Load goes to loopback; another host must be named with --i-own-this-target. SIGINT ends a run, and its result has
 what was measured until then. The exit code is 1 when a --fail-when condition held or the run failed, and 2 when the

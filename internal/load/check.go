@@ -17,6 +17,7 @@ import (
 const (
 	usualDuration = 30 * time.Second
 	usualSearch   = 60 * time.Second // of a search
+	strictSearch  = 90 * time.Second // of one with limits of a person's, which it confirms by holding loads
 )
 
 // check refuses what contradicts itself. What is asked for is scenario's to check.
@@ -163,27 +164,27 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 			return nil, fmt.Errorf("--rate: %w", err)
 		}
 	}
-	warmup, ramp, limits := time.Duration(p.Warmup), time.Duration(p.Ramp), control.Limits{Window: Interval}
+	warmup, ramp := time.Duration(p.Warmup), time.Duration(p.Ramp)
 	if p.Mode == "adaptive" {
 		healthy, err := p.conditions("--healthy-when", p.Healthy)
 		if err != nil {
 			return nil, err
 		}
 		return control.Adaptive(control.AdaptiveOptions{
-			Start: rate, Healthy: healthy, Warmup: warmup, Duration: warmup + p.Length(), StopWhen: stop, Limits: limits,
+			Start: rate, Healthy: healthy, Warmup: warmup, Duration: warmup + p.Length(), StopWhen: stop,
 			Random: client.Arrivals(p.Arrivals) == client.Poisson,
 		}), nil
 	}
 	if rate == 0 && p.Connections == 0 && p.Stages == "" {
-		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, --mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the target bears")
+		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, --mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the target sustains")
 	}
 	if p.Mode == "constant" {
 		return control.Constant(control.ConstantOptions{
-			Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop, Limits: limits,
+			Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop,
 		}), nil
 	}
 	o := control.ClassicOptions{
-		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop, Limits: limits,
+		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop,
 	}
 	if p.Stages != "" {
 		if o.Stages, err = control.ParseStages(p.Stages); err != nil {
@@ -209,6 +210,8 @@ func (p *Plan) Length() time.Duration {
 	switch {
 	case p.Duration > 0:
 		return time.Duration(p.Duration)
+	case p.Mode == "adaptive" && len(p.Healthy) > 0:
+		return strictSearch
 	case p.Mode == "adaptive":
 		return usualSearch
 	}

@@ -44,13 +44,13 @@ func (p *Plan) AddFlags(f *pflag.FlagSet) {
 
 	f.StringVar(&p.VarsOrder, "vars-order", p.VarsOrder, "order in which rows of --vars are taken: sequential or random (default sequential)")
 
-	f.StringVar(&p.Mode, "mode", p.Mode, "constant load; classic: --stages until --stop-when; adaptive: seeks the most the target bears and follows it")
+	f.StringVar(&p.Mode, "mode", p.Mode, "constant load; classic: --stages until --stop-when; adaptive: seeks the most the target sustains and follows it")
 	f.StringVar(&p.Rate, "rate", p.Rate, "requests of the open model, like `5000/s`: sent when their time has come, whatever the target does")
 	f.IntVar(&p.Connections, "connections", p.Connections, "closed model: each of so many connections sends its next request once the last is answered")
 	f.IntVar(&p.Pipeline, "pipeline", p.Pipeline, "requests that the closed model sends at once on a connection; the next ones follow when all are answered")
 	f.StringVar(&p.Stages, "stages", p.Stages, "`rates` of the mode classic one after another, like 1000/s:30s,2000/s:30s")
 	f.StringVar(&p.Arrivals, "arrivals", p.Arrivals, "spacing of the open model: constant, or poisson as independent users make them")
-	f.DurationVar((*time.Duration)(&p.Duration), "duration", time.Duration(p.Duration), "length of the run, --warmup and --ramp not counted (default 30s; stages: theirs; adaptive: 60s)")
+	f.DurationVar((*time.Duration)(&p.Duration), "duration", time.Duration(p.Duration), "length of the run, --warmup and --ramp not counted (default 30s; stages: theirs; adaptive: 60s, with --healthy-when 90s)")
 	f.DurationVar((*time.Duration)(&p.Warmup), "warmup", time.Duration(p.Warmup), "load before the figures begin to count")
 	f.DurationVar((*time.Duration)(&p.Ramp), "ramp", time.Duration(p.Ramp), "time over which the load grows from nothing to its rate")
 	f.StringArrayVar(&p.Healthy, "healthy-when", p.Healthy, "what the mode adaptive keeps true, like `'p99<50ms'`; may be repeated (default: success, shed, achieved rate and latency)")

@@ -8,55 +8,65 @@ import (
 	"weir/internal/load/measure"
 )
 
-// AdaptiveOptions say how the most that a target bears is looked for.
+// AdaptiveOptions say how the most that a target sustains is searched for.
 type AdaptiveOptions struct {
 	// Start is the first load, in requests a second; 50 by default.
 	Start float64
-	// Healthy are the conditions that say that the target bears a load. For what they do not speak of, the usual hold:
-	// at least 99 % without errors, at most 1 % shed, 97 % of the intended requests sent, a p99 at most 25 ms above
-	// that of a low load (or twice that, if that is more), and a queue that does not grow.
+	// Healthy are the conditions of a sustained load. For what they do not speak of, the defaults hold: at least 99 % without
+	// errors, at most 1 % shed, 97 % of the intended requests sent, a p99 at most 25 ms above that of a low load (or
+	// twice that, if that is more), and a queue that does not grow.
 	Healthy []Condition
 	// Warmup is spent at Start before anything is judged.
 	Warmup time.Duration
-	// Random says that requests come at random times. They wait for each other then, long before the ceiling of what is
-	// served, and it takes many of them to know how often.
+	// Random says that requests come at random times: they queue long before as many come as could be served, and it takes
+	// many of them to know how often.
 	Random bool
-	// Duration is how long the run is, warm-up included. 0 ends it Hold after the ceiling was found, or once Patience
-	// is over without.
-	Duration       time.Duration
-	Hold, Patience time.Duration // 10 s and 5 min by default
-	StopWhen       []Condition
-	Limits         Limits
+	// Duration is how long the run is, warm-up included. 0 ends it holdAfter the ceiling was found, or after searchLimit.
+	Duration time.Duration
+	StopWhen []Condition
+	Limits   Limits
 }
 
-// The steps of a search. Each is a number of its own: how far to go up says nothing about how far to stay below.
 const (
-	climbStep = 2.0  // from load to load while nothing is known
-	floorPart = 0.96 // of the ceiling, the load between the probes
-	// floorRandom is that where few requests come at random times, as the ceiling is known less well.
-	floorRandom = 0.9
-	// near is how far from the ceiling the two loads are that have to be borne and not; nearFew that where there are
-	// few requests.
-	near, nearFew = 0.015, 0.02
-	// nearRandom is that where few requests come at random times.
-	nearRandom = 0.03
-	// above is how much farther the upper one is: a bucket that fills while nobody asks for more hides a small excess.
-	above       = 1.5
-	fewRequests = 200.0 // a second
+	defaultStart = 50.0
+	holdAfter    = 10 * time.Second
+	searchLimit  = 5 * time.Minute
 )
 
-// provingTime empties what a target has saved up for bursts, if that is not very much.
-const provingTime = 12 * time.Second
+// climbStep is the factor between loads while the target sustains them. climbAgain are the first ones once a load is sustained that
+// was too much before: a ceiling that has risen has mostly risen a little.
+const climbStep = 2.0
 
-// again are the steps up once a load is borne that was too much before.
-var again = []float64{1.08, 1.4, climbStep}
+var climbAgain = []float64{1.08, 1.4, climbStep}
 
-// Adaptive returns a Searcher: it climbs exponentially until a load is too much, narrows down what is between that and the
-// last one that was not, and then stays below the ceiling, with a look at both its sides every few seconds, so that it
-// follows when the ceiling moves. See docs/load.md.
+// A target that has not recovered from overload after lowerAfter gets half of the load, and after coolFor that load counts as too
+// much as well.
+const (
+	lowerAfter = 4 * time.Second
+	coolFor    = 20 * time.Second
+)
+
+// foundQuorum is how many bad blocks in a row it takes to doubt a load that was sustained before; defaultQuorum else.
+const foundQuorum = 5
+
+// holdTime is how long the ceiling's floor is held between two checks.
+const holdTime = 2 * time.Second
+
+// wideRange is the ratio of the bounds from which on, judged by all its requests, a rough look at a load between them will do.
+const wideRange = 1.25
+
+var roughly = sampling{time.Second, 300, 20 * time.Second}
+
+// doubtFactor is how far beyond its limit a latency is before a load that was confirmed is doubted.
+const doubtFactor = 1.1
+
+// limitMax is the limit of a search that reached the highest rate it may try.
+const limitMax = "max"
+
+// Adaptive returns a Searcher. The package comment describes the search.
 func Adaptive(o AdaptiveOptions) Searcher {
 	if o.Start <= 0 {
-		o.Start = 50
+		o.Start = defaultStart
 	}
 	if o.Limits.Min <= 0 {
 		o.Limits.Min = min(1, o.Start)
@@ -64,15 +74,9 @@ func Adaptive(o AdaptiveOptions) Searcher {
 	if o.Limits.Max <= 0 {
 		o.Limits.Max = MaxRate
 	}
-	if o.Hold <= 0 {
-		o.Hold = 10 * time.Second
-	}
-	if o.Patience <= 0 {
-		o.Patience = 5 * time.Minute
-	}
 	o.Start = min(max(o.Start, o.Limits.Min), o.Limits.Max)
 	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen), state: warming, rate: o.Start}
-	a.random = o.Random
+	a.random, a.strict = o.Random, !a.health.relative
 	return a
 }
 
@@ -80,24 +84,26 @@ func Adaptive(o AdaptiveOptions) Searcher {
 type state int
 
 const (
-	warming   state = iota
-	climbing        // up from a load that is borne
-	cooling         // at a low load, until the target has recovered
-	narrowing       // between a load that is borne and one that is not
-	holding         // just below the ceiling
-	checking        // beside the ceiling, on one of its sides
-	proving         // for long what is borne and more than the goodput
+	warming    state = iota
+	climbing         // up from a sustained load
+	cooling          // at a low load, until the target has recovered
+	narrowing        // between a load that is sustained and one that is not
+	confirming       // a load, for long
+	holding          // at or just below the ceiling
+	checking         // beside the ceiling, above or below
 )
 
-var phases = [...]string{warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", holding: "track", checking: "track", proving: "bisect"}
+var phases = [...]string{
+	warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", confirming: "confirm", holding: "track", checking: "track",
+}
 
 type adaptive struct {
-	o      AdaptiveOptions
-	health *health
-	watch  *Watch
-	clock  clock
-	pulse  pulse
-	lately known // of the ceiling, when the target last answered
+	o         AdaptiveOptions
+	health    *health
+	watch     *Watch
+	clock     clock
+	liveness  liveness
+	lastAlive known // of the ceiling, when the target last answered
 
 	state    state
 	rate     float64
@@ -105,22 +111,19 @@ type adaptive struct {
 	inFlight int
 
 	evidence
-	step     int           // how often it climbed of late; -1 on the first climb
-	doubted  float64       // a load that was perhaps too much and is looked at again
-	after    state         // what follows the cooling
-	next     float64       // and its load; 0 to pick one
-	calm     int           // good blocks in a row while cooling
-	cooled   time.Duration // when cooling began,
-	lowered  time.Duration // and when its load did,
-	waiting  int           // with so many in flight
-	rounds   int           // how often it held, which alternates the side to check
-	found    bool
-	ceiling  Ceiling // as it was when the search last settled
-	foundAt  time.Duration
-	wish     float64
-	healthy  bool   // a load was borne
-	refused  string // the signal that said no last
-	hopeless string
+	climbed int           // steps since the climb began again; -1 on the first climb
+	retried float64       // a load that was perhaps too much and is tried a second time
+	checks  int           // so far, which alternate between above and below
+	cool    cooldown      // while cooling
+	foundAt time.Duration // when the ceiling was first known; 0 is not yet
+	ceiling Ceiling       // as it was when the search last settled
+	held    *judge        // of a strict search: all that was held at the ceiling
+	settled bool          // nothing has contradicted the ceiling since
+
+	requested float64 // by a person
+	healthy   bool    // some load was sustained
+	refused   string  // the signal that was violated last
+	failure   string  // why there is nothing left to try
 }
 
 // known is what is known of the ceiling at some time, if anything is, and why.
@@ -128,10 +131,24 @@ type known struct {
 	ceiling  Ceiling
 	ok       bool
 	evidence evidence
+	settled  bool
 }
 
+// cooldown is the way back from overload, and where the search goes on.
+type cooldown struct {
+	after   state
+	next    float64       // the load then; 0 to pick one
+	good    int           // blocks in a row
+	began   time.Duration // when cooling did
+	lowered time.Duration // when its load was
+	waiting int           // requests that were in flight then
+}
+
+// cooledBlocks is how many good blocks in a row say that the target has recovered.
+const cooledBlocks = 3
+
 func (a *adaptive) Begin() Decision {
-	a.step = -1
+	a.climbed = -1
 	if a.o.Warmup <= 0 {
 		a.start(climbing, a.o.Start)
 	}
@@ -151,31 +168,31 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	warm := a.state == warming
 	a.clock.see(w)
 	away := a.silent()
-	answered := a.pulse.see(w)
-	if away && answered && a.found {
-		// That it was away says nothing of how much it bears.
-		a.evidence = a.lately.evidence
+	answered := a.liveness.see(w)
+	if away && answered && a.foundAt > 0 {
+		// That it was away says nothing of how much it sustains.
+		a.evidence, a.settled = a.lastAlive.evidence, a.lastAlive.settled
 		a.rest(holding, a.floor())
 	}
 	a.advance(w)
 	a.inFlight = w.InFlight
 	if answered {
 		c, ok := a.Ceiling()
-		a.lately = known{c, ok, a.evidence}
+		a.lastAlive = known{c, ok, a.evidence, a.settled}
 	}
 	d := a.decision()
 	switch t := a.clock.now; {
-	case a.pulse.gone() || a.hopeless != "" && a.silent():
+	case a.liveness.gone() || a.failure != "" && a.silent():
 		d.Done, d.Failed = true, true
-		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.pulse.last.Seconds())
-	case a.hopeless != "":
-		d.Done, d.Reason = true, a.hopeless
+		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.liveness.last.Seconds())
+	case a.failure != "":
+		d.Done, d.Reason = true, a.failure
 	case a.o.Duration > 0:
 		d.Done = a.clock.over(a.o.Duration)
-	case a.found && t >= a.foundAt+a.o.Hold:
+	case a.foundAt > 0 && t >= a.foundAt+holdAfter:
 		d.Done = true
-	case t >= a.o.Patience:
-		d.Done, d.Reason = true, fmt.Sprintf("no ceiling was found within %v", a.o.Patience)
+	case t >= searchLimit:
+		d.Done, d.Reason = true, fmt.Sprintf("no ceiling was found within %v", searchLimit)
 	}
 	if !warm && !d.Done {
 		if held, v := a.watch.Next(w); held != nil {
@@ -185,69 +202,77 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	return d
 }
 
+// advance gives a window to what the search does now.
 func (a *adaptive) advance(w *measure.Window) {
-	if a.wish > 0 {
-		rate := a.wish
-		a.wish = 0
-		a.forget()
-		a.found, a.step = false, 0
+	switch {
+	case a.requested > 0:
+		rate := a.requested
+		a.evidence = evidence{random: a.random, strict: a.strict}
+		a.requested, a.foundAt, a.settled, a.climbed = 0, 0, false, 0
 		a.start(climbing, rate)
-		return
-	}
-	switch a.state {
-	case warming:
+	case a.state == warming:
 		if a.clock.now >= a.o.Warmup {
 			a.start(climbing, a.o.Start)
 		}
-		return
-	case cooling:
-		a.cool(w)
-		return
-	}
-	o := a.judge.see(w)
-	switch {
-	case !o.decided:
-	case o.healthy:
-		a.borne(o)
+	case a.state == cooling:
+		a.coolDown(w)
 	default:
-		a.tooMuch(o)
+		switch v := a.judge.see(w); {
+		case !v.decided:
+		case v.healthy:
+			a.sustained(v)
+		default:
+			a.overloaded(v)
+		}
 	}
 }
 
-// borne goes on from a load that was healthy.
-func (a *adaptive) borne(o opinion) {
-	a.doubted, a.healthy = 0, true
-	borne := a.rate
-	if a.state == climbing && a.atRandom(a.rate) {
-		borne /= 1.5 // it was borne for a moment
+// sustained goes on from a healthy load.
+func (a *adaptive) sustained(v assessment) {
+	a.retried, a.healthy = 0, true
+	rate := a.rate
+	if a.state == climbing && a.profileAt(a.rate).overall {
+		rate /= 1.5 // it was sustained for a moment
 	} else if a.state == climbing {
-		borne /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
+		rate /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
 	}
-	if a.hi.limit != "max" {
-		a.good(borne, a.clock.now)
+	if a.hi.limit != limitMax {
+		a.noteSustained(rate, a.clock.now)
 	}
 	switch a.state {
 	case climbing:
-		if a.step < 0 && o.p99 > 0 {
-			a.health.remember(o.p99)
+		if a.climbed < 0 && v.p99 > 0 {
+			a.health.rememberBaseline(v.p99)
 		}
 		a.climb()
 	case narrowing:
 		if math.IsInf(a.upper(), 1) { // it was too much a moment ago
-			a.step = 0
+			a.climbed = 0
 			a.climb()
 			return
 		}
 		a.narrow()
-	case proving:
+	case confirming:
+		if a.strict {
+			a.held = a.judge
+			a.settle()
+			return
+		}
 		a.proven = a.rate
 		a.samples = nil
 		a.narrow()
 	case holding:
+		if a.strict {
+			a.held.all.Add(a.judge.all)
+			if limit := a.held.violatedOverall(doubtFactor); limit != "" {
+				a.overloaded(assessment{limit: limit, sure: true})
+				return
+			}
+		}
 		a.check()
 	case checking:
-		if math.IsInf(a.hi.rate, 1) {
-			a.climb() // it was too much before
+		if math.IsInf(a.hi.rate, 1) { // above
+			a.climb()
 			return
 		}
 		a.settle()
@@ -256,65 +281,63 @@ func (a *adaptive) borne(o opinion) {
 
 // climb goes a step up.
 func (a *adaptive) climb() {
+	if a.state == climbing && !(a.bursty && a.lo.rate > 0) { // not by a check alone, nor by what a bucket lets through
+		a.settled = false
+	}
 	if a.rate >= a.o.Limits.Max {
-		a.atMost()
+		a.hi = bound{rate: a.o.Limits.Max, limit: limitMax, at: a.clock.now}
+		a.settle()
 		return
 	}
-	step := climbStep
-	if a.step >= 0 {
-		step = again[min(a.step, len(again)-1)]
-		a.step++
+	factor := climbStep
+	if a.climbed >= 0 {
+		factor = climbAgain[min(a.climbed, len(climbAgain)-1)]
+		a.climbed++
 	}
-	a.start(climbing, a.rate*step)
+	a.start(climbing, a.rate*factor)
 }
 
-// atMost ends the search at the most that may be asked.
-func (a *adaptive) atMost() {
-	a.hi = side{rate: a.o.Limits.Max, limit: "max", at: a.clock.now}
-	a.settle()
-}
-
-// tooMuch goes on from a load that was not healthy.
-func (a *adaptive) tooMuch(o opinion) {
-	a.refused = o.limit
-	if !o.sure && a.doubted != a.rate && !a.expected(o) {
+// overloaded goes on from a load that was not healthy.
+func (a *adaptive) overloaded(v assessment) {
+	a.refused = v.limit
+	if !v.sure && a.retried != a.rate && !a.expected(v) {
 		// Once more, after a rest: it may have been the machine.
-		a.doubted = a.rate
+		a.retried = a.rate
 		a.rest(a.state, a.rate)
 		return
 	}
-	a.doubted = 0
-	dropped, proved := a.state == holding, a.state == proving
-	repeated := a.saves && a.expected(o)
-	a.bad(a.rate, o, a.clock.now)
-	if dropped {
-		a.lo = side{}
-	}
-	if repeated || proved && o.goodput > 0 {
-		a.bursts(a.clock.now)
+	a.retried = 0
+	dropped := a.state == holding || a.state == confirming && a.strict
+	repeated := a.bursty && a.expected(v)
+	a.noteOverload(a.rate, v, a.clock.now)
+	if repeated || a.state == confirming && !a.strict && v.goodput > 0 {
+		a.noteBurst(a.clock.now)
 	}
 	if a.rate <= a.o.Limits.Min {
-		a.hopeless = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), o.limit)
+		a.failure = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), v.limit)
 		return
 	}
 	if dropped {
-		a.step = 0
+		a.lo, a.climbed, a.settled = bound{}, 0, false
+		if a.strict { // the ceiling is not far, and the next load to be confirmed is a step below
+			a.lo = bound{rate: a.rate * (1 - 2*a.profileAt(a.rate).below), at: a.clock.now}
+		}
 	}
 	a.rest(narrowing, 0)
 }
 
-// expected reports whether a load that was too much is no surprise: as much was served of it as of others.
-func (a *adaptive) expected(o opinion) bool {
+// expected reports whether an overload is no surprise: the goodput is that of others.
+func (a *adaptive) expected(v assessment) bool {
 	g, ok := a.goodput()
-	if a.saves || a.state == proving {
+	if a.bursty || a.state == confirming {
 		g, ok = a.served()
 	}
-	return ok && a.rate > g && o.goodput > 0 && math.Abs(o.goodput/g-1) < a.near()
+	return ok && a.rate > g && v.goodput > 0 && math.Abs(v.goodput/g-1) < a.profile().below
 }
 
 // rest lowers the load until the target has recovered, and then goes on with a state and load.
 func (a *adaptive) rest(after state, next float64) {
-	a.after, a.next = after, next
+	a.cool = cooldown{after: after, next: next, began: a.clock.now}
 	low := min(a.rate, a.upper()) / 2
 	if a.lo.rate > 0 {
 		low = min(low, 0.7*a.lo.rate)
@@ -322,110 +345,104 @@ func (a *adaptive) rest(after state, next float64) {
 	if g, ok := a.served(); ok {
 		low = min(low, g/2)
 	}
-	a.state, a.cooled = cooling, a.clock.now
+	a.state = cooling
 	a.coolAt(low)
 }
 
 func (a *adaptive) coolAt(rate float64) {
-	a.rate, a.calm, a.lowered = max(rate, a.o.Limits.Min), 0, a.clock.now
+	a.rate, a.cool.good, a.cool.lowered = max(rate, a.o.Limits.Min), 0, a.clock.now
 	a.judge = newJudge(a.health, a.rate, time.Hour, a.inFlight)
-	a.waiting = a.inFlight
+	a.cool.waiting = a.inFlight
 }
 
-// A target that has not recovered after lowerAfter, or does not get rid of its queue, gets half of the load; after coolFor the load that it was to recover
-// at was too much, too.
-const (
-	lowerAfter = 4 * time.Second
-	coolFor    = 20 * time.Second
-)
-
-// cool waits for three good blocks in a row. A block is shorter than those that judge a load.
-func (a *adaptive) cool(w *measure.Window) {
+// coolDown waits for good blocks in a row. A block is shorter than those that judge a load.
+func (a *adaptive) coolDown(w *measure.Window) {
 	switch recovered, known := a.judge.recovered(w); {
 	case recovered:
-		a.calm++
+		a.cool.good++
 	case known:
-		a.calm = 0
+		a.cool.good = 0
 	}
+	t := a.clock.now
+	stuck := t-a.cool.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.cool.waiting+20 // the queue stays
 	switch {
-	case a.calm >= 3:
+	case a.cool.good >= cooledBlocks:
 		if len(a.health.calm) < 3 && a.judge.p99 > 0 {
-			a.health.remember(a.judge.p99) // the first load may have been close to the ceiling
+			a.health.rememberBaseline(a.judge.p99) // the first load may have been close to the ceiling
 		}
-		if a.next > 0 {
-			a.start(a.after, a.next)
+		if a.cool.next > 0 {
+			a.start(a.cool.after, a.cool.next)
 			return
 		}
 		a.narrow()
-	case a.clock.now-a.cooled > coolFor+4*a.slowness():
+	case t-a.cool.began > coolFor+4*a.slowness():
 		if a.rate <= a.o.Limits.Min {
-			a.hopeless = "the target does not recover from the load, though almost none is left"
+			a.failure = "the target does not recover from the load, though almost none is left"
 			return
 		}
-		a.bad(a.rate, opinion{limit: a.hi.limit}, a.clock.now)
+		a.noteOverload(a.rate, assessment{limit: a.hi.limit}, t)
 		a.rest(narrowing, 0)
-	case a.clock.now-a.lowered > lowerAfter+2*a.slowness(), a.clock.now-a.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.waiting+20:
+	case stuck, t-a.cool.lowered > lowerAfter+2*a.slowness():
 		a.coolAt(a.rate / 2)
 	}
 }
 
-// narrow goes on between what is borne and what is not.
+// narrow goes on between what is sustained and what is not.
 func (a *adaptive) narrow() {
 	if rate, ok := a.doubtful(); ok {
-		if len(a.samples) == 1 && !a.measured && !math.IsInf(a.upper(), 1) {
-			// What was served of too much was measured once, perhaps while the machine was busy: that is known sooner.
-			a.measured = true
+		if len(a.samples) == 1 && !a.remeasured && !math.IsInf(a.upper(), 1) {
+			// The goodput was measured once, perhaps while the machine was busy: that is known sooner.
+			a.remeasured = true
 			a.start(narrowing, a.upper())
 			return
 		}
-		a.start(proving, rate)
+		a.start(confirming, rate)
 		return
 	}
 	next, ok := a.pick()
-	if !ok {
+	switch {
+	case ok:
+		a.start(narrowing, next)
+	case a.strict:
+		a.start(confirming, a.lo.rate)
+	default:
 		a.settle()
-		return
 	}
-	a.start(narrowing, next)
 }
 
-// settle holds a load below the ceiling that was found.
+// settle holds a load at or below the ceiling that was found.
 func (a *adaptive) settle() {
-	if !a.found {
-		a.found, a.foundAt = true, a.clock.now
+	if a.foundAt == 0 {
+		a.foundAt = a.clock.now
 	}
-	a.step = 0
-	a.ceiling, _ = a.estimate()
-	rate := a.floor()
-	if a.hi.limit == "max" {
-		rate = a.o.Limits.Max
-	}
-	a.start(holding, rate)
+	a.climbed, a.settled = 0, true
+	a.ceiling, _ = a.interval()
+	a.start(holding, a.floor())
 }
 
-// floor is the load between the probes.
+// floor is the load between the checks.
 func (a *adaptive) floor() float64 {
-	if a.atRandom(a.ceiling.Rate) {
-		return a.ceiling.Rate * floorRandom
+	if a.hi.limit == limitMax {
+		return a.o.Limits.Max
 	}
-	return a.ceiling.Rate * floorPart
+	return a.ceiling.Rate * a.profileAt(a.ceiling.Rate).floor
 }
 
-// check looks whether the ceiling still is where it was, above and below it in turn.
+// check looks whether the ceiling still is where it was: twice above it and once below, where it is not held anyway.
 func (a *adaptive) check() {
-	if a.hi.limit == "max" {
+	a.checks++
+	switch p, rate := a.profileAt(a.ceiling.Rate), a.ceiling.Rate; {
+	case a.hi.limit == limitMax:
 		a.start(holding, a.rate)
-		return
+	case a.checks%3 != 0:
+		a.hi = bound{rate: math.Inf(1)}
+		a.start(checking, rate*(1+p.above))
+	case a.strict:
+		a.start(holding, a.rate)
+	default:
+		a.lo = bound{rate: a.rate, at: a.clock.now} // which was just held
+		a.start(checking, rate*(1-p.below))
 	}
-	c := a.ceiling
-	a.rounds++
-	if a.rounds%3 == 0 {
-		a.lo = side{rate: a.rate, at: a.clock.now} // which was just held
-		a.start(checking, c.Rate*(1-a.near()))
-		return
-	}
-	a.hi = side{rate: math.Inf(1)}
-	a.start(checking, c.Rate*(1+above*a.near()))
 }
 
 // start judges a load.
@@ -433,59 +450,69 @@ func (a *adaptive) start(s state, rate float64) {
 	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
-	if a.judge.random = a.atRandom(rate); a.judge.random && s != climbing {
-		a.judge.settle = max(a.judge.settle, a.judge.need/5) // a queue takes its time to be as long as it mostly is
+	if a.judge.overall = a.profileAt(rate).overall; a.judge.overall && s != climbing {
+		a.judge.settle = max(a.judge.settle, min(a.judge.need/5, mostSettle)) // a queue takes its time to get as long as it mostly is
 	}
-	if a.found {
-		a.judge.quorum = 5 // it takes more to doubt what is known
+	if a.foundAt > 0 {
+		a.judge.quorum = foundQuorum
 	}
 }
 
-// needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the ceiling a
-// queue takes its time to be noticed.
+// needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the ceiling a queue
+// takes its time to be noticed.
 func (a *adaptive) needed(s state, rate float64) time.Duration {
-	requests := func(n float64) time.Duration { return time.Duration(n / rate * float64(time.Second)) }
-	if a.atRandom(rate) {
-		switch s {
-		case climbing:
-			return min(max(400*time.Millisecond, requests(100), a.slowness()), 10*time.Second)
-		case proving:
-			return max(provingTime, min(requests(randomRequests), time.Minute))
-		}
-		return min(max(2*time.Second, requests(randomRequests)), time.Minute)
+	p := a.profileAt(rate)
+	switch {
+	case s == climbing && (p.overall || a.climbed != 0): // the first step of a climb that begins again is small
+		return max(p.climb.at(rate), min(a.slowness(), p.climb.most))
+	case s == narrowing && p.overall && a.upper() > wideRange*a.lo.rate:
+		return roughly.at(rate)
+	case s == confirming, a.strict && (s == holding || s == checking):
+		return p.confirm.at(rate)
+	case s == holding && !p.overall:
+		return holdTime
 	}
-	switch s {
-	case climbing:
-		if a.step == 0 { // the next one is a small step
-			return a.needed(narrowing, rate)
-		}
-		return min(max(400*time.Millisecond, requests(30), a.slowness()), 2*time.Second)
-	case holding:
-		return 2 * time.Second
-	case proving:
-		return provingTime
-	}
-	sure := time.Duration(1.2 * slack.Seconds() / a.near() * float64(time.Second))
-	return min(max(sure, requests(150)), 5*time.Second)
+	return p.judge.at(rate)
 }
 
-// atRandom says that so few requests come at random times that they are judged by their number. Of many, a window has
-// enough.
-func (a *adaptive) atRandom(rate float64) bool { return a.random && rate < 1000 }
+func (a *adaptive) profileAt(rate float64) *profile { return profileOf(a.strict, a.random, rate) }
 
 // slowness is how long it takes until an answer tells of a load.
 func (a *adaptive) slowness() time.Duration {
-	return min(time.Duration(1.2*a.health.usual()*float64(time.Second)), mostSettle)
+	return min(time.Duration(1.2*a.health.baseline()*float64(time.Second)), mostSettle)
 }
 
 // silent says that the target answers nothing now.
-func (a *adaptive) silent() bool { return a.pulse.silent(a.slowness()) }
+func (a *adaptive) silent() bool { return a.liveness.silent(a.slowness()) }
 
 // SetRate makes the search start anew from a load.
 func (a *adaptive) SetRate(rate float64) error {
 	if err := checkRate(rate, a.o.Limits); err != nil {
 		return err
 	}
-	a.wish = rate
+	a.requested = rate
 	return nil
+}
+
+// Ceiling returns what is known of the ceiling, once a load was too much.
+func (a *adaptive) Ceiling() (Ceiling, bool) {
+	if a.silent() && a.lastAlive.ok {
+		return a.lastAlive.ceiling, true // that nothing is answered at all says nothing of how much could be
+	}
+	if a.foundAt == 0 {
+		if a.hi.rate == 0 || math.IsInf(a.hi.rate, 1) {
+			return Ceiling{}, false
+		}
+		return a.interval()
+	}
+	c := a.ceiling
+	if !a.settled {
+		// A load sustained for a moment says little where the goodput is another, or requests queue at random.
+		_, doubtful := a.doubtful()
+		if now, ok := a.interval(); ok && !a.profileAt(a.rate).overall && (!doubtful || now.High == 0) {
+			c = now
+		}
+	}
+	c.Converged, c.Seconds = a.settled, a.foundAt.Seconds()
+	return c, true
 }

@@ -132,7 +132,7 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 	}
 }
 
-// A search that has understood that its target saves up knows the ceiling from above, too, and does not overload the target again and
+// A search that has understood that its target bursty up knows the ceiling from above, too, and does not overload the target again and
 // again to find out.
 func TestASearchUnderstandsBursts(t *testing.T) {
 	for _, bucket := range []float64{0.3, 3} {
@@ -158,7 +158,7 @@ func TestASearchUnderstandsBursts(t *testing.T) {
 	}
 }
 
-// A bucket that is full at the beginning bears anything for a while.
+// A bucket that is full at the beginning sustains anything for a while.
 func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
 	for _, bucket := range []float64{1, 5, 10, 60} {
 		for _, rate := range []float64{100, 2000, 20000} {

@@ -27,7 +27,7 @@ func TestASearchIsNotFooledByCollapse(t *testing.T) {
 	}
 }
 
-// A token bucket bears more than its rate until it is empty.
+// A token bucket sustains more than its rate until it is empty.
 func TestASearchIsNotFooledByBursts(t *testing.T) {
 	for _, bucket := range []float64{0.1, 0.3, 1} {
 		for _, rate := range []float64{700, 7500} {
@@ -139,9 +139,9 @@ func TestASearchSaysBySomeSignalThatNoLoadWasHealthy(t *testing.T) {
 }
 
 func TestASearchEndsByItself(t *testing.T) {
-	trace, last := drive(Adaptive(AdaptiveOptions{Hold: 5 * time.Second}), newPlant(queues, 1000, 1), time.Hour)
+	trace, last := drive(Adaptive(AdaptiveOptions{}), newPlant(queues, 1000, 1), time.Hour)
 	m := trace[len(trace)-1]
-	if !last.Done || last.Reason != "" || !m.ceiling.Converged || math.Abs(m.at.Seconds()-m.ceiling.Seconds-5) > 0.3 {
+	if !last.Done || last.Reason != "" || !m.ceiling.Converged || math.Abs(m.at.Seconds()-m.ceiling.Seconds-holdAfter.Seconds()) > 0.3 {
 		t.Errorf("it ended at %v with %+v", m.at, m.ceiling)
 	}
 	stop, err := ParseConditions([]string{"rate>500/s"})

@@ -6,115 +6,116 @@ import (
 	"time"
 )
 
-// searching returns a search whose target serves 1000 a second of whatever is too much, and has borne 1100 for a moment.
-func searching(saves bool) *adaptive {
+// searching returns a search whose target serves 1000 a second of whatever is too much, and has sustained 1100 for a moment.
+func searching(bursty bool) *adaptive {
 	a := Adaptive(AdaptiveOptions{}).(*adaptive)
 	a.Begin()
-	a.health.remember(0.003)
-	a.lo, a.hi = side{rate: 1100, at: time.Second}, side{rate: 1200, limit: "shed", at: time.Second}
-	a.samples = []sample{{1000, 1}, {999, 1}, {1001, 1}}
-	a.saves = saves
+	a.health.rememberBaseline(0.003)
+	a.lo, a.hi = bound{rate: 1100, at: time.Second}, bound{rate: 1200, limit: "shed", at: time.Second}
+	a.samples = []sample{{rate: 1000, seconds: 1}, {rate: 999, seconds: 1}, {rate: 1001, seconds: 1}}
+	a.bursty = bursty
 	a.start(narrowing, 1150)
 	return a
 }
 
-// What a target has saved up is emptied once, which takes long. Once it is known to save up, a load that is too much and of which
-// as much is served as ever says where the ceiling is, whatever was borne for a moment.
+// What a target let through as a burst is emptied once, which takes long. Once it is known to be bursty, a load that is too much and of which
+// as much is served as ever says where the ceiling is, whatever was sustained for a moment.
 func TestWhatIsSavedUpIsEmptiedOnce(t *testing.T) {
-	for _, saves := range []bool{false, true} {
-		a := searching(saves)
-		a.tooMuch(opinion{decided: true, sure: true, limit: "shed", goodput: 1002, weight: 1})
+	for _, bursty := range []bool{false, true} {
+		a := searching(bursty)
+		a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1002, seconds: 1})
 		if a.state != cooling {
 			t.Fatalf("after a load that was too much it is in state %v", phases[a.state])
 		}
-		if within := a.lo.rate >= 980 && a.lo.rate < 1000 && a.hi.rate > 1000 && a.hi.rate <= 1030; within != saves {
-			t.Errorf("known to save up: %t, the ceiling is between %.0f and %.0f", saves, a.lo.rate, a.hi.rate)
+		if within := a.lo.rate >= 980 && a.lo.rate < 1000 && a.hi.rate > 1000 && a.hi.rate <= 1030; within != bursty {
+			t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", bursty, a.lo.rate, a.hi.rate)
 		}
 		a.narrow()
-		if want := map[bool]state{false: proving, true: holding}[saves]; a.state != want {
-			t.Errorf("known to save up: %t, it goes on with %q at %.0f", saves, phases[a.state], a.rate)
+		if want := map[bool]state{false: confirming, true: holding}[bursty]; a.state != want {
+			t.Errorf("known to be bursty: %t, it goes on with %q at %.0f", bursty, phases[a.state], a.rate)
 		}
 	}
 }
 
-// Of a load of which less is served than of others it is not known what it says: what was borne stays.
+// Of a load of which less is served than of others it is not known what it says: what was sustained stays.
 func TestADropIsNotTakenForAnEmptyBucket(t *testing.T) {
 	a := searching(true)
-	a.tooMuch(opinion{decided: true, sure: true, limit: "shed", goodput: 960, weight: 1})
+	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 960, seconds: 1})
 	if a.lo.rate != 1100 || a.hi.rate != 1150 {
 		t.Errorf("the ceiling is between %.0f and %.0f", a.lo.rate, a.hi.rate)
 	}
 }
 
-// A load above what is served of too much, borne at first and not for long, was borne of what had been saved up.
-func TestALoadBorneAtFirstOnlyWasSavedUp(t *testing.T) {
+// A load above what is served of too much, sustained at first and not for long, was sustained of what had been saved up.
+func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 	a := searching(false)
-	a.start(proving, 1100)
-	a.tooMuch(opinion{decided: true, sure: true, limit: "shed", goodput: 1001, weight: 1})
-	if !a.saves || a.lo.rate < 980 || a.lo.rate >= 1000 || a.hi.rate <= 1000 || a.hi.rate > 1030 {
-		t.Errorf("known to save up: %t, the ceiling is between %.0f and %.0f", a.saves, a.lo.rate, a.hi.rate)
+	a.start(confirming, 1100)
+	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1001, seconds: 1})
+	if !a.bursty || a.lo.rate < 980 || a.lo.rate >= 1000 || a.hi.rate <= 1000 || a.hi.rate > 1030 {
+		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
 	}
 
-	// Once more than that was borne for long, the goodput is not the ceiling: too much makes the target serve less.
+	// Once more than that was sustained for long, the goodput is not the ceiling: too much makes the target serve less.
 	a = searching(false)
 	a.proven = 1050
-	a.start(proving, 1100)
-	a.tooMuch(opinion{decided: true, sure: true, limit: "shed", goodput: 1001, weight: 1})
-	if a.saves || a.lo.rate < 1030 || a.hi.rate != 1100 {
-		t.Errorf("known to save up: %t, the ceiling is between %.0f and %.0f", a.saves, a.lo.rate, a.hi.rate)
+	a.start(confirming, 1100)
+	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1001, seconds: 1})
+	if a.bursty || a.lo.rate < 1030 || a.hi.rate != 1100 {
+		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
 	}
 
 	// A load that is too much, and of which all was served, says nothing of it.
 	a = searching(false)
-	a.start(proving, 1100)
-	a.tooMuch(opinion{decided: true, sure: true, limit: "p99"})
-	if a.saves {
-		t.Error("known to save up of latencies")
+	a.start(confirming, 1100)
+	a.overloaded(assessment{decided: true, sure: true, limit: "p99"})
+	if a.bursty {
+		t.Error("known to be bursty of latencies")
 	}
 }
 
 // A load of which as much is served as of others is no surprise where that is known to be the ceiling, or is being proved, and is not
-// tried once more. Elsewhere it is: what was borne contradicts it.
+// tried once more. Elsewhere it is: what was sustained contradicts it.
 func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		saves  bool
+		bursty bool
 		state  state
 		served float64
 		again  bool
 	}{
 		{"nothing known", false, narrowing, 1001, true},
-		{"known to save up", true, narrowing, 1001, false},
-		{"being proved", false, proving, 1001, false},
-		{"known to save up, and less served", true, narrowing, 960, true},
-		{"being proved, and less served", false, proving, 960, true},
+		{"known to be bursty", true, narrowing, 1001, false},
+		{"being proved", false, confirming, 1001, false},
+		{"known to be bursty, and less served", true, narrowing, 960, true},
+		{"being proved, and less served", false, confirming, 960, true},
 	} {
-		a := searching(c.saves)
+		a := searching(c.bursty)
 		a.start(c.state, 1150)
-		a.tooMuch(opinion{decided: true, limit: "shed", goodput: c.served, weight: 1})
-		if again := a.doubted == 1150; a.state != cooling || again != c.again || again && (a.after != c.state || a.next != 1150) {
-			t.Errorf("%s: tried again: %t, as %q at %.0f", c.name, again, phases[a.after], a.next)
+		a.overloaded(assessment{decided: true, limit: "shed", goodput: c.served, seconds: 1})
+		if again := a.retried == 1150; a.state != cooling || again != c.again || again && (a.cool.after != c.state || a.cool.next != 1150) {
+			t.Errorf("%s: tried again: %t, as %q at %.0f", c.name, again, phases[a.cool.after], a.cool.next)
 		}
 	}
 }
 
-// A look above the ceiling that was borne of what had been saved up does not move the ceiling of a target that is known to.
-func TestWhatIsBorneForAMomentDoesNotMoveTheCeiling(t *testing.T) {
+// A check above the ceiling that was sustained by a token bucket does not move the ceiling of a target that is known to have one.
+func TestABurstDoesNotMoveTheCeiling(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		saves bool
-		lo    float64
-		stays bool
+		name   string
+		bursty bool
+		lo     float64
+		stays  bool
 	}{
-		{"known to save up", true, 1029, true},
-		{"not known to", false, 1029, false},
-		{"known to save up, and nothing borne any more", true, 0, false},
+		{"known to be bursty", true, 1029, true},
+		{"not known to be", false, 1029, false},
+		{"known to be bursty, and nothing is sustained any more", true, 0, false},
 	} {
-		a := searching(c.saves)
-		a.found, a.ceiling = true, Ceiling{Rate: 1000, Low: 985, High: 1022, Converged: true, Limit: "shed"}
-		a.lo, a.hi = side{rate: c.lo}, side{rate: math.Inf(1)}
+		a := searching(c.bursty)
+		a.settled, a.foundAt, a.ceiling = true, time.Second, Ceiling{Seconds: 1, Rate: 1000, Low: 985, High: 1022, Converged: true, Limit: "shed"}
+		a.lo, a.hi, a.samples = bound{rate: c.lo}, bound{rate: math.Inf(1)}, nil
 		a.start(climbing, 1080)
-		if got, ok := a.Ceiling(); !ok || (got == a.ceiling) != c.stays {
+		a.climb()
+		if got, ok := a.Ceiling(); !ok || got.Converged != c.stays || c.stays && got != a.ceiling || got.High != 0 && !c.stays && c.lo > 0 {
 			t.Errorf("%s: the ceiling is %+v, and was %+v", c.name, got, a.ceiling)
 		}
 	}

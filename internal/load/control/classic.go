@@ -99,7 +99,7 @@ func (c *classic) remember(w *measure.Window, rate float64) {
 	}
 }
 
-// stopped notes the ceiling. A condition's figure is that of a second: what was borne is the load of before the second
+// stopped notes the ceiling. A condition's figure is that of a second: what was sustained is the load of before the second
 // in which the condition began to hold, and if that was the same load, the one before it.
 func (c *classic) stopped(now time.Duration, held *Condition) {
 	began, ok := c.watch.Began()

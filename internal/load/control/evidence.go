@@ -5,86 +5,84 @@ import (
 	"time"
 )
 
-// evidence is what a search knows of the ceiling: a load that was borne, one that was not, and how much was
-// served of loads that were too much.
+// evidence is what a search knows of the ceiling: the highest load that was sustained, the lowest that overloaded the
+// target, and the goodput of overload.
 type evidence struct {
-	lo, hi  side
-	samples []sample // of goodput, the latest last
-	// measured says that what is served of too much was looked at once more.
-	measured bool
-	downs    int     // loads in a row that were too much while none is known that is borne
-	proven   float64 // a load above the goodput that was borne for long: the target serves less of too much
-	saves    bool    // a load above it was borne at first only: the target saves up for bursts
-	first    Ceiling // as it was found first
-	random   bool    // requests come at random times
+	lo, hi  bound
+	samples []sample // of goodput under overload, the latest last
+	// remeasured says that goodput was measured a second time, in case the machine was busy the first time.
+	remeasured bool
+	downs      int     // overloads in a row while no sustained load is known
+	proven     float64 // a load above the goodput that was sustained for long: overload lowers the goodput
+	bursty     bool    // a load above the goodput was sustained at first only: the target has a token bucket
+	random     bool    // requests come at random times
+	strict     bool    // a person's limits on latency say what the target sustains
 }
 
-// side is one bound of the ceiling. No lower one is 0, no upper one is infinite or 0.
-type side struct {
+// bound is one end of the range the ceiling is in. An unknown lower bound is 0; an unknown upper one is 0 or infinite.
+type bound struct {
 	rate  float64
-	limit string
+	limit string // the signal that was violated, of an upper bound
 	at    time.Duration
 }
 
-type sample struct{ rate, weight float64 }
+// sample is the goodput under an offered load, measured for some seconds. Where errors were the limit it may be that of a
+// target that fails a share of the requests, and not its capacity.
+type sample struct {
+	rate, seconds, offered float64
+	errors                 bool
+}
 
-// keptSamples are averaged: enough to even out noise, few enough to follow.
-const keptSamples = 5
+const (
+	// keptSamples are averaged: enough to even out noise, few enough to follow a ceiling that moves.
+	keptSamples = 5
+	// contested is how far above the goodput a load may be sustained before one of the two is doubted.
+	contested = 1.03
+	// saturatedShare is the share of an offered load below which one sample of goodput alone is taken for the target's
+	// capacity. Above it a few errors explain the difference as well.
+	saturatedShare = 0.9
+	// farApart is the ratio of two offered loads from which on their goodputs tell saturation from errors: of a target
+	// that is saturated the goodput stays, of one that fails some requests the share does.
+	farApart = 1.03
+)
 
-func (e *evidence) forget() { *e = evidence{first: e.first, random: e.random} }
+// profile is the one for loads near the ceiling.
+func (e *evidence) profile() *profile {
+	return profileOf(e.strict, e.random, max(e.lo.rate, min(e.upper(), MaxRate)/2))
+}
 
-// good notes that rate was borne.
-func (e *evidence) good(rate float64, at time.Duration) {
+// noteSustained raises the lower bound.
+func (e *evidence) noteSustained(rate float64, at time.Duration) {
 	e.downs = 0
 	if rate > e.lo.rate {
-		e.lo = side{rate: rate, at: at}
+		e.lo = bound{rate: rate, at: at}
 	}
-	if rate >= e.upper() {
-		// What was too much no longer is.
-		e.hi = side{rate: math.Inf(1)}
+	if rate >= e.upper() { // the ceiling has risen
+		e.hi = bound{rate: math.Inf(1)}
 		e.samples = nil
 	}
 }
 
-// contested is how far above the goodput a load may be borne without one of the two being doubted.
-const contested = 1.03
-
-// doubtful returns a load that was borne and that is more than what was served of too much: either the target serves
-// less when it is overloaded, or it has saved up, as a token bucket does, and would not bear the load for long.
-func (e *evidence) doubtful() (float64, bool) {
-	g, ok := e.served()
-	return e.lo.rate, ok && e.lo.rate > g*contested && e.lo.rate > e.proven
-}
-
-// bursts notes that a load above the goodput was not borne for long: the goodput is the ceiling.
-func (e *evidence) bursts(at time.Duration) {
-	g, _ := e.served()
-	if g < e.proven {
-		return // more than that was borne for long: too much makes it serve less
-	}
-	e.saves = true
-	e.lo = side{rate: g * (1 - e.near()), at: at}
-	e.hi = side{rate: g * (1 + above*e.near()), limit: e.hi.limit, at: at}
-}
-
-// bad notes that rate was too much.
-func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
-	if g, ok := e.served(); ok && o.goodput > 0 && math.Abs(o.goodput/g-1) > 0.05 {
-		e.samples, e.measured = nil, false // of another time
-		if o.goodput < 0.93*g && o.goodput < 0.93*e.lo.rate {
-			e.lo = side{} // this, too
+// noteOverload lowers the upper bound.
+func (e *evidence) noteOverload(rate float64, v assessment, at time.Duration) {
+	if g, ok := e.served(); ok && v.goodput > 0 && math.Abs(v.goodput/g-1) > 0.05 {
+		// The ceiling has moved since the samples were taken, or they were no capacity.
+		if e.saturated(append(e.samples[:len(e.samples):len(e.samples)], sampleOf(rate, v))) {
+			e.samples, e.remeasured = nil, false
+		}
+		if v.goodput < 0.93*g && v.goodput < 0.93*e.lo.rate {
+			e.lo = bound{} // so has the lower bound
 		}
 	}
-	e.hi = side{rate: rate, limit: o.limit, at: at}
-	if e.lo.rate >= rate {
-		// One of the two is wrong, and this one is newer.
-		e.lo = side{rate: 0.94 * rate, at: at}
+	e.hi = bound{rate: rate, limit: v.limit, at: at}
+	if e.lo.rate >= rate { // one of the two is wrong, and this one is newer
+		e.lo = bound{rate: 0.94 * rate, at: at}
 	}
 	if e.lo.rate == 0 {
 		e.downs++
 	}
-	if o.goodput > 0 {
-		e.samples = append(e.samples, sample{o.goodput, o.weight})
+	if v.goodput > 0 {
+		e.samples = append(e.samples, sampleOf(rate, v))
 		if len(e.samples) > keptSamples {
 			e.samples = e.samples[1:]
 		}
@@ -93,7 +91,22 @@ func (e *evidence) bad(rate float64, o opinion, at time.Duration) {
 	}
 }
 
-// upper is the least load that was too much.
+func sampleOf(rate float64, v assessment) sample {
+	return sample{v.goodput, v.seconds, rate, v.limit == "errors" || v.limit == "success"}
+}
+
+// noteBurst notes that a load above the goodput was not sustained for long: the goodput is the ceiling.
+func (e *evidence) noteBurst(at time.Duration) {
+	g, _ := e.served()
+	if g < e.proven {
+		return // more than that was sustained for long: overload lowers the goodput
+	}
+	e.bursty = true
+	e.lo = bound{rate: g * (1 - e.profile().below), at: at}
+	e.hi = bound{rate: g * (1 + e.profile().above), limit: e.hi.limit, at: at}
+}
+
+// upper is the lowest load that overloaded the target, infinite for none.
 func (e *evidence) upper() float64 {
 	if e.hi.rate == 0 {
 		return math.Inf(1)
@@ -101,118 +114,115 @@ func (e *evidence) upper() float64 {
 	return e.hi.rate
 }
 
-// goodput is what the target serves of more than it can, as far as that agrees with the bounds. A target that serves less
-// when it is overloaded has its ceiling elsewhere.
+// served is the goodput of overload whatever the bounds are, if it is the target's capacity.
+func (e *evidence) served() (float64, bool) {
+	if e.strict || !e.saturated(e.samples) {
+		return 0, false
+	}
+	var sum, seconds float64
+	for _, s := range e.samples {
+		sum += s.rate * s.seconds
+		seconds += s.seconds
+	}
+	return sum / seconds, true
+}
+
+// saturated reports whether samples are of a target that serves as much as it can, and not of one that fails a share of
+// the requests whatever the load is.
+func (e *evidence) saturated(samples []sample) bool {
+	if last := len(samples) - 1; last < 0 || !samples[last].errors {
+		return last >= 0
+	}
+	least, most := samples[0], samples[0]
+	for _, s := range samples {
+		if s.offered < least.offered {
+			least = s
+		}
+		if s.offered > most.offered {
+			most = s
+		}
+	}
+	if most.offered < farApart*least.offered {
+		return e.bursty || most.rate < saturatedShare*most.offered
+	}
+	goodput := math.Abs(math.Log(most.rate / least.rate))
+	share := math.Abs(math.Log(most.rate / most.offered / (least.rate / least.offered)))
+	return goodput < share
+}
+
+// goodput is served as far as it agrees with the bounds. Overload lowers that of some targets, whose ceiling is above it.
 func (e *evidence) goodput() (float64, bool) {
 	g, ok := e.served()
 	return g, ok && g > e.lo.rate*0.97 && g < e.upper()*1.01
 }
 
-// served is the goodput whatever the bounds say.
-func (e *evidence) served() (float64, bool) {
-	var sum, weight float64
-	for _, s := range e.samples {
-		sum += s.rate * s.weight
-		weight += s.weight
-	}
-	if weight == 0 {
-		return 0, false
-	}
-	return sum / weight, true
+// doubtful returns a sustained load above the goodput: either overload lowers the goodput, or the target has a token
+// bucket and would not sustain the load for long.
+func (e *evidence) doubtful() (float64, bool) {
+	g, ok := e.served()
+	return e.lo.rate, ok && e.lo.rate > g*contested && e.lo.rate > e.proven
 }
 
-// near is how far from the ceiling its two sides are looked for.
-func (e *evidence) near() float64 {
-	switch rate := max(e.lo.rate, min(e.upper(), MaxRate)/2); {
-	case e.random && rate < 1000:
-		return nearRandom
-	case rate < fewRequests:
-		return nearFew
-	}
-	return near
-}
-
-// pick returns the load that says most about where the ceiling is, or false when it is known.
+// pick returns the load that tells most about where the ceiling is; false when both bounds are close to it.
 func (e *evidence) pick() (float64, bool) {
-	lo, hi, near := e.lo.rate, e.upper(), e.near()
+	lo, hi, p := e.lo.rate, e.upper(), e.profile()
 	if g, ok := e.goodput(); ok {
-		below, beyond := g*(1-near), g*(1+above*near)
-		missing := func(rate float64) bool { return rate > lo*1.002 && rate < hi*0.998 }
+		below, above := g*(1-p.below), g*(1+p.above)
+		untried := func(rate float64) bool { return rate > lo*1.002 && rate < hi*0.998 }
+		closeBelow, closeAbove := lo >= g*(1-1.4*p.below), hi <= g*(1+1.4*p.above)
 		switch {
-		case lo < g*(1-1.4*near) && missing(below):
+		case !closeBelow && untried(below):
 			return below, true
-		case hi > g*(1+1.4*above*near) && missing(beyond):
-			return beyond, true
-		case lo >= g*(1-1.4*near) && hi <= g*(1+1.4*above*near):
+		case !closeAbove && untried(above):
+			return above, true
+		case closeBelow && closeAbove:
 			return 0, false
 		}
 	}
 	switch {
 	case math.IsInf(hi, 1):
-		return lo * (1 + above*near), true
+		return lo * (1 + p.above), true
 	case lo == 0:
 		return hi * math.Pow(0.8, float64(min(e.downs, 6))), true
-	case hi > lo*(1+3*near):
+	case hi > lo*(1+3*p.below):
 		return math.Sqrt(lo * hi), true
 	}
 	return 0, false
 }
 
-// Ceiling returns what is known of the ceiling, once a load was too much.
-func (a *adaptive) Ceiling() (Ceiling, bool) {
-	if a.silent() && a.lately.ok {
-		return a.lately.ceiling, true // that nothing is answered at all says nothing of how much could be
-	}
-	if a.found {
-		_, doubtful := a.doubtful()
-		beside := a.state == holding || a.state == checking || a.state == cooling && (a.after == checking || a.after == holding)
-		// What a target that saves up bears for a moment says little, and so do few requests at random times.
-		if beside || doubtful || a.atRandom(a.rate) || a.saves && a.lo.rate > 0 {
-			return a.ceiling, true
-		}
-	}
-	return a.estimate()
-}
-
-// estimate makes up the ceiling of the evidence.
-func (a *adaptive) estimate() (Ceiling, bool) {
-	lo, hi := a.lo.rate, a.upper()
+// interval makes a Ceiling of the evidence; false when no load is known to be too much. It is not converged.
+func (e *evidence) interval() (Ceiling, bool) {
+	lo, hi := e.lo.rate, e.upper()
 	if math.IsInf(hi, 1) {
-		if !a.found {
-			return Ceiling{}, false
-		}
-		hi = lo * (1 + a.near())
+		return Ceiling{Rate: lo, Low: lo}, lo > 0
 	}
-	c := Ceiling{Low: lo, High: hi, Limit: a.hi.limit, Converged: a.found, Seconds: a.foundAt.Seconds()}
-	c.Rate = math.Sqrt(max(lo, hi/4) * hi)
-	if g, ok := a.goodput(); ok {
-		c.Rate = min(g, hi)
-		spread := a.spread(g)
-		c.Low, c.High = min(lo, c.Rate-spread), max(hi, c.Rate+spread)
-	}
-	if a.atRandom(c.Rate) {
-		c.Low, c.High = min(c.Low, c.Rate*(1-spreadRandom)), max(c.High, c.Rate*(1+spreadRandom))
-	}
-	if a.hi.limit == "max" {
+	c := Ceiling{Rate: math.Sqrt(max(lo, hi/4) * hi), Low: lo, High: hi, Limit: e.hi.limit}
+	switch g, ok := e.goodput(); {
+	case e.hi.limit == limitMax:
 		c.Rate, c.Low, c.High = hi, hi, hi
+	case ok:
+		c.Rate = min(g, hi)
+		half := 1.96 * e.standardError(g)
+		c.Low, c.High = min(lo, c.Rate-half), max(hi, c.Rate+half)
+	case e.strict:
+		c.Rate = max(lo, hi/2) // what has met the conditions
+	}
+	if s := e.profile().spread; s > 0 {
+		c.Low, c.High = min(c.Low, c.Rate*(1-s)), max(c.High, c.Rate*(1+s))
 	}
 	return c, true
 }
 
-// spreadRandom is how far from the truth what is found of few requests at random times may be, by simulation: the p99 of 1000 that
-// depend on each other is that uncertain.
-const spreadRandom = 0.15
-
-// spread is 1.96 times the standard error of the goodput, and half a per cent at least.
-func (e *evidence) spread(g float64) float64 {
-	var squares, weight float64
+// standardError is that of the goodput's mean; of a single sample, a guess.
+func (e *evidence) standardError(g float64) float64 {
+	var squares, seconds float64
 	for _, s := range e.samples {
-		squares += s.weight * (s.rate - g) * (s.rate - g)
-		weight += s.weight
+		squares += s.seconds * (s.rate - g) * (s.rate - g)
+		seconds += s.seconds
 	}
 	n := float64(len(e.samples))
 	if n < 2 {
-		return 0.02 * g
+		return 0.01 * g
 	}
-	return max(0.005*g, 1.96*math.Sqrt(squares/weight/(n-1)))
+	return max(0.0025*g, math.Sqrt(squares/seconds/(n-1)))
 }

@@ -22,8 +22,8 @@ const (
 const (
 	// blockRequests is how many requests a block of windows has: quantiles of fewer say nothing.
 	blockRequests = 20
-	// Of requests at random times a block has randomBlock, and a load randomRequests: ten beyond its p99.
-	randomBlock, randomRequests = 100, 1000
+	// overallBlock is that where a load is judged by all its requests together.
+	overallBlock = 100
 	// badShare is how many of its blocks may be bad for a load to be healthy still: a machine stalls now and then.
 	badShare = 0.2
 	// sureTime is how long latencies are bad without getting better before the load is to blame.
@@ -77,7 +77,7 @@ func newHealth(conditions []Condition) *health {
 }
 
 // remember notes what the p99 of a healthy load was.
-func (h *health) remember(p99 float64) {
+func (h *health) rememberBaseline(p99 float64) {
 	if len(h.calm) < 16 {
 		h.calm = append(h.calm, p99)
 	}
@@ -85,15 +85,15 @@ func (h *health) remember(p99 float64) {
 
 // limit is the p99 in seconds beyond which latencies are bad, infinite before anything is known.
 func (h *health) limit() float64 {
-	calm := h.usual()
+	calm := h.baseline()
 	if calm == 0 {
 		return math.Inf(1)
 	}
 	return calm + max(slack.Seconds(), calm)
 }
 
-// usual is the p99 of a load that the target bears easily, in seconds; 0 before anything is known.
-func (h *health) usual() float64 {
+// baseline is the p99 of a load that the target sustains easily, in seconds; 0 before anything is known.
+func (h *health) baseline() float64 {
 	if len(h.calm) == 0 {
 		return 0
 	}
@@ -110,8 +110,8 @@ func (h *health) patience() time.Duration {
 	return longest
 }
 
-// opinion is what became of judging a load.
-type opinion struct {
+// assessment is what became of judging a load.
+type assessment struct {
 	decided, healthy bool
 	// sure says that an unhealthy load was clearly too much; else a second look is worth its time.
 	sure bool
@@ -119,7 +119,7 @@ type opinion struct {
 	limit string
 	// goodput is what was served of an unhealthy load that was more than the target could serve, else 0.
 	goodput float64
-	weight  float64 // seconds in which goodput was measured
+	seconds float64 // in which goodput was measured
 	p99     float64 // of all the judged time, in seconds; 0 when too few requests were answered
 }
 
@@ -137,14 +137,14 @@ type block struct {
 	generator              bool    // at its own limit
 }
 
-// judge watches one load until it can say whether the target bears it.
+// judge watches one load until it can say whether the target sustains it.
 type judge struct {
 	*health
-	rate   float64
-	need   time.Duration // that a load has to be healthy for
-	quorum int           // blocks in a row that are clearly bad and leave no doubt
-	settle time.Duration // at the beginning, which is not judged
-	random bool          // few requests, at random times
+	rate    float64
+	need    time.Duration // that a load has to be healthy for
+	quorum  int           // blocks in a row that are clearly bad and leave no doubt
+	settle  time.Duration // at the beginning, which is not judged
+	overall bool          // judge by all requests together, see profile
 
 	begin    time.Duration
 	started  bool
@@ -164,50 +164,50 @@ type judge struct {
 func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
 	return &judge{
 		health: h, rate: rate, quorum: 3, need: max(need, h.patience()), backlog: float64(inFlight),
-		settle: usualWindow + min(time.Duration(h.usual()*float64(time.Second)), mostSettle),
+		settle: usualWindow + min(time.Duration(h.baseline()*float64(time.Second)), mostSettle),
 		acc:    measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
 	}
 }
 
 // see takes one more window and says what is known now.
-func (j *judge) see(w *measure.Window) opinion {
+func (j *judge) see(w *measure.Window) assessment {
 	if !j.started {
 		j.started, j.begin = true, w.Start
 	}
 	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
 	j.unsent = max(0, j.unsent+float64(w.Intended)-float64(w.Sent+w.Failed[measure.Dropped]))
-	if j.usual() == 0 && w.Done() > 0 && !j.answered {
+	if j.baseline() == 0 && w.Done() > 0 && !j.answered {
 		// The first answers of all: others take longer.
 		j.answered = true
 		j.settle = max(j.settle, min(2*(w.End-j.begin), mostSettle))
 	}
-	if w.End-j.begin <= j.settle || j.usual() == 0 && !j.answered && w.End-j.begin < mostSettle {
-		return opinion{}
+	if w.End-j.begin <= j.settle || j.baseline() == 0 && !j.answered && w.End-j.begin < mostSettle {
+		return assessment{}
 	}
 	j.windows++
 	if w.Lag.ValueAtPercentile(99) > int64(mostLag) {
 		// What came of it is the generator's doing. If it goes on, so is the ceiling.
 		j.disturbed++
 		if w.End-j.begin > j.need && w.End-j.begin > sureTime && 2*j.disturbed > j.windows {
-			return opinion{decided: true, sure: true, limit: "generator"}
+			return assessment{decided: true, sure: true, limit: "generator"}
 		}
-		return opinion{}
+		return assessment{}
 	}
 	j.acc.Add(w)
 	j.acc.InFlight = w.InFlight
 	j.acc.Target = w.Target
-	if j.random {
-		if j.acc.Intended < randomBlock && j.acc.End-j.acc.Start < mostSettle {
-			return opinion{}
+	if j.overall {
+		if j.acc.Intended < overallBlock && j.acc.End-j.acc.Start < mostSettle {
+			return assessment{}
 		}
 		j.close()
-		return j.ofRandom()
+		return j.judgeWhole()
 	}
 	if j.acc.Intended < blockRequests && j.acc.End-j.acc.Start < sureTime {
-		return opinion{}
+		return assessment{}
 	}
 	j.close()
-	return j.opinion()
+	return j.assessment()
 }
 
 // close makes a block of what was accumulated.
@@ -242,8 +242,8 @@ func (j *judge) close() {
 	w.Reset()
 }
 
-// opinion is what all the blocks say together.
-func (j *judge) opinion() opinion {
+// assessment is what all the blocks say together.
+func (j *judge) assessment() assessment {
 	n := len(j.blocks)
 	last := j.blocks[n-1]
 	judged := last.end - j.blocks[0].start
@@ -266,18 +266,18 @@ func (j *judge) opinion() opinion {
 	}
 	running := j.blocks[run:]
 
-	share := j.badShares(j.common(late))
-	if share != "" && j.enough(func(b block) bool { return j.badShares([]block{b}) != "" }) {
-		return j.unhealthy(share, j.enough(block.refused))
+	share := j.violatedShare(j.withoutStalls(late))
+	if share != "" && j.lastAll(func(b block) bool { return j.violatedShare([]block{b}) != "" }) {
+		return j.unhealthy(share, j.lastAll(block.refused))
 	}
-	if j.enough(func(b block) bool { return b.limit != "" && b.losing }) {
+	if j.lastAll(func(b block) bool { return b.limit != "" && b.losing }) {
 		return j.unhealthy(last.limit, true)
 	}
 	if len(running) >= 3 && last.end-running[0].start >= sureTime && !j.draining(running) {
-		return j.unhealthy(last.limit, j.enough(func(b block) bool { return b.far }))
+		return j.unhealthy(last.limit, j.lastAll(func(b block) bool { return b.far }))
 	}
 	if judged < j.need-usualWindow/2 {
-		return opinion{}
+		return assessment{}
 	}
 	if share != "" {
 		return j.unhealthy(share, false)
@@ -286,7 +286,7 @@ func (j *judge) opinion() opinion {
 		return j.unhealthy("queue", false)
 	}
 	if last.limit == "" && float64(bad) <= badShare*float64(len(late)) {
-		o := opinion{decided: true, healthy: true}
+		o := assessment{decided: true, healthy: true}
 		if j.all.Latency.TotalCount() >= blockRequests {
 			o.p99 = float64(j.all.Latency.ValueAtPercentile(99)) / 1e9
 		}
@@ -301,44 +301,49 @@ func (j *judge) opinion() opinion {
 		}
 		return j.unhealthy(limit, false)
 	}
-	return opinion{}
+	return assessment{}
 }
 
-// ofRandom is opinion for few requests at random times. They queue now and then at any load, and for long close to the
-// ceiling, so that a few blocks say little: all requests are looked at together.
-func (j *judge) ofRandom() opinion {
+// judgeWhole assesses all requests together. At random times they queue now and then at any load, and for long close to the
+// ceiling, so that a few blocks say little.
+func (j *judge) judgeWhole() assessment {
 	last := j.blocks[len(j.blocks)-1]
 	judged := last.end - j.blocks[0].start
-	share := j.badShares(j.blocks)
-	if share != "" && j.enough(block.refused) {
+	share := j.violatedShare(j.blocks)
+	if share != "" && j.lastAll(block.refused) {
 		return j.unhealthy(share, true)
 	}
-	if j.enough(func(b block) bool { return b.limit != "" && b.losing }) {
+	if j.lastAll(func(b block) bool { return b.limit != "" && b.losing }) {
 		return j.unhealthy(last.limit, true)
 	}
 	sure := judged > mostSettle // a stall of the machine is not much of it
-	if judged > j.need/4 && len(j.blocks) > 1 {
-		if limit := j.slow(2); limit != "" {
-			return j.unhealthy(limit, sure)
+	for _, early := range []struct {
+		after  time.Duration
+		factor float64
+	}{{j.need / 4, 2}, {j.need / 2, 1.3}} {
+		if judged > early.after && len(j.blocks) > 1 {
+			if limit := j.violatedOverall(early.factor); limit != "" {
+				return j.unhealthy(limit, sure)
+			}
 		}
 	}
 	if judged < j.need-usualWindow/2 {
-		return opinion{}
+		return assessment{}
 	}
 	if share != "" {
 		return j.unhealthy(share, sure)
 	}
-	if limit := j.slow(1); limit != "" {
+	if limit := j.violatedOverall(1); limit != "" {
 		return j.unhealthy(limit, sure)
 	}
 	if j.growing(j.blocks) {
 		return j.unhealthy("queue", false)
 	}
-	return opinion{decided: true, healthy: true, p99: float64(j.all.Latency.ValueAtPercentile(99)) / 1e9}
+	return assessment{decided: true, healthy: true, p99: float64(j.all.Latency.ValueAtPercentile(99)) / 1e9}
 }
 
-// slow names what is beyond its limit by a factor in all that was judged.
-func (j *judge) slow(factor float64) string {
+// violatedOverall names what is beyond its limit by a factor in all that was judged.
+func (j *judge) violatedOverall(factor float64) string {
 	for i := range j.latency {
 		v := j.latency[i].Judge(j.all)
 		if beyond := v.Known && !v.Holds; beyond && (factor == 1 || j.latency[i].ofLatency() && v.Value > factor*j.latency[i].limit) {
@@ -351,8 +356,8 @@ func (j *judge) slow(factor float64) string {
 	return ""
 }
 
-// enough reports whether the last blocks all are as said: so many that it was no stall.
-func (j *judge) enough(is func(block) bool) bool {
+// lastAll reports whether the last blocks all are as said: so many that it was no stall.
+func (j *judge) lastAll(is func(block) bool) bool {
 	n := len(j.blocks)
 	if n < j.quorum {
 		return false
@@ -373,8 +378,8 @@ func (b block) refused() bool {
 	return float64(b.shed+b.failures) > 0.1*float64(b.served+b.shed+b.failures)
 }
 
-// common returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
-func (j *judge) common(blocks []block) []block {
+// withoutStalls returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
+func (j *judge) withoutStalls(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
 	}
@@ -383,9 +388,9 @@ func (j *judge) common(blocks []block) []block {
 	return sorted[:len(sorted)-max(1, len(sorted)/10)]
 }
 
-// badShares names the first share that blocks do not have as it should be. Which requests were sent is counted to the last
+// violatedShare names the first share that blocks do not have as it should be. Which requests were sent is counted to the last
 // but one block: one may end in the middle of a stall.
-func (j *judge) badShares(blocks []block) string {
+func (j *judge) violatedShare(blocks []block) string {
 	w := j.scratch
 	w.Start, w.End = 0, 0
 	w.Intended, w.Sent, w.Served, w.Shed, w.Failed = 0, 0, 0, 0, [measure.Failures]uint64{}
@@ -441,15 +446,15 @@ func (j *judge) growing(blocks []block) bool {
 	typical := slopes[len(slopes)/2] * judged
 	whole := (blocks[len(blocks)-1].backlog - blocks[0].backlog) / j.rate
 	chance := 3.
-	if j.random {
+	if j.overall {
 		chance = 2 * math.Sqrt(float64(j.all.Intended))
 	}
 	return min(typical, whole) > slack.Seconds() && min(typical, whole)*j.rate > chance
 }
 
-// unhealthy makes up the opinion of a load that is too much.
-func (j *judge) unhealthy(limit string, sure bool) opinion {
-	o := opinion{decided: true, limit: limit, sure: sure}
+// unhealthy makes up the assessment of a load that is too much.
+func (j *judge) unhealthy(limit string, sure bool) assessment {
+	o := assessment{decided: true, limit: limit, sure: sure}
 	generator := 0
 	for _, b := range j.blocks {
 		if b.generator {
@@ -477,24 +482,24 @@ func (j *judge) unhealthy(limit string, sure bool) opinion {
 	}
 	var served, due uint64
 	var seconds float64
-	for _, b := range even(blocks) {
+	for _, b := range trimmed(blocks) {
 		served += b.served
 		due += b.intended
 		seconds += (b.end - b.start).Seconds()
 	}
 	chance := 1.
-	if j.random {
+	if j.overall {
 		chance = 3 * math.Sqrt(float64(due))
 	}
 	if float64(served) < 0.995*float64(due)-chance {
-		o.goodput, o.weight = float64(served)/seconds, seconds
+		o.goodput, o.seconds = float64(served)/seconds, seconds
 	}
 	return o
 }
 
-// even returns the blocks without the fifth of them that served least, and the fifth that served most: a stall, and what
+// trimmed returns the blocks without the fifth of them that served least, and the fifth that served most: a stall, and what
 // followed it.
-func even(blocks []block) []block {
+func trimmed(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
 	}
@@ -526,5 +531,5 @@ func (j *judge) recovered(w *measure.Window) (recovered, known bool) {
 	b := j.blocks[len(j.blocks)-1]
 	// Before it is known what latency is calm, few in flight have to do.
 	waiting := math.IsInf(j.health.limit(), 1) && b.backlog > max(3, 0.1*j.rate)
-	return b.limit == "" && !waiting && !b.losing && j.badShares(j.blocks[len(j.blocks)-1:]) == "", true
+	return b.limit == "" && !waiting && !b.losing && j.violatedShare(j.blocks[len(j.blocks)-1:]) == "", true
 }

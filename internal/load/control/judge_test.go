@@ -7,11 +7,11 @@ import (
 	"weir/internal/load/measure"
 )
 
-// judged lets a plant have a load until there is an opinion. busy is how much the generator works.
-func judged(t *testing.T, p *plant, rate, busy float64) opinion {
+// judged lets a plant have a load until there is an assessment. busy is how much the generator works.
+func judged(t *testing.T, p *plant, rate, busy float64) assessment {
 	t.Helper()
 	h := newHealth(nil)
-	h.remember(0.003)
+	h.rememberBaseline(0.003)
 	j := newJudge(h, rate, 2*time.Second, 0)
 	w := measure.NewWindow()
 	for p.now < time.Minute {
@@ -21,8 +21,8 @@ func judged(t *testing.T, p *plant, rate, busy float64) opinion {
 			return o
 		}
 	}
-	t.Fatal("no opinion within a minute")
-	return opinion{}
+	t.Fatal("no assessment within a minute")
+	return assessment{}
 }
 
 func TestAStallThatLeavesAQueueIsWaitedFor(t *testing.T) {

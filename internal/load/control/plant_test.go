@@ -33,6 +33,8 @@ type plant struct {
 	due, credit         float64
 	queue               []cohort
 	queued              int
+	free                float64 // when the server of single is, in nanoseconds
+	offered             float64 // a second, of late, to partly
 	later               [2][]completion
 	serving             int
 	pressure            float64
@@ -53,10 +55,12 @@ const (
 	grades                // 503 with a probability that grows with the queue, seen every 200 ms
 	collapses             // they wait, and the longer the queue the less is served
 	knee                  // nothing is lost, but latency grows as in a queue of random arrivals
+	single                // they wait for one server, whose times are exponential
+	partly                // all are served at once, but a twentieth fails while more are asked for than the rate
 )
 
 func (k kind) String() string {
-	return [...]string{"queues", "sheds", "refuses", "grades", "collapses", "knee"}[k]
+	return [...]string{"queues", "sheds", "refuses", "grades", "collapses", "knee", "single", "partly"}[k]
 }
 
 type cohort struct {
@@ -219,6 +223,30 @@ func (p *plant) arrive(c cohort, w *measure.Window) {
 		} else {
 			w.Failed[measure.Cut] += uint64(c.n - admitted)
 		}
+		return
+	case single:
+		mean := float64(time.Second) / p.rate(p.now)
+		for i := range c.n {
+			// Within its millisecond a request comes at its place, or anywhere.
+			at := float64(c.at-step) + (float64(i)+0.5)/float64(c.n)*float64(step)
+			if p.poisson {
+				at = float64(c.at-step) + p.rng.Float64()*float64(step)
+			}
+			p.free = max(p.free, at) + mean*p.rng.ExpFloat64()
+			done := time.Duration(p.free)
+			p.later[0] = append(p.later[0], completion{max(done, p.now+1), max(time.Duration(p.free-at), measure.Shortest), 1})
+		}
+		p.serving += c.n
+		return
+	case partly:
+		p.offered += (float64(c.n)/step.Seconds() - p.offered) * 0.01
+		bad := 0
+		if p.offered > p.rate(p.now) {
+			bad = min(c.n, p.draw(0.05*float64(c.n)))
+		}
+		w.Failed[measure.Status] += uint64(bad)
+		w.Latency.RecordValues(int64(p.base), int64(bad))
+		p.answer(w, c.at, c.n-bad)
 		return
 	case grades:
 		shed := 0

@@ -92,6 +92,8 @@ func (r *Recorder) judge(res *Result) {
 			mark("The search found no ceiling: the target was healthy at no rate that was tried, by the signal %s.", r.refused)
 		case c == nil:
 			mark("The search found no ceiling: the run ended before the target said no.")
+		case !c.Converged && c.High == 0:
+			mark("The search did not converge: the target sustained %s, and no load was too much. A longer --duration finds its end.", PerSecond(c.Low))
 		case !c.Converged:
 			mark("The search did not converge: the ceiling is somewhere from %s to %s. A longer --duration narrows it.",
 				PerSecond(c.Low), PerSecond(c.High))

@@ -62,7 +62,7 @@ var (
 	descConns     = desc("connections", "Open connections.")
 	descInFlight  = desc("in_flight", "Requests that wait for an answer.")
 	descBusy      = desc("generator_busy_ratio", "How busy the generator's busiest thread was in the last window, 0 to 1.")
-	descCeiling   = desc("ceiling_rate", "The most requests a second that the target bears, as far as is known.")
+	descCeiling   = desc("ceiling_rate", "The most requests a second that the target sustains, as far as is known.")
 	descTargetCPU = desc("target_cpu", "Processors that the target uses, by its own metrics.")
 	descTargetMem = desc("target_memory_bytes", "Resident memory of the target, by its own metrics.")
 	descMeasured  = desc("measured", "1 while what happens counts, 0 while the run warms up.")

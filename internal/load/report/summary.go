@@ -116,9 +116,12 @@ func ceilingText(rate, low, high, seconds float64, converged bool, limit string)
 	return text
 }
 
-// sureText says how sure a ceiling is. A run that a condition has stopped knows one load or two, and no interval.
+// sureText says how sure a ceiling is. Where a load was held, or a condition stopped the run, one load or two are known, and no
+// interval. Where no load was too much, there is no upper end.
 func sureText(rate, low, high float64) string {
 	switch {
+	case high == 0:
+		return " at least"
 	case low == high:
 		return ""
 	case rate == low:

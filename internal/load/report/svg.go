@@ -119,6 +119,9 @@ func (s *picture) rates(points []Point, r *Result) {
 	shown := []string{}
 	if c := r.Ceiling; c != nil && clean(c.Rate) > 0 {
 		low, high := y(clean(c.High)), y(clean(c.Low))
+		if c.High == 0 {
+			low = high
+		}
 		s.put(`<rect class="band" x="%d" width="%d" y="%.1f" height="%.1f"/>`, svgLeft, svgWidth-svgLeft-svgRight, min(low, high), math.Abs(high-low))
 		s.put(`<line class="ceiling" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(c.Rate), y(c.Rate))
 		shown = append(shown, "ceiling")

@@ -15,7 +15,7 @@ import (
 	"weir/internal/load/report"
 )
 
-// fakeRun is a Runner without a target: a model of one that bears 4000 requests a second.
+// fakeRun is a Runner without a target: a model of one that sustains 4000 requests a second.
 type fakeRun struct {
 	plan  load.Plan
 	tick  time.Duration // of real time a window of 100 ms

@@ -40,7 +40,8 @@ export async function showResult(id, { rerun }) {
       h('li', { class: v.failed ? 'failed' : 'held' }, h('b', {}, v.failed ? '\u2717 Failed' : '\u2713 Passed'), ' fails when ', h('code', {}, v.condition), v.got && ': it was ' + v.got)))),
     h('div', { class: 'panel' }, h('dl', { class: 'tiles' },
       r.ceiling && tile(r.ceiling.converged ? 'Ceiling' : 'Ceiling, not sure yet', f.rate(r.ceiling.rate), !r.ceiling.converged),
-      r.ceiling && r.ceiling.low !== r.ceiling.high && (r.ceiling.low === r.ceiling.rate // stopped by a condition
+      r.ceiling && !r.ceiling.high && tile('At least', f.rate(r.ceiling.low)),
+      r.ceiling?.high && r.ceiling.low !== r.ceiling.high && (r.ceiling.low === r.ceiling.rate // held, or stopped by a condition
         ? tile('Too much', f.rate(r.ceiling.high))
         : tile('95 % confidence', f.rate(r.ceiling.low) + ' \u2013 ' + f.rate(r.ceiling.high), false, true)),
       r.ceiling && tile('Found in', f.seconds(r.ceiling.seconds)),

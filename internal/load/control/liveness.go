@@ -16,8 +16,8 @@ const (
 	goneFailures = 5
 )
 
-// pulse watches whether a target answers at all.
-type pulse struct {
+// liveness watches whether a target answers at all.
+type liveness struct {
 	alive   bool          // it has answered before
 	last    time.Duration // when it did
 	now     time.Duration
@@ -27,7 +27,7 @@ type pulse struct {
 }
 
 // see takes a window and says whether something was answered in it.
-func (p *pulse) see(w *measure.Window) bool {
+func (p *liveness) see(w *measure.Window) bool {
 	p.now, p.waiting = w.End, w.InFlight > 0
 	if w.Answered() {
 		p.alive, p.last, p.ended, p.failed = true, w.End, 0, 0
@@ -38,13 +38,13 @@ func (p *pulse) see(w *measure.Window) bool {
 	return false
 }
 
-func (p *pulse) quiet() time.Duration { return p.now - p.last }
+func (p *liveness) quiet() time.Duration { return p.now - p.last }
 
 // silent says that nothing is answered now; slowness is how long answers take.
-func (p *pulse) silent(slowness time.Duration) bool {
+func (p *liveness) silent(slowness time.Duration) bool {
 	return p.alive && (p.quiet() >= sureTime && p.failed >= goneFailures || p.quiet() >= hungFor+slowness && p.waiting)
 }
 
-func (p *pulse) gone() bool {
+func (p *liveness) gone() bool {
 	return p.alive && (p.quiet() >= goneAfter && p.ended >= goneFailures || p.quiet() >= silentFor && p.failed >= goneFailures)
 }
