@@ -44,7 +44,9 @@ func (s *Sequence) answerStep(step step) server.Handler {
 			}
 			h, ok := s.find(to)
 			if !ok {
-				r.Class = server.Low // it will be computed
+				if !r.Admit(server.Low) { // it will be computed
+					return server.Done
+				}
 				return server.NetHTTP
 			}
 			if r.Method != http.MethodHead {
@@ -104,7 +106,9 @@ func (s *Sequence) answerValue(w *server.Response, r *server.Request) server.Out
 	}
 	h, ok := s.find(n)
 	if !ok {
-		r.Class = server.Low // it will be computed
+		if !r.Admit(server.Low) { // it will be computed
+			return server.Done
+		}
 		return server.NetHTTP
 	}
 	if format == text {

@@ -5,12 +5,10 @@ import (
 	"net/http"
 
 	"golang.org/x/sys/unix"
-
-	"weir/internal/shed"
 )
 
-// conn is a connection on an event loop. It belongs to the loop's thread, except that out belongs to the worker while it is
-// deferred, and sending on fd to the lent connection while it is lent. The first size bytes of in, which either of them reads, are
+// conn is a connection on an event loop. It belongs to the loop's thread, except that out and call belong to the worker while it is
+// offloaded, and sending on fd to the lent connection while it is lent. The first size bytes of in, which either of them reads, are
 // left as they are meanwhile.
 type conn struct {
 	loop       *loop
@@ -27,16 +25,19 @@ type conn struct {
 	need    int    // how long in must become before it is worth parsing again
 	out     []byte // answers the socket did not take yet
 
-	chunks  chunkedBody // the chunked body that comes into in
-	size    int         // of the request under way in in, while deferred or lent
-	bodyEnd int         // where its body ends there: before size, if it was chunked
-	empty   uint8       // empty lines before the next request
-	told    bool        // to go on and send the body of the request that comes into in
-	closing bool        // close once out is sent
-	refused bool        // a request was, because of overload: to be deaf once that is sent
-	gone    bool        // the client has gone, while deferred or lent
-	lent    *lentConn
-	kept    *lentConn // lent before, for the next lent request
+	chunks    chunkedBody // the chunked body that comes into in
+	size      int         // of the request under way in in, while offloaded, pending or lent
+	bodyEnd   int         // where its body ends there: before size, if it was chunked
+	call      *call       // while offloaded
+	pending   *Completion // while pending
+	keepAlive bool        // its answer is to say that the connection stays open
+	empty     uint8       // empty lines before the next request
+	told      bool        // to go on and send the body of the request that comes into in
+	closing   bool        // close once out is sent
+	refused   bool        // a request was, because of overload: to be deaf once that is sent
+	gone      bool        // the client has gone, while deferred or lent
+	lent      *lentConn
+	kept      *lentConn // lent before, for the next lent request
 }
 
 // maxEmptyLines is how many empty lines may come before a request.
@@ -46,12 +47,13 @@ const maxEmptyLines = 8
 type phase uint8
 
 const (
-	phaseReading  phase = iota // for its client's next bytes
-	phaseDraining              // for its client to take out; nothing is read or parsed meanwhile
-	phaseDeferred              // for a worker
-	phaseLent                  // for net/http
-	phaseLinger                // for its client's end, discarding what comes
-	phaseDeaf                  // for a time to pass, without being read
+	phaseReading   phase = iota // for its client's next bytes
+	phaseDraining               // for its client to take out; nothing is read or parsed meanwhile
+	phaseOffloaded              // for a worker
+	phasePending                // for a Completion
+	phaseLent                   // for net/http
+	phaseLinger                 // for its client's end, discarding what comes
+	phaseDeaf                   // for a time to pass, without being read
 )
 
 // accepted takes a new connection.
@@ -101,7 +103,12 @@ func (l *loop) close(c *conn) {
 		l.undeafen(c)
 	}
 	c.timed.stop()
-	if c.phase == phaseLent || c.phase == phaseDeferred {
+	if c.pending != nil {
+		l.s.away.Add(-1)
+		c.pending.abandon()
+		c.pending = nil
+	}
+	if c.phase == phaseLent || c.phase == phaseOffloaded {
 		// Somebody else holds it: its end is told to them, the descriptor goes when it
 		// comes back.
 		if !c.gone {
@@ -172,7 +179,7 @@ func (l *loop) readable(c *conn) {
 func (l *loop) answer(c *conn, data []byte) {
 	l.out = l.out[:0]
 	data = l.parse(c, data)
-	if c.fd < 0 || c.phase == phaseLent || c.phase == phaseDeferred {
+	if c.fd < 0 || c.phase == phaseLent || c.phase == phaseOffloaded || c.pending != nil {
 		return
 	}
 	l.keep(c, data)
@@ -199,7 +206,7 @@ func (l *loop) answer(c *conn, data []byte) {
 }
 
 // parse answers requests into l.out until data holds no whole one, and returns what is left. The
-// connection may have been lent, deferred or closed when it returns: data is not valid then.
+// connection may have been lent, offloaded or closed, or be pending, when it returns: data is not valid then.
 func (l *loop) parse(c *conn, data []byte) []byte {
 	h := &l.head
 	for len(data) > 0 && !c.closing {
@@ -232,7 +239,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			return nil
 		}
 		r := &l.req
-		r.params = [maxParams][]byte{}
+		r.begin()
 		route, at := l.s.routes.find(h.method, h.path, &r.params)
 		body, total, err := l.body(c, data, route)
 		if err != nil {
@@ -247,15 +254,14 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		}
 
 		r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, body
-		r.decoded = r.decoded[:0]
 		l.resp.reset()
-		judged := l.shed.Shedder != nil && route != nil
-		class, refused, outcome := shed.Critical, false, Done
+		l.judged = l.shed.Shedder != nil && route != nil
+		refused, outcome := false, Done
 		if route != nil {
-			class = route.Class
+			r.route, r.class = route, route.Class
 		}
-		if r.Class = class; judged {
-			refused = l.shed.judges(class)
+		if l.judged {
+			refused = l.shed.judges(r.class)
 		}
 		switch {
 		case refused:
@@ -267,34 +273,37 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		case h.flags&coded != 0 && len(body) > 0:
 			refuseCoding(&l.resp)
 		default:
-			outcome = l.s.run(route, &l.resp, r)
-			if judged && r.Class != class && outcome != Done {
-				class = r.Class
-				refused = l.shed.refuses(class)
-			}
+			outcome = l.s.run(&l.resp, r)
+			refused = r.rejected
 		}
-		away := !refused && outcome != Done
-		if away && !l.flush(c) {
+		if !refused && outcome != Done && outcome != Pending && !l.flush(c) {
 			return data // it is parsed, and judged, again
 		}
 		c.scanned, c.need, c.chunks, c.empty, c.told = 0, 0, chunkedBody{}, 0, false
 		c.size, c.bodyEnd = total, size+len(body)
-		if judged {
-			l.shed.counts(class, refused)
+		if l.judged {
+			l.shed.counts(r.class, refused)
 		}
-		if away && outcome == NetHTTP {
+		c.closing, c.keepAlive = h.flags&connClose != 0, h.flags&keepAlive != 0
+		switch {
+		case refused || outcome == Done:
+		case outcome == Pending:
+			l.pend(c, data, r.completion)
+			return nil
+		case outcome == NetHTTP:
 			l.lend(c, data)
 			return nil
-		}
-		if away {
-			if data = l.enqueue(c, data, outcome); data == nil {
+		default:
+			moved := l.offload(c, data, outcome)
+			if moved == nil {
 				return nil
 			}
+			data = moved
 			l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
 		}
-		c.closing = h.flags&connClose != 0 || l.stopping && len(data) == total || refused && h.flags&keepAlive != 0
+		c.closing = c.closing || l.stopping && len(data) == total || refused && c.keepAlive
 		if refused {
-			l.turnDown(c, route, class, h.method == http.MethodHead)
+			l.turnDown(c, route, r.class, h.method == http.MethodHead)
 		} else {
 			h.answerKeepAlive(&l.resp)
 			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
@@ -404,6 +413,11 @@ func (l *loop) writable(c *conn) {
 		return
 	}
 	c.out = nil
+	if c.pending != nil {
+		l.waitPending(c)
+		l.completed(c, c.pending)
+		return
+	}
 	l.resume(c)
 }
 
@@ -481,8 +495,13 @@ func (l *loop) readAhead(c *conn) {
 			return
 		}
 	}
-	if c.phase == phaseLent && len(c.in) == c.size && atEnd(c.fd) {
-		c.lent.finish()
+	if len(c.in) == c.size && atEnd(c.fd) { // whoever wants an answer keeps the connection open
+		switch c.phase {
+		case phaseLent:
+			c.lent.finish()
+		case phasePending:
+			c.pending.cancel()
+		}
 	}
 	l.watch(c, 0)
 }

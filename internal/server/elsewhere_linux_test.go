@@ -90,7 +90,7 @@ func TestALongAnswerOfAWorkerArrivesAsItIs(t *testing.T) {
 	smallBuffers(t, c, conn)
 	c.send(get("/deferred/a"))
 	d.turn()
-	if conn.phase != phaseDeferred {
+	if conn.phase != phaseOffloaded {
 		t.Fatal("the request was not deferred")
 	}
 	var answer []byte
@@ -98,7 +98,7 @@ func TestALongAnswerOfAWorkerArrivesAsItIs(t *testing.T) {
 		answer = fmt.Appendf(answer, "%d ", i)
 	}
 	conn.out = append(conn.out, answer...)
-	d.post(message{kind: msgAnswered, conn: conn})
+	d.post(message{kind: msgRan, conn: conn})
 	d.turn()
 	if conn.phase != phaseDraining {
 		t.Fatal("the answer went into the socket at once; the test needs it to wait")

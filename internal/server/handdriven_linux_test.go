@@ -330,7 +330,7 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 			c, conn := d.connect()
 			c.send(get("/" + lane + "/a"))
 			idle("after the request")
-			if conn.phase != phaseLent && conn.phase != phaseDeferred {
+			if conn.phase != phaseLent && conn.phase != phaseOffloaded {
 				t.Fatal("the request was answered inline")
 			}
 			c.send(strings.Repeat(get("/fast/b"), 1000))
@@ -389,7 +389,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				c.expect("GET", 200, "done")
 			} else {
 				d.worker.run(<-d.lane.jobs)
-				d.post(message{kind: msgAnswered, conn: conn})
+				d.post(message{kind: msgRan, conn: conn})
 				d.turn()
 				c.expect("GET", 200, "GET a ")
 			}

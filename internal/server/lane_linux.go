@@ -13,7 +13,7 @@ import (
 type fastLane struct {
 	s       *Server
 	loops   []*loop
-	jobs    chan job
+	jobs    chan *conn
 	workers sync.WaitGroup
 	lent    *handover
 }
@@ -21,7 +21,7 @@ type fastLane struct {
 func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 	f := &fastLane{
 		s:    s,
-		jobs: make(chan job, s.cfg.WorkerQueue),
+		jobs: make(chan *conn, s.cfg.WorkerQueue),
 		lent: newHandover(1024, addr),
 	}
 	for i := range s.cfg.Loops {

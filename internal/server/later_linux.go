@@ -16,13 +16,9 @@ func (l *loop) doLater() {
 	began := time.Now()
 	n := 0
 	for n < len(l.later) { // which may grow by a next request of the same connection
-		j := l.later[n]
+		c := l.later[n]
 		n++
-		if l.worker.run(j) {
-			l.answered(j.conn)
-		} else {
-			l.lendDeferred(j.conn)
-		}
+		l.ran(c, l.worker.run(c))
 		if time.Since(began) >= laterAtOnce {
 			break
 		}

@@ -79,7 +79,7 @@ func TestWithProcessorsToSpareAWorkerRunsWhatWasPutOff(t *testing.T) {
 	c, conn := d.connect()
 	c.send(get("/later/a"))
 	d.turn()
-	if len(d.later) != 0 || len(d.s.fast.jobs) != 1 || conn.phase != phaseDeferred {
+	if len(d.later) != 0 || len(d.s.fast.jobs) != 1 || conn.phase != phaseOffloaded {
 		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.later), len(d.s.fast.jobs))
 	}
 }
@@ -99,7 +99,7 @@ func TestAClientMayGoBeforeWhatWasPutOffIsRun(t *testing.T) {
 	if len(d.later) != 1 {
 		t.Fatalf("%d requests are put off", len(d.later))
 	}
-	last := d.later[0].conn
+	last := d.later[0]
 	other := c1
 	if last == conn {
 		other = c2

@@ -34,11 +34,13 @@ type loop struct {
 	framed []byte // it, as net/http gets it
 	req    Request
 	resp   Response
+	judged bool // the request at hand may be rejected
 	heads  heads
 	timing timing
 
-	later  []job  // deferred requests that the loop runs by itself
-	worker worker // for these
+	calls  []*call // to be used again
+	later  []*conn // whose handlers returned WhenIdle
+	worker worker  // for these
 
 	epoch time.Time
 	now   int64 // nanoseconds since epoch, read once a wake-up
@@ -59,22 +61,24 @@ type loop struct {
 
 // message is what other goroutines tell a loop.
 type message struct {
-	kind messageKind
-	conn *conn
-	fd   int
+	kind    messageKind
+	conn    *conn
+	fd      int
+	outcome Outcome
+	by      *Completion
 }
 
 type messageKind uint8
 
 const (
-	msgAccepted messageKind = iota // fd is a new connection
-	msgAnswered                    // conn's deferred answer is in conn.out
-	msgLend                        // conn was deferred, and is to be lent
-	msgReturned                    // conn is back from being lent and stays open
-	msgSpent                       // conn is back from being lent and is to be closed
-	msgBlocked                     // conn, lent, waits for its socket to take more
-	msgStop                        // answer what has come, then end
-	msgKill                        // close all connections at once
+	msgAccepted  messageKind = iota // fd is a new connection
+	msgRan                          // conn's handler was run by a worker: see message.outcome
+	msgCompleted                    // conn's request was completed by message.by
+	msgReturned                     // conn is back from being lent and stays open
+	msgSpent                        // conn is back from being lent and is to be closed
+	msgBlocked                      // conn, lent, waits for its socket to take more
+	msgStop                         // answer what has come, then end
+	msgKill                         // close all connections at once
 )
 
 const (
@@ -105,8 +109,8 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		shed:    loopShed{Shedder: s.shed},
 		done:    make(chan struct{}),
 	}
-	l.req.Stripe, l.req.inline = stripe, true
-	l.worker = worker{s: s, r: Request{Stripe: stripe}}
+	l.req.Stripe, l.req.inline, l.req.s, l.req.lane = stripe, true, s, l
+	l.worker = worker{s: s, stripe: stripe}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
 	if err := unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, wake, &event); err != nil {
 		unix.Close(epoll)
@@ -229,7 +233,7 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		return
 	}
 	switch {
-	case c.phase == phaseLent || c.phase == phaseDeferred:
+	case c.phase == phaseLent || c.phase == phaseOffloaded || c.phase == phasePending:
 		l.busyEvent(c, e.Events)
 	case c.phase == phaseDraining:
 		l.writable(c)
@@ -257,10 +261,10 @@ func (l *loop) readInbox() {
 		switch m.kind {
 		case msgAccepted:
 			l.accepted(m.fd)
-		case msgAnswered:
-			l.answered(m.conn)
-		case msgLend:
-			l.lendDeferred(m.conn)
+		case msgRan:
+			l.ran(m.conn, m.outcome)
+		case msgCompleted:
+			l.completed(m.conn, m.by)
 		case msgReturned:
 			l.returned(m.conn, true)
 		case msgSpent:

@@ -37,6 +37,14 @@ type fastCall struct {
 	path []byte
 	qry  []byte
 	body []byte
+
+	judge bool // whether it may be rejected
+	draw  uint32
+}
+
+// rejects implements lane.
+func (call *fastCall) rejects(c Class) bool {
+	return call.judge && call.req.s.shed.Odds().Refuses(c, call.draw)
 }
 
 func newSlowLane(s *Server, routes *router) *slowLane {
@@ -69,7 +77,8 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := l.calls.Get().(*fastCall)
 	defer l.calls.Put(call)
 	call.path = append(call.path[:0], cmp.Or(r.URL.EscapedPath(), "/")...)
-	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe()}
+	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe(), s: l.s, ctx: r.Context(),
+		header: call.req.header[:0], decoded: call.req.decoded[:0]}
 	call.resp.reset()
 
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
@@ -95,28 +104,28 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	debug.SetPanicOnFault(true)
-	call.req.Class = route.Class
+	call.req.route, call.req.class = route, route.Class
 	if !lent && !route.Admin {
 		l.s.away.Add(1)
 		defer l.s.away.Add(-1)
 	}
 	// What comes over a lent connection has been judged.
-	judge, class, draw := l.s.shed != nil && !lent && !route.Admin, route.Class, shed.Draw()
-	if judge && l.s.turnDown(w, call.req.Stripe, route, class, draw) {
+	call.judge, call.draw = l.s.shed != nil && !lent && !route.Admin, shed.Draw()
+	if call.rejects(route.Class) {
+		l.s.turnDown(w, &call.req)
 		return
 	}
 	coded := isCoded(r)
 	// What is lent has passed its handler, too.
 	if !coded && !lent {
 		r = l.handle(call, route, w, r, start)
-		if judge && r != nil && call.req.Class != class {
-			if class = call.req.Class; l.s.turnDown(w, call.req.Stripe, route, class, draw) {
-				return
-			}
+		if call.req.rejected {
+			l.s.turnDown(w, &call.req)
+			return
 		}
 	}
-	if judge {
-		l.s.shed.Count(call.req.Stripe, class, 1, 0)
+	if call.judge {
+		l.s.shed.Count(call.req.Stripe, call.req.class, 1, 0)
 	}
 	if r == nil {
 		return
@@ -200,8 +209,15 @@ var errBody = bad("the body could not be read to its end")
 func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)
 	call.req.Query, call.req.Body = call.qry, call.body
-	call.req.header = appendFields(call.req.header[:0], r)
-	if l.s.run(route, &call.resp, &call.req) == NetHTTP {
+	call.req.header = appendFields(call.req.header, r)
+	call.req.lane = call
+	switch outcome := l.s.run(&call.resp, &call.req); {
+	case call.req.rejected:
+		return nil
+	case outcome == Pending:
+		l.s.answerPending(call.req.completion, w, r)
+		return nil
+	case outcome == NetHTTP:
 		if r.Body != http.NoBody {
 			r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(call.body)))
 		}
@@ -210,6 +226,21 @@ func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r
 	call.resp.Write(w, r)
 	l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
 	return nil
+}
+
+// answerPending awaits the answer to a request and writes it.
+func (s *Server) answerPending(c *Completion, w http.ResponseWriter, r *http.Request) {
+	there := make(chan struct{})
+	c.deliver(func() { close(there) })
+	select {
+	case <-there:
+	case <-r.Context().Done():
+		c.abandon()
+		panic(http.ErrAbortHandler)
+	}
+	a := c.take()
+	a.Write(w, r)
+	s.count(c.route, s.cfg.sharedStripe(), a.Status, time.Since(c.since))
 }
 
 // appendFields writes a request's headers as the event loops see them.
@@ -360,25 +391,37 @@ func (w logWriter) Write(p []byte) (int, error) {
 
 // run calls a handler; a panic truncates its answer and becomes a 500, a memory fault in
 // mapped data a 503 that fails readiness. The goroutine must have SetPanicOnFault on for that.
-func (s *Server) run(route *route, w *Response, r *Request) (outcome Outcome) {
+func (s *Server) run(w *Response, r *Request) (outcome Outcome) {
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p != nil {
 			outcome = Done
-			if s.panicked(route, p) {
-				w.Problem(http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
-			} else {
-				w.Problem(http.StatusInternalServerError, "the request failed inside the server and has been logged")
-			}
+			s.answerPanic(r.route, w, p)
+		}
+		if r.completion != nil && outcome != Pending {
+			r.completion.abandon()
 		}
 	}()
-	outcome = route.Handler(w, r)
+	outcome = r.route.Handler(w, r)
 	switch {
-	case outcome == NetHTTP && route.Stream == nil:
+	case outcome == NetHTTP && r.route.Stream == nil:
 		panic("BUG: a handler returned NetHTTP and its route has no Stream")
 	case (outcome == WhenIdle || outcome == Offload) && !r.inline:
 		panic("BUG: a handler that is not on a loop put its request off")
+	case outcome == Pending && r.completion == nil:
+		panic("BUG: a handler returned Pending without Pend")
 	}
 	return outcome
+}
+
+// answerPanic answers a request whose handler has panicked.
+func (s *Server) answerPanic(route *route, w *Response, p any) {
+	w.drop()
+	if s.panicked(route, p) {
+		w.Problem(http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
+	} else {
+		w.Problem(http.StatusInternalServerError, "the request failed inside the server and has been logged")
+	}
 }
 
 // prefetch calls a route's Prefetch. What panics there does for the requests, too, which then fail as they should.

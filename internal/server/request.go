@@ -2,6 +2,10 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"unsafe"
+
+	"weir/internal/shed"
 )
 
 // Request is a request as its handler sees it. Its slices point into the connection's buffer: they
@@ -15,11 +19,16 @@ type Request struct {
 	Query []byte
 	// Body is the whole body, at most Config.MaxBody bytes.
 	Body []byte
-	// Class is the route's. A handler may set it to Low for a request that is about to cost much more than others of its route, before
-	// it returns an outcome other than Done: then that request is rejected as one of class Low.
-	Class Class
 	// Stripe numbers the loop or worker that runs the handler, for striped counters.
 	Stripe int
+
+	s          *Server
+	lane       lane // nil in tests of handlers
+	route      *route
+	ctx        context.Context // of net/http's request; nil on the loops
+	class      Class
+	rejected   bool
+	completion *Completion
 
 	header  []byte // field lines, each with its CRLF
 	params  [maxParams][]byte
@@ -32,6 +41,20 @@ const maxParams = 4
 
 // Inline reports whether the handler runs on an event loop and may return WhenIdle or Offload. Elsewhere it must not.
 func (r *Request) Inline() bool { return r.inline }
+
+// lane is what runs a handler.
+type lane interface {
+	// rejects judges the request at hand as one of another class.
+	rejects(c Class) bool
+}
+
+// Admit says that a request is of another class than its route: that it is about to cost much more, say. It returns false when
+// the request is rejected because of that; then the handler returns Done, and nothing that it has done shows.
+func (r *Request) Admit(c Class) bool {
+	r.class = c
+	r.rejected = r.lane != nil && r.lane.rejects(c)
+	return !r.rejected
+}
 
 // OnLoop makes r a request as a loop first shows it to a handler, for tests of handlers.
 func OnLoop(r *Request) *Request {
@@ -87,6 +110,33 @@ func (r *Request) NextQuery(q []byte) (key, value, rest []byte, more, ok bool) {
 	return key, value, rest, true, okKey && okValue
 }
 
+// begin makes r ready for the next request, whose slices are to be set.
+func (r *Request) begin() {
+	r.params = [maxParams][]byte{}
+	r.decoded = r.decoded[:0]
+	r.class, r.rejected, r.completion = shed.Critical, false, nil
+}
+
+// moveFrom takes over another request, whose bytes have moved from one buffer to another.
+func (r *Request) moveFrom(q *Request, from, to []byte) {
+	own := r.decoded
+	*r = *q
+	r.completion = nil
+	q.decoded = own[:0] // r keeps what q's parameters may be in
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(from)))
+	move := func(s *[]byte) {
+		if at := uintptr(unsafe.Pointer(unsafe.SliceData(*s))) - start; *s != nil && at <= uintptr(len(from)) {
+			*s = to[at:][:len(*s):len(*s)]
+		}
+	}
+	for _, s := range []*[]byte{&r.Path, &r.Query, &r.Body, &r.header} {
+		move(s)
+	}
+	for i := range r.params {
+		move(&r.params[i])
+	}
+}
+
 // decodeParams decodes the wildcards; false means a malformed escape.
 func (r *Request) decodeParams() bool {
 	for i, p := range r.params {
@@ -104,7 +154,7 @@ func (r *Request) decodeParams() bool {
 
 // unescape decodes percent-escapes; in a query '+' is a space. What holds neither, as nearly
 // everything, is returned as it is; the rest is decoded into memory of the request's own, since
-// the buffer must stay as it came: a deferred request is parsed again by its worker.
+// the buffer must stay as it came, for net/http to read.
 func (r *Request) unescape(s []byte, query bool) ([]byte, bool) {
 	i := 0
 	for ; i < len(s); i++ {

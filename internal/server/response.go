@@ -58,6 +58,9 @@ func (w *Response) JSON(v any) {
 	w.Body = append(w.Body, text...)
 }
 
+// drop gives up what was answered so far.
+func (w *Response) drop() {}
+
 // Problem replaces the answer by a problem document (RFC 9457). The detail says what to change
 // and holds nothing internal.
 func (w *Response) Problem(status int, detail string) {

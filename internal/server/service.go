@@ -90,6 +90,8 @@ const (
 	WhenIdle
 	// Offload has the handler called again by a worker, where it may take longer and wait for the disk.
 	Offload
+	// Pending means that somebody completes the request later, by what Request.Pend has returned.
+	Pending
 	// NetHTTP gives the request to the route's Stream, on net/http.
 	NetHTTP
 )

@@ -33,22 +33,17 @@ func (s *Server) addShedder() error {
 // shedDetail is what a refused client is told; %s is the signal's name.
 const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many seconds as Retry-After says"
 
-// turnDown judges a request that net/http is to answer, and answers and counts it if it is refused.
-func (s *Server) turnDown(w http.ResponseWriter, stripe int, route *route, c shed.Class, draw uint32) bool {
-	odds := s.shed.Odds()
-	if !odds.Refuses(c, draw) {
-		return false
-	}
-	s.shed.Count(stripe, c, 0, 1)
-	s.counter(route, http.StatusServiceUnavailable).Add(stripe, 1)
+// turnDown answers and counts a request of net/http's that is rejected.
+func (s *Server) turnDown(w http.ResponseWriter, r *Request) {
+	s.shed.Count(r.Stripe, r.class, 0, 1)
+	s.counter(r.route, http.StatusServiceUnavailable).Add(r.Stripe, 1)
 	h := w.Header()
 	h.Set("Content-Type", problemType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(odds.Probability(c))))
+	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(s.shed.Odds().Probability(r.class))))
 	w.WriteHeader(http.StatusServiceUnavailable)
 	w.Write(AppendProblem(nil, http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
 		fmt.Sprintf(shedDetail, s.shed.Dominant())))
-	return true
 }
 
 // Refuse judges a piece of work of class Low: see Env.Refuse. It may be called at any time.

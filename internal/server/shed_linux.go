@@ -123,6 +123,9 @@ func (s *loopShed) refuses(c shed.Class) bool {
 	return s.odds.Refuses(c, s.draw) || s.hearing && c != shed.Critical
 }
 
+// rejects implements lane.
+func (l *loop) rejects(c shed.Class) bool { return l.judged && l.shed.refuses(c) }
+
 // counts counts the request at hand, whose fate is settled.
 func (s *loopShed) counts(c shed.Class, refused bool) {
 	s.count[c]++

@@ -151,7 +151,7 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 			for conn.phase == phaseDraining {
 				d.turn()
 			}
-			if conn.phase != phaseLent && conn.phase != phaseDeferred {
+			if conn.phase != phaseLent && conn.phase != phaseOffloaded {
 				t.Fatalf("it is in phase %d", conn.phase)
 			}
 			d.loop.makeKnown()

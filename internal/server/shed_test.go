@@ -68,7 +68,7 @@ func byClass(reached *atomic.Int64) routes {
 		{Pattern: "GET /low/fast", Handler: ok, Class: Low},
 		{Pattern: "GET /low/deferred", Handler: deferred, Class: Low},
 		{Pattern: "GET /low/lent", Stream: lent, Class: Low},
-		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Class = Low; return NetHTTP }, Stream: lent},
+		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Admit(Low); return NetHTTP }, Stream: lent},
 		{Pattern: "GET /critical/fast", Handler: ok, Class: Critical},
 		{Pattern: "GET /critical/lent", Stream: lent, Class: Critical},
 	}

@@ -4,33 +4,43 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// job is a deferred request: its connection, its bytes there, and when it came.
-type job struct {
-	conn    *conn
-	request []byte
-	since   time.Time
+// call is a request whose handler is called again, by a worker or by the loop when it is idle. Its bytes are in its connection.
+type call struct {
+	Request
+	since time.Time
 }
 
-// enqueue hands the request at the start of data to a worker and returns nil, or, when the queue
-// is full, returns the data, which has moved.
-func (l *loop) enqueue(c *conn, data []byte, outcome Outcome) []byte {
-	if !l.detach(c, data, phaseDeferred) {
+// offload has the handler of the request at the start of data called again and returns nil, or, when as many wait as may,
+// returns the data, which has moved.
+func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
+	if !l.detach(c, data, phaseOffloaded) {
 		return nil
 	}
+	var k *call
+	if n := len(l.calls); n > 0 {
+		k, l.calls = l.calls[n-1], l.calls[:n-1]
+	} else {
+		k = new(call)
+	}
+	k.moveFrom(&l.req, data, c.in)
+	k.since = time.Now()
+	c.call = k
 	c.out = l.spare.take(l.latest) // the worker's to fill
-	j := job{c, c.in[:c.bodyEnd], time.Now()}
 	if outcome == WhenIdle && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
-		l.later = append(l.later, j)
+		l.later = append(l.later, c)
 		return nil
 	}
 	select {
-	case l.lane.jobs <- j:
+	case l.lane.jobs <- c:
 		return nil
 	default:
 		l.spare.give(c.out)
 		c.out = nil
+		l.freeCall(c)
 		c.phase = phaseReading
 		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
@@ -38,7 +48,13 @@ func (l *loop) enqueue(c *conn, data []byte, outcome Outcome) []byte {
 	}
 }
 
-// detach makes c wait for somebody else to answer the request at the start of data, whose size c has: the input becomes c's own memory, and no deadline runs. It returns false when there was
+func (l *loop) freeCall(c *conn) {
+	l.calls = append(l.calls, c.call)
+	c.call = nil
+}
+
+// detach makes c wait for somebody else to answer the request at the start of data, whose size c has: the input becomes c's own
+// memory, and no deadline runs. It returns false when there was
 // no memory for that, and c has been refused.
 func (l *loop) detach(c *conn, data []byte, phase phase) bool {
 	l.keep(c, data)
@@ -67,6 +83,36 @@ func (l *loop) reattach(c *conn) bool {
 	return true
 }
 
+// ran goes on with c, whose handler was called again; what it has answered is in c.out.
+func (l *loop) ran(c *conn, outcome Outcome) {
+	completion := c.call.completion
+	l.freeCall(c)
+	if outcome == Done {
+		l.answered(c)
+		return
+	}
+	c.phase = phaseReading
+	l.spare.give(c.out)
+	c.out = nil
+	l.s.away.Add(-1)
+	if c.gone {
+		if outcome == Pending {
+			completion.abandon()
+		}
+		l.close(c)
+		return
+	}
+	l.out = l.out[:0]
+	if outcome == Pending {
+		l.pend(c, c.in, completion)
+		return
+	}
+	if err := parseHead(c.in[:headEnd(c.in, 0)], &l.head); err != nil {
+		panic("BUG: a request that was parsed does not parse: " + err.detail)
+	}
+	l.lend(c, c.in)
+}
+
 // answered sends the answer a worker has left in c.out and goes on with c.
 func (l *loop) answered(c *conn) {
 	l.latest = min(len(c.out), largeSize)
@@ -87,64 +133,81 @@ func (l *loop) answered(c *conn) {
 	}
 }
 
-// lendDeferred lends a request that a worker would not answer.
-func (l *loop) lendDeferred(c *conn) {
-	c.phase = phaseReading
-	l.s.away.Add(-1)
-	if c.gone {
-		l.close(c)
+// pend makes c wait for its request at the start of data to be completed. Answers to requests before it may still be on their
+// way, since what a handler has begun cannot be begun again.
+func (l *loop) pend(c *conn, data []byte, by *Completion) {
+	if !l.detach(c, data, c.phase) {
+		by.abandon()
 		return
 	}
-	l.out = l.out[:0]
-	if err := parseHead(c.in[:headEnd(c.in, 0)], &l.head); err != nil {
-		panic("BUG: a request that was parsed does not parse: " + err.detail)
+	c.pending = by
+	by.deliver(func() { l.post(message{kind: msgCompleted, conn: c, by: by}) })
+	if l.flush(c) {
+		l.waitPending(c)
 	}
-	l.lend(c, c.in)
 }
 
-// worker is what runs deferred requests, and its memory.
+// waitPending waits for the completion of c's request; all answers before it are sent.
+func (l *loop) waitPending(c *conn) {
+	c.phase = phasePending
+	c.timed.stop()
+	l.watch(c, unix.EPOLLIN)
+}
+
+// completed sends what a request was completed with, if it is there and its turn has come.
+func (l *loop) completed(c *conn, by *Completion) {
+	if c.pending != by || c.phase != phasePending {
+		return
+	}
+	w := by.take()
+	if w == nil {
+		return
+	}
+	c.pending = nil
+	l.reattach(c)
+	c.closing = c.closing || l.stopping && len(c.in) == 0
+	if c.keepAlive {
+		w.Field("Connection", "keep-alive")
+	}
+	l.out = l.heads.append(l.out, w, by.head, c.closing)
+	l.s.count(by.route, l.stripe, w.Status, time.Since(by.since))
+	if l.flush(c) {
+		l.resume(c)
+	}
+}
+
+// worker is what calls handlers again, and its memory.
 type worker struct {
-	s     *Server
-	r     Request
-	w     Response
-	h     head
-	heads heads
+	s      *Server
+	stripe int
+	w      Response
+	heads  heads
 }
 
-// work runs deferred requests until there are no more.
+// work calls handlers again until there are no more.
 func (f *fastLane) work(stripe int) {
 	debug.SetPanicOnFault(true)
-	k := worker{s: f.s, r: Request{Stripe: stripe}}
-	for j := range f.jobs {
-		kind := msgLend
-		if k.run(j) {
-			kind = msgAnswered
-		}
-		j.conn.loop.post(message{kind: kind, conn: j.conn})
+	k := worker{s: f.s, stripe: stripe}
+	for c := range f.jobs {
+		c.loop.post(message{kind: msgRan, conn: c, outcome: k.run(c)})
 	}
 }
 
-// run runs a request and leaves its answer in conn.out, or returns false: it is to be lent.
-func (k *worker) run(j job) (answered bool) {
-	c, request, r, w, h := j.conn, j.request, &k.r, &k.w, &k.h
-	size := headEnd(request, 0)
-	if err := parseHead(request[:size], h); err != nil {
-		panic("BUG: a request that was parsed does not parse: " + err.detail)
-	}
-	r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, request[size:]
-	r.params = [maxParams][]byte{}
-	r.decoded = r.decoded[:0]
+// run calls the handler of c's request and leaves its answer in c.out.
+func (k *worker) run(c *conn) Outcome {
+	r, w := &c.call.Request, &k.w
+	r.Stripe, r.inline, r.lane = k.stripe, false, nil
 	w.reset()
-	route, _ := k.s.routes.find(h.method, h.path, &r.params)
-	r.decodeParams()
-	if k.s.run(route, w, r) == NetHTTP {
-		return false
+	outcome := k.s.run(w, r)
+	if outcome != Done {
+		return outcome
 	}
 	now := time.Now()
 	k.heads.tick(now)
-	c.closing = h.flags&connClose != 0
-	h.answerKeepAlive(w)
-	c.out = k.heads.append(c.out[:0], w, h.method == http.MethodHead, c.closing)
-	k.s.count(route, r.Stripe, w.Status, now.Sub(j.since))
-	return true
+	if c.keepAlive {
+		w.Field("Connection", "keep-alive")
+	}
+	c.out = k.heads.append(c.out[:0], w, r.Method == http.MethodHead, c.closing)
+	k.s.count(r.route, r.Stripe, w.Status, now.Sub(c.call.since))
+	return Done
 }
