@@ -180,14 +180,14 @@ func TestMetricsAreThereByTheirPromisedNames(t *testing.T) {
 			"weir_feed_users":                4,
 			"weir_feed_generation":           1,
 			"weir_feed_changed_in_place":     0,
-			"weir_progress_poisoned":         0,
+			"weir_sync_poisoned":             0,
 		} {
 			if got, ok := p.metric(name); !ok || got != want {
 				t.Errorf("%s is %v (there: %t), want %v", name, got, ok, want)
 			}
 		}
 		for _, name := range []string{
-			"weir_progress_sync_lag_seconds", "weir_progress_last_sync_duration_seconds", "weir_progress_syncs_total", "weir_feed_reloads_total",
+			"weir_sync_lag_seconds", "weir_sync_seconds_count", "weir_progress_durability", "weir_feed_reloads_total",
 			"weir_http_connections", "go_goroutines", "process_resident_memory_bytes", "go_build_info",
 		} {
 			if _, ok := p.metric(name); !ok {

@@ -2,7 +2,10 @@
 
 package cells
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 func TestLoadAndSwapDoNotAllocate(t *testing.T) {
 	inBothModes(t, func(t *testing.T, o Options) {
@@ -17,7 +20,7 @@ func TestLoadAndSwapDoNotAllocate(t *testing.T) {
 		}); n != 0 {
 			t.Errorf("CompareAndSwap allocates %v times", n)
 		}
-		s.poison(nil)
+		s.syncer.Poison(io.ErrUnexpectedEOF) //nolint:errcheck // it is what was given
 		if n := testing.AllocsPerRun(100, func() { s.CompareAndSwap(3, 0, 1) }); n != 0 {
 			t.Errorf("CompareAndSwap of a poisoned store allocates %v times", n)
 		}

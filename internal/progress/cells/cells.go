@@ -17,11 +17,10 @@
 //     fault in Load or CompareAndSwap. After such an error the store is as it was.
 //   - Grow keeps every value, and it can be killed at any moment: the file then has the old number of cells or the new
 //     one. New cells are zero. The address of a cell never changes, so nobody waits for Grow.
-//   - Two header pages say the same; a torn or damaged one is recognised by its checksum, the newest valid one
-//     wins, and Open writes the other one anew. A file that is damaged beyond that (ErrCorrupt), or of another version
-//     of the format (ErrVersion), is refused and not touched.
+//   - A damaged header, line of cells or redo log is told by its checksum and refused (record.ErrCorrupt), as is another version of the
+//     format (record.ErrVersion); the file is not touched. Options.AcceptLoss goes on with what is left.
 //   - A failed sync poisons the store for good: the system may have thrown the data away, so every later swap fails
-//     with ErrPoisoned, Err reports it for readiness checks, and nothing is retried. Load still works.
+//     with record.ErrPoisoned, Err reports it for readiness checks, and nothing is retried. Load still works.
 //
 // A store is used by one process at a time; the caller sees to that, by disk.LockDir for example.
 //
@@ -36,19 +35,9 @@
 //
 // # File
 //
-// All numbers are in the byte order of the machine, which the magic number reveals. Two header pages of 4096 bytes are followed,
-// from byte 8192 on, by lines of 64 bytes: seven cells of 8 bytes and the number of changes that were made to them. A header page with an even sequence number is the first one, with an
-// odd one the second, and holds
-//
-//	offset  size  field
-//	     0     8  magic, "weircell" as a little-endian number
-//	     8     4  version of the format, 2
-//	    12     4  zero
-//	    16     8  sequence number, one more at every write
-//	    24     8  number of cells
-//	    32     8  XXH3-64 of the bytes before
-//
-// and zeros. The file is as long as whole granules of 64 KiB make it; what is behind the last cell is not used yet.
+// A header of package record, with 32 bytes of fields: a number that reveals the byte order, the number of cells, the boot of the system
+// in which the file was opened last, and 1 if it was closed since. From byte 4096 on there are lines of 64 bytes in the byte order of the
+// machine, see line.go. The file is as long as whole granules of 64 KiB make it; what is behind the last cell is not used yet.
 package cells
 
 import (
@@ -63,16 +52,8 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 	"weir/internal/metrics"
-)
-
-var (
-	// ErrCorrupt means that the file is not, or no longer, a file of cells.
-	ErrCorrupt = errors.New("cursor file is corrupt")
-	// ErrVersion means that another version of the program wrote the file.
-	ErrVersion = errors.New("cursor file has another format version")
-	// ErrPoisoned means that an earlier sync failed and nothing is written any more.
-	ErrPoisoned = errors.New("cursors take no advances after a failed sync")
 )
 
 // DefaultMaxCells bounds a store whose Options do not: 2^32 cells, for which 32 GiB of address space are reserved, but no memory.
@@ -85,6 +66,7 @@ type Options struct {
 	Name         string            // value of the label "store" of the metrics; the file's name without extension if empty
 	Logger       *slog.Logger      // nil logs nothing
 	MaxCells     uint64            // how far Grow can go, DefaultMaxCells if zero
+	AcceptLoss   bool              // what is damaged is given up
 	Faults       disk.Faults       // for tests
 
 	unmapped bool // for tests: as on systems without shared maps
@@ -92,13 +74,12 @@ type Options struct {
 
 // Store is an open file of cells. Len, Load, CompareAndSwap, Err, Sync and Grow are for any number of goroutines.
 type Store struct {
-	// What every request reads, seldom written, shares cache lines. dirty is written twice an interval.
-	words   []atomic.Uint64         // the lines of all cells there may ever be
-	mapped  atomic.Uint64           // how many cells exist in words; 0 on systems without shared maps
-	failed  atomic.Pointer[failure] // nil until poisoned
-	plain   *plainCells             // instead of words on systems without shared maps, else nil
-	changed []atomic.Uint64         // a mark a cell, set after each write, for the redo log; as many as words
-	dirty   atomic.Int64            // when the oldest write that no sync has begun to cover was made, by clock; 0 is none
+	// What every request reads, seldom written, shares cache lines. The syncer's mark is written twice an interval.
+	words   []atomic.Uint64 // the lines of all cells there may ever be
+	mapped  atomic.Uint64   // how many cells exist in words; 0 on systems without shared maps
+	plain   *plainCells     // instead of words on systems without shared maps, else nil
+	changed []atomic.Uint64 // a mark a cell, set after each write, for the redo log; as many as words
+	syncer  record.Syncer
 
 	n        atomic.Uint64 // Len
 	path     string
@@ -107,32 +88,24 @@ type Store struct {
 	faults   disk.Faults
 	max      uint64
 	interval time.Duration
-	opened   time.Time // the zero of clock
-	syncing  atomic.Int64
-	lastSync atomic.Int64 // nanoseconds it took
-	syncs    *metrics.Counter
+	existed  bool // the file was there
 	// Syncs of the cells themselves.
 	checkpoints *metrics.Counter
+	caching     sync.WaitGroup
+	closing     chan struct{}
 
-	mu        sync.Mutex // one Sync, Grow or Close at a time
-	closed    bool
-	region    *disk.Region // nil when plain is not
-	marks     *disk.Zeros  // of changed; nil when plain is not
-	redo      *redoLog     // nil when plain is not
-	sequence  uint64       // of the newest header page
-	inherited bool         // the file was there: background syncs what may be left to sync of it
-	size      int64        // bytes of the file that are allocated and mapped
-	cached    int64        // bytes that cache has taken on
-	caching   sync.WaitGroup
-	stop      chan struct{}
-	stopped   chan struct{}
+	// Of one sync, growth or end at a time.
+	region   *disk.Region // nil when plain is not
+	marks    *disk.Zeros  // of changed; nil when plain is not
+	redo     *redoLog     // nil when plain is not
+	header   header
+	doubtful bool  // what the process before has written may not be on the disk, and taken for it
+	size     int64 // bytes of the file that are allocated and mapped
 }
 
-type failure struct{ err error }
-
 // Open opens the file at path, creates it when there is none, and sees to it that there are at least cells
-// cells. The directory must exist. It fails with ErrCorrupt or ErrVersion and leaves the file alone when it cannot be used as it
-// is; a full disk, a read-only or missing directory are errors that say so.
+// cells. The directory must exist. It fails with record.ErrCorrupt or record.ErrVersion and leaves the file alone when it cannot be used
+// as it is; a full disk, a read-only or missing directory are errors that say so.
 func Open(path string, cells uint64, o Options) (*Store, error) {
 	s := &Store{
 		path:     path,
@@ -140,9 +113,7 @@ func Open(path string, cells uint64, o Options) (*Store, error) {
 		faults:   o.Faults,
 		max:      o.MaxCells,
 		interval: o.SyncInterval,
-		opened:   time.Now(),
-		stop:     make(chan struct{}),
-		stopped:  make(chan struct{}),
+		closing:  make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -153,30 +124,30 @@ func Open(path string, cells uint64, o Options) (*Store, error) {
 	if s.interval <= 0 {
 		s.interval = time.Second
 	}
-	if err := s.open(cells, o); err != nil {
+	// Lines are read through the map.
+	if err := disk.Guard(func() error { return s.open(cells, o) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cursors: %w", err), s.release())
 	}
 	name := o.Name
 	if name == "" {
 		name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
-	s.register(o.Metrics, name)
-	go s.background()
+	s.start(o, name)
+	s.cache(0, s.size)
 	return s, nil
 }
 
 func (s *Store) open(cells uint64, o Options) error {
-	existed, err := s.openFile()
+	if err := s.openFile(); err != nil {
+		return err
+	}
+	h, err := readHeader(s.f)
 	if err != nil {
 		return err
 	}
-	h, damaged, err := readHeader(s.f)
-	if err != nil {
-		return err
-	}
-	s.sequence = h.sequence
+	s.header = h
 	s.max = max(s.max, h.cells)
-	if err := s.prepare(o); err != nil {
+	if err := s.reserve(o); err != nil {
 		return err
 	}
 	// A copy of the file may have holes where this one had zeros, so space is asked for again. Usually it is all there.
@@ -187,52 +158,46 @@ func (s *Store) open(cells uint64, o Options) error {
 	if err := s.extend(h.cells, size); err != nil {
 		return err
 	}
-	if damaged {
-		s.log.Warn("cursor file: a damaged header page is written anew", "path", s.path, "cells", h.cells)
-		if err := s.writeHeader(h.cells); err != nil {
-			return err
-		}
-	}
-	if err := s.recover(); err != nil {
+	if err := s.recover(o); err != nil {
 		return err
 	}
-	if existed {
-		s.inherited = true
-		s.markDirty()
+	s.doubtful = s.existed && !h.clean
+	h.boot, h.clean = thisBoot(), false
+	if err := s.writeHeader(h); err != nil {
+		return err
 	}
 	return s.grow(cells)
 }
 
-const makeWritable = "make the file and its directory writable or choose another directory"
-
-// openFile opens the file, and creates it first when there is none.
-func (s *Store) openFile() (existed bool, err error) {
+// openFile opens the file, and creates it first when there is none. It appears as a whole, so there is never a file without a header.
+func (s *Store) openFile() (err error) {
+	const makeWritable = "make the file and its directory writable or choose another directory"
 	s.f, err = os.OpenFile(s.path, os.O_RDWR, 0)
-	if err == nil {
-		return true, nil
+	s.existed = err == nil
+	if errors.Is(err, os.ErrNotExist) {
+		if err := removeRedo(s.path); err != nil {
+			return fmt.Errorf("%w: %s", err, makeWritable)
+		}
+		if err := disk.WriteFileAtomic(s.path, header{clean: true}.encode(), 0o600); err != nil {
+			return err
+		}
+		s.f, err = os.OpenFile(s.path, os.O_RDWR, 0)
 	}
-	if !errors.Is(err, os.ErrNotExist) {
-		return false, fmt.Errorf("%w: %s", err, makeWritable)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, makeWritable)
 	}
-	if err := removeRedo(s.path); err != nil {
-		return false, err
-	}
-	if err := create(s.path); err != nil {
-		return false, err
-	}
-	s.f, err = os.OpenFile(s.path, os.O_RDWR, 0)
-	return false, err
+	return nil
 }
 
-// prepare makes s ready to extend: it takes the address space for all cells and opens the redo log, or decides to do without.
-func (s *Store) prepare(o Options) error {
+// reserve takes the address space for all cells, or decides to do without.
+func (s *Store) reserve(o Options) error {
 	err := errors.ErrUnsupported
 	if !o.unmapped {
 		s.region, err = disk.Reserve(fileSize(s.max))
 	}
 	if errors.Is(err, errors.ErrUnsupported) {
 		s.plain = &plainCells{f: s.f}
-		return refuseRedo(s.path)
+		return nil
 	}
 	if err != nil {
 		return err
@@ -242,35 +207,60 @@ func (s *Store) prepare(o Options) error {
 		return err
 	}
 	s.changed = s.marks.Words()
-	s.redo, err = openRedo(s.path, s.faults)
-	return err
+	return nil
 }
 
-// recover does again what is in the redo log, where the cells are not newer, and takes space for the log.
-func (s *Store) recover() error {
-	if s.redo == nil {
-		return nil
+// recover checks the cells, does again what is in the redo log, where they are not newer, and takes space for the log.
+func (s *Store) recover(o Options) (err error) {
+	if s.plain != nil {
+		return refuseRedo(s.path)
 	}
-	done := 0
+	if err := s.verify(s.header, o.AcceptLoss); err != nil {
+		return err
+	}
+	done, lost := 0, int64(0)
 	cells := s.n.Load()
-	err := s.redo.redo(func(i, value, count uint64) {
+	s.redo, lost, err = openRedo(s.path, o, func(i, value, count uint64) {
 		if i >= cells { // the cells were put back from a backup
 			return
 		}
 		at := word(i)
-		if s.words[at|countWord].Load() <= count {
-			s.words[at].Store(value)
-			s.words[at|countWord].Store(count)
+		if line := s.words[at&^7 : at|countWord+1]; line[countWord].Load()&countMask <= count {
+			line[at%8].Store(value)
+			line[countWord].Store(sealed(line, count))
 			done++
 		}
 	})
 	if err != nil {
 		return err
 	}
+	if lost > 0 {
+		s.log.Warn("cursors: damage to the redo log is accepted", "path", s.path, "lost_bytes", lost)
+	}
 	if done > 0 {
 		s.log.Info("cursors were brought up to date from their redo log", "path", s.path, "entries", done)
 	}
-	return s.redo.reserve(s.size)
+	return s.redo.Reserve(min(s.size, maxRedoLen))
+}
+
+// refuseRedo fails where a log has entries, on systems that have no logs.
+func refuseRedo(path string) error {
+	if _, err := os.Lstat(redoPath(path)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	entries := 0
+	l, _, err := openRedo(path, Options{}, func(_, _, _ uint64) { entries++ })
+	if err != nil {
+		return err
+	}
+	if err := l.Close(); err != nil {
+		return err
+	}
+	if entries > 0 {
+		return fmt.Errorf("%s was written on another system and not closed there: let weir open and close it there, for what is in %s",
+			path, redoPath(path))
+	}
+	return nil
 }
 
 // extend makes the first cells cells, for which the file has size bytes, available.
@@ -298,19 +288,6 @@ func (s *Store) SyncInterval() time.Duration { return s.interval }
 // Len returns the number of cells.
 func (s *Store) Len() uint64 { return s.n.Load() }
 
-// Cells lie in lines of 64 bytes, which a disk writes as a whole: cellsInLine of them, and in the last word the number of
-// changes made to them.
-const (
-	cellsInLine = 7
-	countWord   = 7
-)
-
-// word returns which word of the lines is cell i; word(i)|countWord is the one that counts its line's changes.
-func word(i uint64) uint64 { return i + i/cellsInLine }
-
-// linesLen returns how many bytes of lines cells cells take.
-func linesLen(cells uint64) int64 { return int64((cells + cellsInLine - 1) / cellsInLine * 64) }
-
 // Load returns what is in cell i. It panics when there is no such cell, or when the store is closed.
 func (s *Store) Load(i uint64) uint64 {
 	if i < s.mapped.Load() {
@@ -336,11 +313,11 @@ func (s *Store) loadSlow(i uint64) uint64 {
 }
 
 // CompareAndSwap puts new into cell i if old is there, and says whether it was. The error is not nil only
-// when the store is poisoned, and wraps ErrPoisoned; nothing was written then. It panics when there is no such cell, or when the
+// when the store is poisoned, and wraps record.ErrPoisoned; nothing was written then. It panics when there is no such cell, or when the
 // store is closed.
 func (s *Store) CompareAndSwap(i, old, new uint64) (bool, error) {
-	if s.failed.Load() != nil {
-		return false, s.Err()
+	if err := s.syncer.Err(); err != nil {
+		return false, err
 	}
 	if i >= s.mapped.Load() {
 		return s.swapSlow(i, old, new)
@@ -350,14 +327,16 @@ func (s *Store) CompareAndSwap(i, old, new uint64) (bool, error) {
 		return false, nil
 	}
 	// In this order: what is counted and marked is there to be read.
-	s.words[at|countWord].Add(1)
+	for last := &s.words[at|countWord]; ; {
+		if before := last.Load(); last.CompareAndSwap(before, counted(before, at, old, new)) {
+			break
+		}
+	}
 	if marks, mark := &s.changed[i/64], uint64(1)<<(i%64); marks.Load()&mark == 0 {
 		marks.Or(mark)
 	}
-	// Sync clears dirty before it writes. Whoever still finds it set has swapped before that, and is covered.
-	if s.dirty.Load() == 0 {
-		s.markDirty()
-	}
+	// A sync clears the mark before it writes. Whoever still finds it set has swapped before that, and is covered.
+	s.syncer.Mark()
 	return true, nil
 }
 
@@ -367,46 +346,38 @@ func (s *Store) swapSlow(i, old, new uint64) (bool, error) {
 	}
 	swapped, err := s.plain.compareAndSwap(i, old, new)
 	if err != nil {
-		return false, s.poison(err)
+		return false, s.syncer.Poison(err)
 	}
 	if swapped {
-		s.markDirty()
+		s.syncer.Mark()
 	}
 	return swapped, nil
 }
 
-func (s *Store) beyond(i uint64) {
-	panic(fmt.Sprintf("BUG: cell %d of the %d in %s, or the store is closed", i, s.n.Load(), s.path))
-}
-
-// Err returns nil as long as the store takes swaps, and later what poisoned it, wrapped by ErrPoisoned.
-func (s *Store) Err() error {
-	if p := s.failed.Load(); p != nil {
-		return p.err
-	}
-	return nil
-}
+// Err returns nil as long as the store takes swaps, and later what poisoned it, wrapped by record.ErrPoisoned.
+func (s *Store) Err() error { return s.syncer.Err() }
 
 // Close syncs the cells and closes the file. Nobody may use the store any more when it is called. It
 // returns the error that poisoned the store, if one did. A second Close does nothing.
 func (s *Store) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock() // the background goroutine may be about to sync
-	if closed {
+	select {
+	case <-s.closing:
 		return nil
+	default:
 	}
-	close(s.stop)
-	<-s.stopped
+	close(s.closing)
 	s.caching.Wait()
-	err := s.sync(func() {})
-	if err == nil && s.redo != nil && s.redo.end > pageSize {
+	err := s.syncer.Close(func() error {
 		// So that the file of cells is whole without its log.
-		if err = s.checkpoint(); err != nil {
-			err = s.poison(err)
+		if s.redo != nil {
+			if err := s.checkpoint(func() {}); err != nil {
+				return err
+			}
 		}
-	}
+		h := s.header
+		h.clean = true
+		return s.writeHeader(h)
+	})
 	return errors.Join(err, s.release())
 }
 
@@ -419,7 +390,7 @@ func (s *Store) release() error {
 		err = s.region.Close()
 	}
 	if s.redo != nil {
-		err = errors.Join(err, s.redo.close())
+		err = errors.Join(err, s.redo.Close())
 	}
 	if s.marks != nil {
 		err = errors.Join(err, s.marks.Close())

@@ -54,8 +54,8 @@ func TestHolesOnAFullDiskAreAnErrorOfOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	h := header{version: version, sequence: 100, cells: 100_000}
-	if _, err := f.WriteAt(h.encode(), h.offset()); err != nil {
+	h := header{cells: 100_000}
+	if _, err := f.WriteAt(h.encode(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Truncate(fileSize(h.cells)); err != nil {
@@ -88,7 +88,7 @@ func TestNamesLast(t *testing.T) {
 	path := temp(t)
 	watched := systest.Watch(t, filepath.Dir(path))
 	mustClose(t, mustOpen(t, path, 10, Options{}))
-	watched.WantSync("create test.cells.redo", "")
+	watched.WantSync("rename test.cells.redo", "")
 
 	// A log is gone for good before there are new cells that it is not of.
 	if err := os.Remove(path); err != nil {

@@ -2,7 +2,6 @@ package cells
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -11,120 +10,88 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
 const (
-	magic      = 0x6c6c656372696577 // "weircell"
-	version    = 2
-	pageSize   = 4096
-	dataOffset = 2 * pageSize
-	checkedLen = 32 // bytes of a header page that its checksum covers
+	dataOffset = record.PageSize // of the lines
 
 	maxCells = (math.MaxInt64 - dataOffset - disk.Granule) / 64 * cellsInLine // whose file size is a number
+
+	orderMark = 0x0102030405060708 // reads otherwise in the other byte order
 )
 
-// header is what a header page says.
+const howToRepair = "restore it from a backup, its redo log as well, or go on with what is left of it by weir repair --accept-loss"
+
+var format = record.Format{Magic: "weircell", Version: 1, Is: "a file of cursors", Replace: howToRepair}
+
+// header is what the first page says: in 32 bytes, little-endian but for the mark.
 type header struct {
-	version  uint32
-	sequence uint64
-	cells    uint64
+	cells uint64
+	boot  uint64 // of the system in which the file was opened last
+	clean bool   // it was closed since
 }
 
-// encode returns the page of h.
 func (h header) encode() []byte {
-	page := make([]byte, pageSize)
-	e := binary.NativeEndian
-	e.PutUint64(page[0:], magic)
-	e.PutUint32(page[8:], h.version)
-	e.PutUint64(page[16:], h.sequence)
-	e.PutUint64(page[24:], h.cells)
-	e.PutUint64(page[checkedLen:], xxh3.Hash(page[:checkedLen]))
-	return page
+	e := binary.LittleEndian
+	fields := binary.NativeEndian.AppendUint64(nil, orderMark)
+	fields = e.AppendUint64(e.AppendUint64(fields, h.cells), h.boot)
+	clean := uint64(0)
+	if h.clean {
+		clean = 1
+	}
+	return format.Page(e.AppendUint64(fields, clean))
 }
 
-// offset returns where h is written: sequence numbers alternate between the pages, so the newest page is never
-// overwritten.
-func (h header) offset() int64 { return int64(h.sequence%2) * pageSize }
-
-// decodeHeader reads a page; ok is false when it is damaged. Every version of the format keeps magic, version and checksum in
-// their places, so that this can tell another version from damage.
-func decodeHeader(page []byte) (h header, ok bool) {
-	e := binary.NativeEndian
-	if e.Uint64(page) != magic || e.Uint64(page[checkedLen:]) != xxh3.Hash(page[:checkedLen]) {
-		return header{}, false
+// readHeader returns the header of f, and checks that the file is as long as it says. A longer one is fine: the process was
+// killed while it grew.
+func readHeader(f *os.File) (h header, err error) {
+	page := make([]byte, record.PageSize)
+	n, err := f.ReadAt(page, 0)
+	if err != nil && err != io.EOF {
+		return h, err
 	}
-	return header{version: e.Uint32(page[8:]), sequence: e.Uint64(page[16:]), cells: e.Uint64(page[24:])}, true
-}
-
-// readHeader returns the newest valid header of f, and whether the other one is damaged. It checks that the file is as
-// long as the header says. A longer one is fine: the process was killed while it grew.
-func readHeader(f *os.File) (newest header, damaged bool, err error) {
-	const repair = "restore it from a backup, its redo log as well, or move it away to begin with all cursors at zero"
-	pages := make([]byte, dataOffset)
-	if n, err := f.ReadAt(pages, 0); err == io.EOF {
-		return header{}, false, fmt.Errorf("%w: %s has %d bytes, less than its header: %s", ErrCorrupt, f.Name(), n, repair)
-	} else if err != nil {
-		return header{}, false, err
+	fields, err := format.Parse(f.Name(), page[:n], 32)
+	if err != nil {
+		return h, err
 	}
-	a, aok := decodeHeader(pages[:pageSize])
-	b, bok := decodeHeader(pages[pageSize:])
-	switch {
-	case !aok && !bok:
-		return header{}, false, fmt.Errorf("%w: both header pages of %s are damaged, or it is another kind of file: %s",
-			ErrCorrupt, f.Name(), repair)
-	case !bok || (aok && a.sequence > b.sequence):
-		newest = a
-	default:
-		newest = b
+	if binary.NativeEndian.Uint64(fields) != orderMark {
+		return h, fmt.Errorf("%s was written by a machine of another byte order: let weir serve it there", f.Name())
 	}
-	if newest.version != version {
-		return header{}, false, fmt.Errorf("%w: %s has version %d, this program reads version %d: "+
-			"use the program that wrote it, or move it away to begin with all cursors at zero", ErrVersion, f.Name(), newest.version, version)
-	}
+	e := binary.LittleEndian
+	h = header{cells: e.Uint64(fields[8:]), boot: e.Uint64(fields[16:]), clean: fields[24] != 0}
 	info, err := f.Stat()
 	if err != nil {
-		return header{}, false, err
+		return h, err
 	}
-	if newest.cells > maxCells || info.Size() < dataOffset+linesLen(newest.cells) {
-		return header{}, false, fmt.Errorf("%w: %s was cut to %d bytes, too short for its %d cells: %s",
-			ErrCorrupt, f.Name(), info.Size(), newest.cells, repair)
+	if h.cells > maxCells || info.Size() < dataOffset+linesLen(h.cells) {
+		return h, format.Corrupt(f.Name(), info.Size(), "it ends there, too short for its %d cells", h.cells)
 	}
-	return newest, !aok || !bok, nil
+	return h, nil
 }
 
-// create makes a file without cells. It appears as a whole, so there is never a file without a header.
-func create(path string) (err error) {
-	a, err := disk.CreateAtomic(path)
-	if err != nil {
+// writeHeader puts h in place, which cannot tear it, and waits until it is on the disk.
+func (s *Store) writeHeader(h header) error {
+	if err := s.faults.WriteAt(s.f, h.encode(), 0); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.Abort()) }()
-	for sequence := range uint64(2) {
-		h := header{version: version, sequence: sequence}
-		if _, err := a.WriteAt(h.encode(), h.offset()); err != nil {
-			return err
-		}
+	if err := s.faults.SyncData(s.f); err != nil {
+		return err
 	}
-	return a.Commit()
-}
-
-// writeHeader makes both pages say that there are cells cells. Each is on the disk before the next is written, so one of
-// them is whole at any moment; after the first the new number holds, after the second it no longer hangs by one page.
-func (s *Store) writeHeader(cells uint64) error {
-	for range 2 {
-		h := header{version: version, sequence: s.sequence + 1, cells: cells}
-		if _, err := s.f.WriteAt(h.encode(), h.offset()); err != nil {
-			return err
-		}
-		if err := s.faults.SyncData(s.f); err != nil {
-			return err
-		}
-		s.sequence = h.sequence
-	}
+	s.header = h
 	return nil
 }
 
 // fileSize returns how long the file of cells cells is.
 func fileSize(cells uint64) int64 {
 	return disk.RoundUp(dataOffset + linesLen(min(cells, maxCells)))
+}
+
+// thisBoot tells one run of the system from another, 0 where that is not known.
+func thisBoot() uint64 {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return 0
+	}
+	return xxh3.Hash(id)
 }

@@ -29,12 +29,22 @@ func (p *plainCells) compareAndSwap(i, old, new uint64) (bool, error) {
 	if p.words[at] != old {
 		return false, nil
 	}
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], new)
-	if _, err := p.f.WriteAt(b[:], dataOffset+8*int64(at)); err != nil {
+	line := p.words[at&^7 : at|countWord+1]
+	last := counted(line[countWord], at, old, new)
+	b := make([]byte, 0, 64)
+	for i, w := range line {
+		switch uint64(i) {
+		case at % 8:
+			w = new
+		case countWord:
+			w = last
+		}
+		b = binary.NativeEndian.AppendUint64(b, w)
+	}
+	if _, err := p.f.WriteAt(b, dataOffset+8*int64(at&^7)); err != nil {
 		return false, err
 	}
-	p.words[at] = new
+	line[at%8], line[countWord] = new, last
 	return true, nil
 }
 
@@ -50,4 +60,16 @@ func (p *plainCells) extend(n uint64) error {
 	}
 	p.words = append(p.words, more...)
 	return nil
+}
+
+// rewrite writes all cells to the file again.
+func (p *plainCells) rewrite() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := make([]byte, 0, 8*len(p.words))
+	for _, w := range p.words {
+		b = binary.NativeEndian.AppendUint64(b, w)
+	}
+	_, err := p.f.WriteAt(b, dataOffset)
+	return err
 }

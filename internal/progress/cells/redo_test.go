@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -15,9 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zeebo/xxh3"
-
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 	"weir/internal/metrics"
 )
 
@@ -93,6 +93,7 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 	synced := values(s)
 	check := func(what string, m image) {
 		t.Helper()
+		m.cells = rebooted(m.cells, cells)
 		s := mustOpen(t, m.restore(t), 0, Options{})
 		for i, low := range synced {
 			if got, high := s.Load(uint64(i)), binary.NativeEndian.Uint64(versions[len(versions)-1][dataOffset+8*int(word(uint64(i))):]); got < low || got > high {
@@ -108,7 +109,7 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 			}
 			versions = append(versions, look(t, path).cells)
 		}
-		check("between syncs", image{mix(rng, pageSize, versions...), durable.redo})
+		check("between syncs", image{mix(rng, record.PageSize, versions...), durable.redo})
 		checkpoints := metric(t, r, "weir_progress_checkpoints_total")
 		if err := s.Sync(); err != nil {
 			t.Fatal(err)
@@ -116,14 +117,14 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 		now := look(t, path)
 		torn := mix(rng, sector, durable.redo, now.redo)
 		if metric(t, r, "weir_progress_checkpoints_total") > checkpoints {
-			check("in a checkpoint, before the cells are on the disk", image{mix(rng, pageSize, versions...), durable.redo})
+			check("in a checkpoint, before the cells are on the disk", image{mix(rng, record.PageSize, versions...), durable.redo})
 			check("in a checkpoint, while the log begins anew", image{now.cells, torn})
 			versions = [][]byte{now.cells}
 		} else {
-			check("while the log is written", image{mix(rng, pageSize, versions...), torn})
+			check("while the log is written", image{mix(rng, record.PageSize, versions...), torn})
 		}
 		durable, synced = now, values(s)
-		check("after a sync", image{mix(rng, pageSize, versions...), durable.redo})
+		check("after a sync", image{mix(rng, record.PageSize, versions...), durable.redo})
 	}
 	if got := metric(t, r, "weir_progress_checkpoints_total"); got < 3 || got > rounds/2 {
 		t.Errorf("%v checkpoints in %d syncs: the test wants some of both", got, rounds)
@@ -229,7 +230,7 @@ func TestEntriesAreNotNewerThanTheirCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !fits {
-			if err := s.redo.restart(); err != nil {
+			if err := s.redo.Restart(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,7 +305,7 @@ func TestCheckpointSyncsTheCellsBeforeTheLogBeginsAnew(t *testing.T) {
 	var seen [][]byte // the log's first batch at each sync
 	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error {
 		log, err := os.ReadFile(redoPath(path))
-		seen = append(seen, log[:min(len(log), redoHeaderLen)])
+		seen = append(seen, log[:min(len(log), record.PageSize)])
 		return err
 	}}})
 	mustAdvance(t, s, 0)
@@ -312,8 +313,8 @@ func TestCheckpointSyncsTheCellsBeforeTheLogBeginsAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen = seen[:0]
-	first := look(t, path).redo[:redoHeaderLen]
-	if err := s.checkpoint(); err != nil {
+	first := look(t, path).redo[:record.PageSize]
+	if err := s.checkpoint(func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if len(seen) != 2 || !bytes.Equal(seen[0], first) || bytes.Equal(seen[1], first) {
@@ -345,22 +346,6 @@ func TestLogOfMoreCellsThanThereAre(t *testing.T) {
 	}
 }
 
-func TestLogOfAnotherVersionIsRefused(t *testing.T) {
-	mapped(t)
-	m := store3(t)
-	head := m.redo[:redoHeaderLen] // of the first batch, which has no entries
-	binary.NativeEndian.PutUint32(head[8:], redoVersion+1)
-	binary.NativeEndian.PutUint64(head[checkedRedo:], xxh3.Hash(head[:checkedRedo]))
-	path := m.restore(t)
-	_, err := Open(path, 0, Options{})
-	if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), redoPath(path)) {
-		t.Fatalf("error %v, want ErrVersion that names the log", err)
-	}
-	if now := look(t, path); !slices.Equal(now.redo, m.redo) || !slices.Equal(now.cells, m.cells) {
-		t.Error("files that were refused have changed")
-	}
-}
-
 func TestFailedWriteOfTheLogPoisons(t *testing.T) {
 	mapped(t)
 	broken := errors.New("input/output error")
@@ -372,10 +357,10 @@ func TestFailedWriteOfTheLogPoisons(t *testing.T) {
 	}
 	mustAdvance(t, s, 0)
 	fail = broken
-	if err := s.Sync(); !errors.Is(err, ErrPoisoned) || !errors.Is(err, broken) {
+	if err := s.Sync(); !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, broken) {
 		t.Errorf("Sync: %v, want ErrPoisoned that wraps the cause", err)
 	}
-	if ok, err := s.CompareAndSwap(0, 2, 3); ok || !errors.Is(err, ErrPoisoned) {
+	if ok, err := s.CompareAndSwap(0, 2, 3); ok || !errors.Is(err, record.ErrPoisoned) {
 		t.Errorf("swap afterwards: %v, %v", ok, err)
 	}
 }
@@ -398,52 +383,6 @@ func TestLogIsNotPassedOverWhereThereAreNone(t *testing.T) {
 	if _, err := Open(path, 0, Options{unmapped: true}); err == nil || !strings.Contains(err.Error(), redoPath(path)) {
 		t.Errorf("error %v, want one that names the log", err)
 	}
-}
-
-// A log is bytes that some earlier program left: none of them may crash Open or make it take much memory.
-func FuzzRedoLog(f *testing.F) {
-	if _, err := disk.Reserve(1); err != nil {
-		f.Skip("this system does not map cells, so there is no redo log")
-	}
-	cells := header{version: version, cells: 10}.encode()
-	cells = append(cells, header{version: version, sequence: 1, cells: 10}.encode()...)
-	cells = append(cells, make([]byte, disk.Granule-len(cells))...)
-	batch := func(version, epoch byte, entries uint64, body ...uint64) []byte {
-		e := binary.NativeEndian
-		b := make([]byte, redoHeaderLen)
-		e.PutUint64(b, redoMagic)
-		b[8], b[16] = version, epoch
-		e.PutUint64(b[24:], entries)
-		var words []byte
-		for _, w := range body {
-			words = e.AppendUint64(words, w)
-		}
-		e.PutUint64(b[checkedRedo:], xxh3.Hash(append(bytes.Clone(words), b[:checkedRedo]...)))
-		b = append(b, words...)
-		return append(b, make([]byte, pageSize-len(b))...)
-	}
-	f.Add([]byte(nil))
-	f.Add(batch(1, 0, 0))
-	f.Add(append(batch(1, 0, 0), batch(1, 0, 2, 3, 33, 1, 9, 99, 1)...))
-	f.Add(append(batch(1, 0, 0), batch(2, 0, 1, 3, 33, 1)...))
-	f.Add(append(batch(1, 0, 0), batch(1, 1, 1, 3, 33, 1)...))
-	f.Add(batch(1, 0, 1<<40))
-	f.Add(batch(1, 0, 1, 10, 1, 1))
-	f.Fuzz(func(t *testing.T, redo []byte) {
-		s, err := Open(image{cells, redo}.restore(t), 0, Options{SyncInterval: time.Hour})
-		if err != nil {
-			if !errors.Is(err, ErrVersion) {
-				t.Errorf("error %v", err)
-			}
-			return
-		}
-		if s.Len() != 10 {
-			t.Errorf("%d cells", s.Len())
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // The unmapped mode refuses a log with entries, so it takes what Close has left.
@@ -484,19 +423,6 @@ func TestLogOfTheCellAfterTheLast(t *testing.T) {
 	wantCell(t, s, 10, 0)
 }
 
-func TestLogIsUsedToItsEnd(t *testing.T) {
-	mapped(t)
-	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour})
-	l := s.redo
-	for size, fits := range map[int64]bool{redoEntryLen - 1: false, redoEntryLen: true} {
-		l.chunk = make([]byte, redoEntryLen, redoChunkLen)
-		next, err := l.flush(l.size - size)
-		if err != nil || (next == l.size) != fits || (next == 0) == fits {
-			t.Errorf("with %d bytes left: next is %d of %d, error %v", size, next, l.size, err)
-		}
-	}
-}
-
 // What the system could not write of the cells by itself must not come out when the log is full, with cells lost by then.
 func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 	mapped(t)
@@ -514,7 +440,7 @@ func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 		if err := s.f.Close(); err != nil { // which the log does not need
 			t.Fatal(err)
 		}
-		if err := s.Sync(); !errors.Is(err, ErrPoisoned) {
+		if err := s.Sync(); !errors.Is(err, record.ErrPoisoned) {
 			t.Errorf("Sync: %v, want ErrPoisoned", err)
 		}
 		s.Close() // or its goroutine would stay
@@ -532,5 +458,62 @@ func TestALookAtManyUnchangedCellsIsInSteps(t *testing.T) {
 	fits, err := s.redo.append(make([]atomic.Uint64, 3*redoScanned+1), nil, func() { rests++ })
 	if !fits || err != nil || rests != 3 {
 		t.Errorf("fits %t, error %v, %d rests; want 3", fits, err, rests)
+	}
+}
+
+// A bit of the log that is another is damage where later frames prove that it was on the disk; at the end of the log it cannot be
+// told from a write that the loss of power has torn.
+func TestAFlippedBitInsideTheLogIsRefused(t *testing.T) {
+	mapped(t)
+	path := temp(t)
+	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour})
+	for range 4 { // a checkpoint, and three frames
+		mustAdvance(t, s, 0)
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := look(t, path)
+	clear(m.cells[dataOffset:]) // as if the power had gone before any was written
+	m.cells = rebooted(m.cells, 10)
+	frame := record.FrameHeader + redoEntryLen
+	for at, left := range map[int]uint64{1: 0, 2: 2} { // what the frames before come to
+		for bit := 0; bit < 8*frame; bit += 7 {
+			damaged := image{m.cells, flip(m.redo, 8*record.PageSize*at+bit)}
+			path := damaged.restore(t)
+			if _, err := Open(path, 0, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "--accept-loss") {
+				t.Fatalf("bit %d of frame %d: %v, want record.ErrCorrupt", bit, at, err)
+			}
+			wantUntouched(t, redoPath(path), damaged.redo)
+			s := mustOpen(t, path, 0, Options{AcceptLoss: true, SyncInterval: time.Hour})
+			wantCell(t, s, 0, left)
+			mustClose(t, s)
+		}
+	}
+	s = mustOpen(t, m.restore(t), 0, Options{SyncInterval: time.Hour})
+	wantCell(t, s, 0, 4)
+}
+
+// After a failed write the system takes pages for written that are not on the disk. The next process writes all of them again before
+// it begins the log anew, which was all that had them.
+func TestWhatAFailedWriteLeftIsWrittenAgain(t *testing.T) {
+	mapped(t)
+	const cells = 5000
+	path := temp(t)
+	s := mustOpen(t, path, cells, Options{SyncInterval: time.Hour})
+	for i := range uint64(cells) {
+		mustAdvance(t, s, i)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	m := look(t, path)
+	for clean, want := range map[bool]bool{false: true, true: false} {
+		copy(m.cells, header{cells: cells, boot: thisBoot(), clean: clean}.encode())
+		var log bytes.Buffer
+		mustClose(t, mustOpen(t, m.restore(t), 0, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+		if got := strings.Contains(log.String(), "written again"); got != want {
+			t.Errorf("closed before: %t; written again: %t", clean, got)
+		}
 	}
 }
