@@ -24,27 +24,27 @@ func parseEvents(s *scanner, dst []event, most int) ([]event, error) {
 	if err := s.something("an event, an array of events, or lines of events"); err != nil {
 		return dst, err
 	}
-	if s.space() == '[' {
-		s.i++
-		more := s.first(']')
+	if s.Space() == '[' {
+		s.I++
+		more := s.First(']')
 		for more {
 			var err error
 			if dst, err = s.event(dst, most); err != nil {
 				return dst, err
 			}
-			if more, err = s.next(']'); err != nil {
+			if more, err = s.Next(']'); err != nil {
 				return dst, err
 			}
 		}
 		s.listed = -1
-		return dst, s.end()
+		return dst, s.End()
 	}
 	for {
 		var err error
 		if dst, err = s.event(dst, most); err != nil {
 			return dst, err
 		}
-		if s.space() == 0 && s.i == len(s.b) {
+		if s.Space() == 0 && s.I == len(s.B) {
 			return dst, nil
 		}
 	}
@@ -97,12 +97,12 @@ const timeWanted = "seconds since 1970 as a number, or a time as in 2026-01-31T1
 
 // time reads a time, or null.
 func (s *scanner) time() (int64, error) {
-	switch c := s.space(); {
+	switch c := s.Space(); {
 	case c == 'n':
-		_, err := s.null()
+		_, err := s.Null()
 		return 0, err
 	case c == '"':
-		text, err := s.text()
+		text, err := s.Text()
 		if err != nil {
 			return 0, err
 		}

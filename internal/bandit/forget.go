@@ -40,7 +40,7 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 		return err
 	})
 	if err == nil {
-		err = s.end()
+		err = s.End()
 	}
 	if err != nil {
 		return f, err

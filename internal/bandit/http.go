@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/featurestore"
+	"weir/internal/jsonscan"
 	"weir/internal/server"
 )
 
@@ -59,8 +60,11 @@ type reply struct {
 func (w *reply) fail(err error) {
 	status, detail := http.StatusServiceUnavailable, ""
 	var bad *badRequest
+	var malformed *jsonscan.SyntaxError
 	var store *storeError
 	switch {
+	case errors.As(err, &malformed):
+		status, detail = http.StatusBadRequest, "the body is not JSON: "+malformed.Error()
 	case errors.As(err, &bad):
 		status, detail = bad.status, bad.detail
 	case errors.Is(err, featurestore.ErrRefused):
@@ -293,12 +297,12 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 	seen := false
 	list := func() error {
 		seen = true
-		if s.space() != '[' {
+		if s.Space() != '[' {
 			return s.wrongValue("an array of requests")
 		}
-		s.i++
+		s.I++
 		s.list, s.field = "requests", ""
-		for more := s.first(']'); more; count++ {
+		for more := s.First(']'); more; count++ {
 			if count == b.cfg.MaxQueries {
 				return &badRequest{422, "more than " + strconv.Itoa(b.cfg.MaxQueries) + " requests in one batch (--bandit-max-queries)"}
 			}
@@ -310,14 +314,14 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 			if err := do(); err != nil {
 				return err
 			}
-			if more, err = s.next(']'); err != nil {
+			if more, err = s.Next(']'); err != nil {
 				return err
 			}
 		}
 		s.listed = -1
 		return nil
 	}
-	if s.space() == '[' {
+	if s.Space() == '[' {
 		err = list()
 	} else {
 		err = s.object(func(key []byte) error {
@@ -331,7 +335,7 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 	if err != nil {
 		return 0, err
 	}
-	return count, s.end()
+	return count, s.End()
 }
 
 // fastEvents answers POST /events. Saving them may wait for the disk: a worker does it where nobody else is

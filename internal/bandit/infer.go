@@ -228,7 +228,7 @@ func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most 
 	if err := s.inference(in, q); err != nil {
 		return err
 	}
-	if err := s.end(); err != nil {
+	if err := s.End(); err != nil {
 		return err
 	}
 	for _, t := range in.order[:in.tensors] { // binary data are in the order of the inputs
@@ -282,12 +282,12 @@ func (s *scanner) inference(in *inference, q *query) error {
 		switch string(key) {
 		case "id":
 			s.field = "id"
-			if s.space() != '"' {
+			if s.Space() != '"' {
 				return s.wrongValue("a text")
 			}
-			from := s.i
-			_, err := s.text()
-			in.id = s.b[from:s.i]
+			from := s.I
+			_, err := s.Text()
+			in.id = s.B[from:s.I]
 			return err
 		case "parameters":
 			return s.inferenceParameters(in, q)
@@ -296,24 +296,24 @@ func (s *scanner) inference(in *inference, q *query) error {
 		case "outputs":
 			return s.eachObject("outputs", func() error { return s.output(in) })
 		}
-		return s.skip()
+		return s.Skip()
 	})
 }
 
 // eachObject calls do for every element of an array, with the scanner before it.
 func (s *scanner) eachObject(name string, do func() error) error {
 	s.field = name
-	if s.space() != '[' {
+	if s.Space() != '[' {
 		return s.wrongValue("an array of tensors")
 	}
-	s.i++
+	s.I++
 	s.list, s.listed, s.field = name, 0, ""
-	for more := s.first(']'); more; s.listed++ {
+	for more := s.First(']'); more; s.listed++ {
 		if err := do(); err != nil {
 			return err
 		}
 		var err error
-		if more, err = s.next(']'); err != nil {
+		if more, err = s.Next(']'); err != nil {
 			return err
 		}
 		s.field = ""
@@ -333,7 +333,7 @@ func (s *scanner) inferenceParameters(in *inference, q *query) error {
 			s.field = "parameters.binary_data_output"
 			in.binary, err = s.bool()
 		default:
-			err = s.skip()
+			err = s.Skip()
 		}
 		return err
 	})
@@ -347,17 +347,17 @@ func (s *scanner) input(in *inference) error {
 		switch string(key) {
 		case "name":
 			s.field = "name"
-			if s.space() != '"' {
+			if s.Space() != '"' {
 				return s.wrongValue("a text")
 			}
-			name, err = s.text()
+			name, err = s.Text()
 		case "datatype":
 			s.field = "datatype"
 			var text []byte
-			if s.space() != '"' {
+			if s.Space() != '"' {
 				return s.wrongValue("a text")
 			}
-			if text, err = s.text(); err == nil {
+			if text, err = s.Text(); err == nil {
 				t.datatype = datatypeOf(text)
 			}
 		case "shape":
@@ -367,18 +367,18 @@ func (s *scanner) input(in *inference) error {
 			s.field = "parameters"
 			err = s.object(func(key []byte) (err error) {
 				if string(key) != "binary_data_size" {
-					return s.skip()
+					return s.Skip()
 				}
 				s.field, t.hasRaw = "parameters.binary_data_size", true
 				t.rawSize, err = s.uint(0, math.MaxInt64, "a number of bytes")
 				return err
 			})
 		case "data":
-			s.space()
-			t.data = s.i
-			err = s.skip()
+			s.Space()
+			t.data = s.I
+			err = s.Skip()
 		default:
-			err = s.skip()
+			err = s.Skip()
 		}
 		return err
 	})
@@ -458,11 +458,11 @@ func (d *datatype) takes(token []byte) bool {
 }
 
 func (s *scanner) shape(t *tensor) error {
-	if s.space() != '[' {
+	if s.Space() != '[' {
 		return s.wrongValue("an array of sizes")
 	}
-	s.i++
-	for more := s.first(']'); more; t.dims++ {
+	s.I++
+	for more := s.First(']'); more; t.dims++ {
 		n, err := s.uint(0, math.MaxInt32, "an array of sizes")
 		if err != nil {
 			return err
@@ -470,7 +470,7 @@ func (s *scanner) shape(t *tensor) error {
 		if t.size *= n; t.size > math.MaxInt32 {
 			return s.wrong("of at most 2147483647 elements")
 		}
-		if more, err = s.next(']'); err != nil {
+		if more, err = s.Next(']'); err != nil {
 			return err
 		}
 	}
@@ -483,10 +483,10 @@ func (s *scanner) output(in *inference) error {
 		switch string(key) {
 		case "name":
 			s.field = "name"
-			if s.space() != '"' {
+			if s.Space() != '"' {
 				return s.wrongValue("a text")
 			}
-			name, err := s.text()
+			name, err := s.Text()
 			if err == nil && string(name) != "scores" {
 				err = s.wrong("scores")
 			}
@@ -495,7 +495,7 @@ func (s *scanner) output(in *inference) error {
 			s.field = "parameters"
 			return s.object(func(key []byte) (err error) {
 				if string(key) != "binary_data" {
-					return s.skip()
+					return s.Skip()
 				}
 				s.field = "parameters.binary_data"
 				in.output.said = true
@@ -503,7 +503,7 @@ func (s *scanner) output(in *inference) error {
 				return err
 			})
 		}
-		return s.skip()
+		return s.Skip()
 	})
 }
 
@@ -514,7 +514,7 @@ func (s *scanner) elements(t *tensor, q *query, texts bool) error {
 	if t.hasRaw {
 		err = s.rawElements(t, q, texts, want)
 	} else {
-		s.i = t.data
+		s.I = t.data
 		err = s.jsonElements(t, q, want, 0)
 	}
 	if err != nil {
@@ -529,14 +529,14 @@ func (s *scanner) elements(t *tensor, q *query, texts bool) error {
 
 // jsonElements reads an array of ids, or one of such arrays.
 func (s *scanner) jsonElements(t *tensor, q *query, want, depth int) error {
-	s.space()
-	if s.b[s.i] != '[' || depth > 8 {
+	s.Space()
+	if s.B[s.I] != '[' || depth > 8 {
 		return s.wrongValue("an array of ids")
 	}
-	s.i++
-	for more := s.first(']'); more; {
+	s.I++
+	for more := s.First(']'); more; {
 		var err error
-		if s.space() == '[' {
+		if s.Space() == '[' {
 			err = s.jsonElements(t, q, want, depth+1)
 		} else {
 			s.element = len(q.keys)
@@ -554,7 +554,7 @@ func (s *scanner) jsonElements(t *tensor, q *query, want, depth int) error {
 		if err != nil {
 			return err
 		}
-		if more, err = s.next(']'); err != nil {
+		if more, err = s.Next(']'); err != nil {
 			return err
 		}
 	}

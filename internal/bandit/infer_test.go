@@ -300,8 +300,7 @@ func checkInference(t *testing.T, body []byte, length int) {
 			err = b.parseInference(&sc, head, raw, texts, maxItems)
 		}
 		if err != nil {
-			var bad *badRequest
-			if bad, _ = err.(*badRequest); bad == nil || bad.status != 400 && bad.status != 422 || bad.detail == "" {
+			if bad := refusal(err); bad == nil || bad.status != 400 && bad.status != 422 || bad.detail == "" {
 				t.Fatalf("%q: %#v is no refusal", body, err)
 			}
 		}

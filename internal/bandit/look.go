@@ -231,3 +231,10 @@ func (sc *scratch) sample(q *query) {
 	}
 	sc.sampler.Sample(sc.score, sc.alpha, sc.beta)
 }
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

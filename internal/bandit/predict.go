@@ -49,7 +49,7 @@ func parseQuery(s *scanner, q *query, maxItems int) error {
 	if err := s.query(q, maxItems); err != nil {
 		return err
 	}
-	return s.end()
+	return s.End()
 }
 
 // query reads {"user":...,"items":[...]}.
@@ -96,7 +96,7 @@ func (s *scanner) queryMember(q *query, maxItems int) (err error) {
 
 // optionalID reads an id or null.
 func (s *scanner) optionalID() (token, text []byte, err error) {
-	if is, err := s.null(); is || err != nil {
+	if is, err := s.Null(); is || err != nil {
 		return nil, nil, err
 	}
 	return s.id(idWanted)
@@ -104,25 +104,25 @@ func (s *scanner) optionalID() (token, text []byte, err error) {
 
 // items reads the array of items.
 func (s *scanner) items(q *query, maxItems int) error {
-	if s.space() != '[' {
+	if s.Space() != '[' {
 		return s.wrongValue("an array of ids")
 	}
-	s.i++
-	more := s.first(']')
+	s.I++
+	more := s.First(']')
 	if !more {
 		return s.wrong("an array with at least one id")
 	}
 	var err error
 	for more {
-		s.space()
+		s.Space()
 		if s.element = len(q.items); s.element == maxItems {
 			s.element = -1
 			return s.wrong("at most " + strconv.Itoa(maxItems) + " ids (--bandit-max-items)")
 		}
 		var token, text []byte
 		var key arms.Key
-		if from := s.i; s.shortNumber(&key) {
-			token = s.b[from:s.i]
+		if from := s.I; s.shortNumber(&key) {
+			token = s.B[from:s.I]
 			if text = token; token[0] == '"' {
 				text = token[1 : len(token)-1]
 			}
@@ -133,7 +133,7 @@ func (s *scanner) items(q *query, maxItems int) error {
 		}
 		q.items = append(q.items, item{token, text})
 		q.keys = append(q.keys, key)
-		if more, err = s.next(']'); err != nil {
+		if more, err = s.Next(']'); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func (s *scanner) items(q *query, maxItems int) error {
 // shortNumber reads an id that is a whole number of up to 19 digits, in quotes or not, in one go, and its key. Of any other it reads
 // nothing and returns false.
 func (s *scanner) shortNumber(key *arms.Key) bool {
-	b, i := s.b, s.i
+	b, i := s.B, s.I
 	quoted := i < len(b) && b[i] == '"'
 	if quoted {
 		i++
@@ -162,7 +162,7 @@ func (s *scanner) shortNumber(key *arms.Key) bool {
 	case quoted || c != ',' && c != ']':
 		return false
 	}
-	s.i = i
+	s.I = i
 	*key = arms.NumberKey(n)
 	return true
 }

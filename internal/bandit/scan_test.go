@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/jsonscan"
 )
 
 // The reference for what the scanner reads: encoding/json, member by member.
@@ -160,11 +161,20 @@ func referenceQuery(body []byte, maxItems int) (q aQuery, ok bool) {
 // sameText compares ids; nil is none.
 func sameText(a, b []byte) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }
 
+// refusal returns what an error of the scanner is answered with, nil when that is not a refusal.
+func refusal(err error) (bad *badRequest) {
+	if malformed := (*jsonscan.SyntaxError)(nil); errors.As(err, &malformed) {
+		return &badRequest{400, malformed.Error()}
+	}
+	errors.As(err, &bad)
+	return bad
+}
+
 // checkRefusal checks an error of the scanner: a body that is JSON is not called anything else.
 func checkRefusal(t *testing.T, body []byte, err error) {
 	t.Helper()
-	var bad *badRequest
-	if !errors.As(err, &bad) || bad.detail == "" || bad.status != 400 && bad.status != 422 {
+	bad := refusal(err)
+	if bad == nil || bad.detail == "" || bad.status != 400 && bad.status != 422 {
 		t.Fatalf("%q: %#v is no refusal", body, err)
 	}
 	if !utf8.ValidString(bad.detail) {
@@ -177,7 +187,7 @@ func checkRefusal(t *testing.T, body []byte, err error) {
 
 // deep reports whether values are nested as far as the scanner does not follow.
 func deep(body []byte) bool {
-	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > maxDepth
+	return bytes.Count(body, []byte("["))+bytes.Count(body, []byte("{")) > jsonscan.MaxDepth
 }
 
 func checkQuery(t *testing.T, body []byte) {

@@ -56,6 +56,9 @@ func checkArrowFile(file io.ReaderAt, size int64) error {
 	return checkSchemaAt(root, schema)
 }
 
+// maxNesting bounds types within types.
+const maxNesting = 100
+
 // maxArrowFooter is a thousand times that of a file of a thousand record batches.
 const maxArrowFooter = 64 << 20
 
@@ -148,7 +151,7 @@ func (t flatTable) checkFields(number int, left *int, depth int) error {
 	if err != nil {
 		return err
 	}
-	if *left -= n; *left < 0 || depth > maxDepth {
+	if *left -= n; *left < 0 || depth > maxNesting {
 		return errArrowSchema
 	}
 	for i := range n {

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -87,24 +86,4 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte("user,items\n\"a\"\"b\",\"[1, 2]\"\n\"open,1\n"), byte(String))
 	f.Add([]byte(`{"input":{"userId":"1"},"output":null,"error":{"a":[1,{}]}}`+"\n"), byte(Number))
 	f.Fuzz(func(t *testing.T, data []byte, users byte) { readAll(t, data, Kind(users%3)) })
-}
-
-// FuzzScanner compares what is accepted as JSON with the standard library, which also looks into
-// escapes; the scanner leaves these to those who want the string.
-func FuzzScanner(f *testing.F) {
-	for _, s := range []string{`{"a":[1,-2.5e+7,"x",true,false,null,{}],"b":""}`, `[]`, `0`, `01`, `-`, `1.`, `"\u00e4"`, `"a`, `{"a"}`, `[1,]`, ` 1 `, `nul`, `1E5`} {
-		f.Add([]byte(s))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s := scanner{b: data}
-		_, ok := s.value(0)
-		ok = ok && s.next() == 0 && s.i == len(data)
-		valid := json.Valid(data)
-		if valid && !ok && bytes.Count(data, []byte{'['})+bytes.Count(data, []byte{'{'}) < maxDepth {
-			t.Errorf("%q is refused", data)
-		}
-		if ok && !valid && !bytes.Contains(data, []byte{'\\'}) {
-			t.Errorf("%q is accepted", data)
-		}
-	})
 }

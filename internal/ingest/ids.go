@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+
+	"weir/internal/jsonscan"
 )
 
 // parseNumber reads an unsigned decimal number of digits alone.
@@ -65,6 +67,13 @@ func (s *sample) add(id []byte) {
 		s.names++
 		s.zeros = s.zeros || digits
 	}
+}
+
+// isNumber reports whether text is a number as JSON writes it.
+func isNumber(text []byte) bool {
+	s := jsonscan.Scanner{B: text}
+	_, err := s.Number()
+	return err == nil && s.I == len(text)
 }
 
 // kind tells numbers from names, and takes nothing for numbers, which go along with either in other

@@ -3,9 +3,12 @@ package ingest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"weir/internal/jsonscan"
 )
 
 // jsonlTable is text of one JSON object a line.
@@ -34,12 +37,13 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 			continue
 		}
 		lines++
-		s := scanner{b: line}
-		if !s.object(func(name []byte) bool { return t.learn(&s, string(name), true) }) && broken == nil {
+		s := jsonscan.Scanner{B: line, Lenient: true}
+		if err := s.Object(func(name []byte) error { return t.learn(&s, string(name), true) }); err != nil && broken == nil {
 			broken = fmt.Errorf("line %d is no JSON object: %s", lines, shorten(line))
 		}
 	}
-	// Nothing is known of lists that were always empty: they are taken for lists of numbers, the strictest there is.
+	// Nothing is known of lists that were always empty: they are taken for lists of numbers, the strictest
+	// there is.
 	for _, name := range t.empty {
 		if !slices.ContainsFunc(t.offers, func(c column) bool { return c.name == name && c.shape == list }) {
 			t.offers = append(t.offers, column{name: name, shape: list, ids: Number, typ: "numbers"})
@@ -58,36 +62,34 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 }
 
 // learn takes note of one member of a sampled object, and of those of an object inside it.
-func (t *jsonlTable) learn(s *scanner, name string, top bool) bool {
-	switch s.next() {
-	case '{':
-		if !top {
-			_, ok := s.value(0)
-			return ok
-		}
-		return s.object(func(member []byte) bool { return t.learn(s, name+"."+string(member), false) })
-	case '[':
+func (t *jsonlTable) learn(s *jsonscan.Scanner, name string, top bool) error {
+	switch c := s.Space(); {
+	case c == '{' && top:
+		return s.Object(func(member []byte) error { return t.learn(s, name+"."+string(member), false) })
+	case c == '{':
+		return s.Skip()
+	case c == '[':
 		some := false
-		ok := s.array(func() bool {
+		err := s.Array(func() error {
 			some = true
-			if s.next() == '{' {
-				return s.object(func(member []byte) bool { return t.sample(s, name, string(member), list) })
+			if s.Space() == '{' {
+				return s.Object(func(member []byte) error { return t.sample(s, name, string(member), list) })
 			}
 			return t.sample(s, name, "", list)
 		})
-		if ok && !some && !slices.Contains(t.empty, name) {
+		if err == nil && !some && !slices.Contains(t.empty, name) {
 			t.empty = append(t.empty, name)
 		}
-		return ok
+		return err
 	}
 	return t.sample(s, name, "", single)
 }
 
 // sample takes note of one value.
-func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
-	raw, ok := s.value(0)
-	if !ok || shape == list && string(raw) == "null" {
-		return ok
+func (t *jsonlTable) sample(s *jsonscan.Scanner, name, member string, shape shape) error {
+	raw, err := s.Value()
+	if err != nil || shape == list && string(raw) == "null" {
+		return err
 	}
 	var c *column
 	for i := range t.offers {
@@ -101,20 +103,20 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 		c.null = true
 	}
 	if string(raw) == "null" {
-		return true
+		return nil
 	}
 	c.null = false
-	switch isNumber := raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9'; {
+	switch {
 	case raw[0] == '"':
 		c.sample.add(raw[1 : len(raw)-1])
-	case isNumber:
+	case jsonscan.IsNumber(raw[0]):
 		c.sample.add(raw)
 		c.float = true
 	default:
 		if c.ids == Auto {
 			c.typ = map[byte]string{'t': "booleans", 'f': "booleans", '[': "lists", '{': "objects"}[raw[0]]
 		}
-		return true
+		return nil
 	}
 	switch c.ids = c.sample.kind(); {
 	case !c.float:
@@ -124,7 +126,7 @@ func (t *jsonlTable) sample(s *scanner, name, member string, shape shape) bool {
 	default:
 		c.typ = "numbers"
 	}
-	return true
+	return nil
 }
 
 // A wanted is a field to be found in every line: the names that lead to it.
@@ -163,7 +165,8 @@ func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) erro
 	}
 	cut := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	return readText(ctx, s, 0, to, cut, func(blk block, b *Batch) {
-		p := jsonlParser{to: to, fields: fields, late: make(map[string]int), spans: make([][]byte, len(fields)), marks: make([]mark, len(to.fields)), b: b}
+		p := jsonlParser{to: to, fields: fields, b: b, late: make(map[string]int)}
+		p.spans, p.marks = make([][]byte, len(fields)), make([]mark, len(to.fields))
 		p.block(blk)
 	}, emit)
 }
@@ -209,8 +212,8 @@ func (p *jsonlParser) block(blk block) {
 func (p *jsonlParser) row(line []byte) (BadRow, bool) {
 	clear(p.spans)
 	p.fault = nil
-	s := scanner{b: line}
-	if !s.object(func(name []byte) bool { return p.member(&s, name) }) || s.next() != 0 || s.i != len(line) {
+	s := jsonscan.Scanner{B: line, Lenient: true}
+	if s.Object(func(name []byte) error { return p.member(&s, name) }) != nil || s.End() != nil {
 		return BadRow{Want: "one JSON object", Found: shorten(line)}, false
 	}
 	if p.fault != nil && string(p.fault) != "null" {
@@ -227,7 +230,7 @@ func (p *jsonlParser) row(line []byte) (BadRow, bool) {
 }
 
 // member passes over one member of a line and remembers where it is if it is asked for.
-func (p *jsonlParser) member(s *scanner, name []byte) bool {
+func (p *jsonlParser) member(s *jsonscan.Scanner, name []byte) (err error) {
 	nested := false
 	for i := range p.fields {
 		w := &p.fields[i]
@@ -235,31 +238,30 @@ func (p *jsonlParser) member(s *scanner, name []byte) bool {
 			continue
 		}
 		if w.member == "" {
-			raw, ok := s.value(0)
-			p.spans[i] = raw
-			return ok
+			p.spans[i], err = s.Value()
+			return err
 		}
 		nested = true
 	}
-	if nested && s.next() == '{' {
-		return s.object(func(inner []byte) bool {
-			raw, ok := s.value(0)
+	if nested && s.Space() == '{' {
+		return s.Object(func(inner []byte) error {
+			raw, err := s.Value()
 			for i := range p.fields {
 				if w := &p.fields[i]; string(name) == w.outer && string(inner) == w.member {
 					p.spans[i] = raw
 				}
 			}
-			return ok
+			return err
 		})
 	}
-	raw, ok := s.value(0)
+	raw, err := s.Value()
 	if i := p.lateField(name); i >= 0 {
 		p.spans[i] = raw
 	}
 	if string(name) == "error" {
 		p.fault = raw
 	}
-	return ok
+	return err
 }
 
 // lateField returns which of the fields that were not in the first rows has that name, -1 if none.
@@ -285,49 +287,52 @@ func (p *jsonlParser) append(w *wanted, raw []byte) (BadRow, bool) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return BadRow{Want: field.wantList(), Found: found(raw)}, false
 	}
-	s := scanner{b: raw}
+	s := jsonscan.Scanner{B: raw, Lenient: true}
 	n := 0
 	var bad BadRow
-	s.array(func() bool {
-		element, ok := s.value(0)
-		if !ok {
-			return false
+	s.Array(func() error { //nolint:errcheck // what is bad is kept
+		element, err := s.Value()
+		if err != nil {
+			return err
 		}
 		if w.element != "" {
 			element = lookUp(element, w.element)
 		}
 		if n++; n > MaxList {
 			bad = BadRow{Want: field.wantList(), Found: "more than that"}
-			return false
-		}
-		if want := p.scalar(field, col, kind, element); want != "" {
+		} else if want := p.scalar(field, col, kind, element); want != "" {
 			bad = BadRow{Want: want, Found: found(element)}
-			return false
 		}
-		return true
+		if bad.Want != "" {
+			return errStop
+		}
+		return nil
 	})
 	col.Lists = append(col.Lists, uint32(col.values()))
 	return bad, bad.Want == ""
 }
 
+// errStop ends the reading of a list.
+var errStop = errors.New("stop")
+
 // lookUp returns a member of an object, nil when it has none of that name.
 func lookUp(object []byte, name string) (value []byte) {
-	s := scanner{b: object}
-	s.object(func(member []byte) bool {
-		raw, ok := s.value(0)
+	s := jsonscan.Scanner{B: object, Lenient: true}
+	s.Object(func(member []byte) error { //nolint:errcheck // the text has been passed over before
+		raw, err := s.Value()
 		if string(member) == name {
 			value = raw
 		}
-		return ok
+		return err
 	})
 	return value
 }
 
 func (p *jsonlParser) scalar(field *Field, col *Column, kind Kind, raw []byte) (want string) {
 	isText := len(raw) > 0 && raw[0] == '"'
-	isNumber := len(raw) > 0 && (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9')
+	isNumber := len(raw) > 0 && jsonscan.IsNumber(raw[0])
 	if isText {
-		s, err := unquote(raw)
+		s, err := (&jsonscan.Scanner{B: raw}).Text()
 		if err != nil {
 			return field.wantString()
 		}
