@@ -304,16 +304,24 @@ func (l *loop) expire() {
 	l.hearDeaf()
 }
 
+// stopGrace is how long a request that has not wholly come is waited for at the stop.
+const stopGrace = time.Second
+
 // stop ends the idle connections; those with a request under way are closed by its answer. A
 // request that has arrived but was not read yet is read first.
 func (l *loop) stop() {
 	l.stopping = true
+	l.request.timeout = min(l.request.timeout, stopGrace)
 	for _, c := range l.conns {
 		if c != nil && c.phase == phaseDeaf {
 			l.undeafen(c)
 		}
-		if c != nil && c.phase == phaseReading && len(c.in) == 0 {
+		switch {
+		case c == nil || c.phase != phaseReading:
+		case len(c.in) == 0:
 			l.dismiss(c)
+		case c.timed.queue == &l.request:
+			l.request.start(&c.timed, l.now)
 		}
 	}
 }
