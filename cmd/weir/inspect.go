@@ -95,7 +95,7 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 
 // snapshotReport is what inspect --json prints of a snapshot.
 type snapshotReport struct {
-	Format   int     `json:"format"`
+	Format   uint32  `json:"format"`
 	Made     string  `json:"publication"`
 	Bytes    int64   `json:"bytes"`
 	Users    uint64  `json:"users"`
@@ -120,7 +120,7 @@ type snapshotReport struct {
 func newSnapshotReport(s *snapshot.Snapshot) snapshotReport {
 	st := s.Stats()
 	r := snapshotReport{
-		Format: snapshot.Version, Made: s.Publication().String(), Bytes: st.Bytes,
+		Format: snapshot.Format.Version, Made: s.Publication().String(), Bytes: st.Bytes,
 		Users: st.Users, UserKind: s.Users().String(), Index: "hashed", Slots: s.Slots(),
 		Items: st.Items, ItemKind: s.Items().String(), ItemBits: st.ItemBits,
 		Shortest: st.Shortest, Longest: st.Longest,

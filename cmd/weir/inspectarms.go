@@ -23,9 +23,9 @@ func holdsArms(path string) bool {
 		return false // whoever opens it next says why
 	}
 	defer f.Close()
-	begin := make([]byte, len(arms.Magic))
+	begin := make([]byte, len(arms.Format.Magic))
 	_, err = io.ReadFull(f, begin)
-	return err == nil && string(begin) == arms.Magic
+	return err == nil && string(begin) == arms.Format.Magic
 }
 
 // armQuery is what inspect is asked of a file of arms.
@@ -87,7 +87,7 @@ func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 			segments = append(segments, segment.Name)
 		}
 		return printJSON(out, struct {
-			Format      int      `json:"format"`
+			Format      uint32   `json:"format"`
 			Bytes       int64    `json:"bytes"`
 			Arms        uint64   `json:"arms"`
 			ItemArms    uint64   `json:"item_arms"`
@@ -95,10 +95,10 @@ func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 			UserArms    uint64   `json:"user_arms"`
 			Users       uint64   `json:"users"`
 			Segments    []string `json:"segments"`
-		}{arms.Version, s.Bytes, s.Arms, s.Arms - s.SegmentArms - s.UserArms, s.SegmentArms, s.UserArms, s.Users, segments})
+		}{arms.Format.Version, s.Bytes, s.Arms, s.Arms - s.SegmentArms - s.UserArms, s.SegmentArms, s.UserArms, s.Users, segments})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Version, byteSize(s.Bytes))
+	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Format.Version, byteSize(s.Bytes))
 	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
 	fmt.Fprintf(w, "users\t%d with a segment\n", s.Users)
 	fmt.Fprintf(w, "segments\t%d", s.Segments)

@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/web":      {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
-		"weir/internal/ingest", "weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics"},
+		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics"},
 }
 
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.

@@ -133,8 +133,8 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 		data []byte
 		says string
 	}{
-		"no arms":    {[]byte("item,alpha,beta\n"), "not a file of arms: make one with weir import-arms"},
-		"cut off":    {good[:len(good)-1], "file of arms is damaged"},
+		"no arms":    {[]byte("item,alpha,beta\n"), "not a file of arms"},
+		"cut off":    {good[:len(good)-1], "file is damaged"},
 		"a bit less": {append(append([]byte(nil), good[:4200]...), append([]byte{good[4200] ^ 1}, good[4201:]...)...), "checksum"},
 	} {
 		if err := os.WriteFile(path+".new", bad.data, 0o600); err != nil {

@@ -8,8 +8,9 @@ import (
 
 // Mapping is a file mapped into memory, read-only. Its methods other than Close may be called concurrently.
 type Mapping struct {
-	data []byte
-	name string
+	data   []byte
+	name   string
+	memory bool // it is no mapping
 }
 
 // MapReadOnly maps the whole of f at its present size. The mapping stays when f is closed, renamed or removed; it must not be
@@ -37,6 +38,12 @@ func MapReadOnly(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
+// InMemory returns what looks like the mapping of a file called name that holds data, for what reads mappings and is given
+// bytes.
+func InMemory(name string, data []byte) *Mapping {
+	return &Mapping{data: data, name: name, memory: true}
+}
+
 // Bytes returns the contents of the file, valid until Close. Writing to it ends the process; reading it when the
 // file was truncated does so too, unless under Guard.
 func (m *Mapping) Bytes() []byte { return m.data }
@@ -47,7 +54,7 @@ func (m *Mapping) Populate(off, n int) error {
 	if off < 0 || n < 0 || off > len(m.data) || n > len(m.data)-off {
 		return fmt.Errorf("populate %s: bytes %d to %d are beyond its %d", m.name, off, off+n, len(m.data))
 	}
-	if n == 0 {
+	if n == 0 || m.memory {
 		return nil
 	}
 	if err := populate(m.data, off, n); err != nil {
@@ -59,7 +66,7 @@ func (m *Mapping) Populate(off, n int) error {
 // Random tells the system that reads will be of random places, so that it need not read ahead. Before, what is missing is
 // read by huge pages where the file system can, and stays so: see adviseHuge.
 func (m *Mapping) Random() error {
-	if len(m.data) == 0 {
+	if len(m.data) == 0 || m.memory {
 		return nil
 	}
 	if err := adviseRandom(m.data); err != nil {
@@ -84,7 +91,7 @@ func (m *Mapping) Lock() error {
 func (m *Mapping) Close() error {
 	data := m.data
 	m.data = nil
-	if len(data) == 0 {
+	if len(data) == 0 || m.memory {
 		return nil
 	}
 	if err := unmapFile(data); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"weir/internal/disk/record"
 	"weir/internal/feed/snapshot"
 	"weir/internal/progress"
 	"weir/internal/server"
@@ -92,7 +93,7 @@ func conclude(w *server.Response, err error) server.Outcome {
 		status, detail = http.StatusNotFound, "there is no list for this user, so no position"
 	case err == errNoItems:
 		status, title, detail = http.StatusInternalServerError, "no feed items", "the user has no items left and there are no fallback items"
-	case errors.Is(err, snapshot.ErrCorrupt):
+	case errors.Is(err, record.ErrCorrupt):
 		status, detail = http.StatusServiceUnavailable, "the list cannot be read at the moment"
 	default:
 		status, detail = http.StatusServiceUnavailable, "positions cannot be saved at the moment, so no items are given"
@@ -249,6 +250,9 @@ func (f *Feed) tryPosition(w *server.Response, r *server.Request, do func(*visit
 	}
 	defer v.end()
 	if err := v.read(); err != nil {
+		return err
+	}
+	if err := v.g.lists.Check(v.list, 0, 0); err != nil {
 		return err
 	}
 	if !v.known() {

@@ -562,6 +562,57 @@ func TestAPoisonedStoreAnswers503(t *testing.T) {
 	s.Feed = nil // its close fails, as it should
 }
 
+// Each flipped bit of a user's list is a 503 that moves nobody, or changes nothing of what is given.
+func TestADamagedListIs503AndMovesNothing(t *testing.T) {
+	for as := range 3 {
+		dir := writeDemo(t, shape(as), as == 1)
+		path := filepath.Join(dir, "feeds.weir")
+		s := serveFeed(t, dir, server.Config{})
+		eventually(t, "the lists to be checked", s.current.Load().lists.InMemory)
+		s.ok("GET", "/feed/4", "")
+		wantBody := s.ok("GET", "/feed/4?peek=1", "")
+		position := s.ok("GET", "/feed/4/position", "")
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		refused := 0
+		for _, part := range s.current.Load().lists.Sections() {
+			if part.Name != "lists" && part.Name != "item names" {
+				continue
+			}
+			for at := part.Offset; at < part.Offset+part.Length; at += 3 {
+				if _, err := f.WriteAt([]byte{good[at] ^ 1<<(at%8)}, int64(at)); err != nil {
+					t.Fatal(err)
+				}
+				switch a := s.do("GET", "/feed/4?peek=1", ""); {
+				case a.status == 503:
+					refused++
+					s.problem(503, "GET", "/feed/4", "", "cannot be read")
+				case a.status != 200 || a.body != wantBody:
+					if as == int(dense) || a.body != s.do("GET", "/feed/999999", "").body { // who is not found is nobody
+						t.Fatalf("byte %d of the %s: %d %s, want %s", at-part.Offset, part.Name, a.status, a.body, wantBody)
+					}
+				}
+				if _, err := f.WriteAt(good[at:at+1], int64(at)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if refused == 0 {
+			t.Error("nothing was refused")
+		}
+		if got := s.ok("GET", "/feed/4/position", ""); got != position {
+			t.Errorf("the position was %s and is %s", position, got)
+		}
+	}
+}
+
 func TestReloadIsOnTheAdminPortAlone(t *testing.T) {
 	dir := writeDemo(t, dense, false)
 	s := serveFeed(t, dir, server.Config{})

@@ -160,8 +160,12 @@ func (v *visit) move(q *query) (moved, error) {
 	if err != nil {
 		return moved{}, err
 	}
+	m := q.moved(at, length)
+	if err := g.lists.Check(v.list, m.from, m.to); err != nil {
+		return moved{}, err // a damaged list moves nobody
+	}
 	// Between here and there others may move the user on, to a fill that was not foreseen: rare, and merely slow.
-	if m := q.moved(at, length); v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
+	if v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
 		return moved{}, errCostly
 	}
 	at, err = v.do(q.op(length))

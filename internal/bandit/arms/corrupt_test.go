@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/disk/record"
+
 	"github.com/zeebo/xxh3"
 )
 
@@ -70,7 +72,7 @@ func use(t testing.TB, dir string, data []byte) error {
 }
 
 func damaged(err error) bool {
-	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrNotArms)
+	return errors.Is(err, record.ErrCorrupt) || errors.Is(err, record.ErrVersion)
 }
 
 func TestDamageIsRefused(t *testing.T) {
@@ -102,13 +104,16 @@ func TestDamageIsRefused(t *testing.T) {
 	if err := use(t, dir, append(good, 0)); !damaged(err) {
 		t.Errorf("a byte more: %v", err)
 	}
+	later := Format
+	later.Version++
+	newer := later.Page(nil)
 	for name, want := range map[string]error{
-		"":                                ErrNotArms,
-		"weir":                            ErrNotArms,
-		"weirarms":                        ErrCorrupt,
-		"item,alpha,beta\n1,2,3\n":        ErrNotArms,
-		"weirfeed" + string(good[8:]):     ErrNotArms,
-		"weirarms\x02" + string(good[9:]): ErrVersion,
+		"":                            record.ErrKind,
+		"weir":                        record.ErrKind,
+		"weirarms":                    record.ErrCorrupt,
+		"item,alpha,beta\n1,2,3\n":    record.ErrKind,
+		"weirfeed" + string(good[8:]): record.ErrKind,
+		string(newer) + string(good[headerBytes:]): record.ErrVersion,
 	} {
 		if err := use(t, dir, []byte(name)); !errors.Is(err, want) {
 			t.Errorf("%.20q: %v, want %v", name, err, want)
@@ -138,7 +143,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	good := sample(t)
 	body := good[headerBytes:]
 	var right header
-	if err := right.decode(good); err != nil {
+	if err := right.decode("good", good[:headerBytes]); err != nil {
 		t.Fatal(err)
 	}
 	if err := use(t, dir, forge(right, body)); err != nil {
@@ -160,8 +165,8 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 			}
 			h := right
 			*field(&h) = lie
-			for _, size := range []int64{right.stats.Bytes, int64(headerBytes + (h.armCells+h.userCells)*cellBytes + h.names)} {
-				h.stats.Bytes = size
+			for _, size := range []uint64{right.bytes, headerBytes + (h.armCells+h.userCells)*cellBytes + h.names} {
+				h.bytes = size
 				// Homes too few and names left over do no harm; anything else is refused.
 				if err := use(t, dir, forge(h, body)); err == nil && !strings.HasPrefix(name, "homes") && name != "segments" || err != nil && !damaged(err) {
 					t.Errorf("%s are said to be %d instead of %d: %v", name, lie, was, err)
@@ -172,7 +177,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	// Homes without cells.
 	for _, homes := range []uint64{1, 2, 1 << 20} {
 		for _, h := range []header{{armHomes: homes}, {userHomes: homes}} {
-			h.stats.Bytes = headerBytes
+			h.bytes = headerBytes
 			if err := use(t, dir, forge(h, nil)); !damaged(err) {
 				t.Errorf("%+v without cells: %v", h, err)
 			}
@@ -183,7 +188,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 		t.Helper()
 		b := append([]byte(nil), body...)
 		binary.LittleEndian.PutUint64(b[at:], value)
-		if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), want) {
+		if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", name, err, want)
 		}
 	}
@@ -194,7 +199,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	binary.LittleEndian.PutUint64(b[arms-16:], one)
 	binary.LittleEndian.PutUint64(b[arms-8:], one)
 	binary.LittleEndian.PutUint64(b[arms-24:], 5<<keptShift)
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "not empty") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("arms without an end: %v", err)
 	}
 	change("users without an end", arms+users-24, 5<<keptShift, "not empty")
@@ -219,7 +224,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	b = append([]byte(nil), body...)
 	b[arms+users] = 0xff // the length of the first name
 	b[arms+users+1] = 0xff
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "names") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "names") {
 		t.Errorf("a name that is too long: %v", err)
 	}
 	b = append([]byte(nil), body...)
@@ -228,7 +233,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 		last += 2 + uint64(b[last])
 	}
 	b[last]++
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "names") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "names") {
 		t.Errorf("a last name that is longer by one than the file: %v", err)
 	}
 }
@@ -236,7 +241,7 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 func FuzzAFileOfAnybody(f *testing.F) {
 	good := sample(f)
 	var h header
-	if err := h.decode(good); err != nil {
+	if err := h.decode("good", good[:headerBytes]); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(h.armHomes, h.armCells, h.userHomes, h.userCells, h.stats.Segments, h.names, good[headerBytes:])
@@ -248,7 +253,8 @@ func FuzzAFileOfAnybody(f *testing.F) {
 			return
 		}
 		h := header{armHomes: armHomes, armCells: armCells, userHomes: userHomes, userCells: userCells, names: names}
-		h.stats = Stats{Arms: armCells, Users: userCells, Segments: segments, Bytes: int64(headerBytes + len(body))}
+		h.stats = Stats{Arms: armCells, Users: userCells, Segments: segments}
+		h.bytes = uint64(headerBytes + len(body))
 		if err := use(t, t.TempDir(), forge(h, body)); err != nil && !damaged(err) {
 			t.Error(err)
 		}
@@ -260,7 +266,7 @@ func FuzzAHeaderOfAnybody(f *testing.F) {
 	f.Add([]byte("weirarms"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h header
-		if err := h.decode(b); err != nil {
+		if err := h.decode("some", b); err != nil {
 			if !damaged(err) {
 				t.Error(err)
 			}

@@ -5,12 +5,10 @@
 // a Key of 128 bits, so that an arm takes 32 bytes whatever its ids look like, and one look at
 // memory. Shapes are those of a Beta distribution, alpha and beta, both above 0.
 //
-// The file, little-endian, format version 1:
+// The file begins with a header of disk/record, whose fields are uint64s: homes of arms, cells of arms, homes of users,
+// cells of users, arms, users, segments, arms of segments, arms of users, bytes of the names, bytes of the file, XXH3 of the
+// arms, of the users, of the names. Little-endian, as all:
 //
-//	0     header, 4096 bytes: "weirarms", uint32 version, 4 bytes 0, then uint64s: homes of arms, cells of arms,
-//	      homes of users, cells of users, arms, users, segments, arms of segments, arms of users, bytes of the
-//	      names, bytes of the file, XXH3 of the arms, of the users, of the names; its last 8 bytes are the XXH3 of
-//	      what is before
 //	4096  arms: cells of 32 bytes, lower half of the key, mask of scopes (4 bytes), upper 4 bytes of the key, alpha, beta
 //	then  users: cells of 32 bytes, key in the same form, number of the segment, 0
 //	then  names of the segments: uint16 length, bytes
@@ -27,25 +25,22 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"runtime"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 
 	"github.com/zeebo/xxh3"
 )
 
-// Version is the version of the file format.
-const Version = 1
-
-// Magic is what a file begins with.
-const Magic = "weirarms"
+// Format is what a file begins with.
+var Format = record.Format{Magic: "weirarms", Version: 1, Is: "a file of arms", Replace: "make one with weir import-arms"}
 
 const (
-	headerBytes = 4096
+	headerBytes = record.PageSize
 	cellBytes   = 32
 	homeCells   = 2 // a cache line of 64 bytes
 )
@@ -54,16 +49,6 @@ const (
 const (
 	MaxSegments = 1 << 16 // different segments
 	MaxName     = 255     // bytes of a segment's name
-)
-
-// Errors of Open and Verify; the message says more.
-var (
-	// ErrNotArms is a file that does not begin as a file of arms does.
-	ErrNotArms = errors.New("not a file of arms")
-	// ErrVersion is a file of another version of the format.
-	ErrVersion = errors.New("unknown version of the format")
-	// ErrCorrupt is a file that is damaged or cut off.
-	ErrCorrupt = errors.New("file of arms is damaged")
 )
 
 // Stats describes a file.
@@ -82,48 +67,42 @@ type header struct {
 
 	stats Stats
 	names uint64 // bytes
+	bytes uint64 // of the file
 	sums  [3]uint64
 }
 
-func (h *header) encode() []byte {
-	b := make([]byte, headerBytes)
-	copy(b, Magic)
-	le := binary.LittleEndian
-	le.PutUint32(b[8:], Version)
-	for i, v := range [...]uint64{h.armHomes, h.armCells, h.userHomes, h.userCells, h.stats.Arms, h.stats.Users, h.stats.Segments,
-		h.stats.SegmentArms, h.stats.UserArms, h.names, uint64(h.stats.Bytes), h.sums[0], h.sums[1], h.sums[2]} {
-		le.PutUint64(b[16+8*i:], v)
-	}
-	le.PutUint64(b[headerBytes-8:], xxh3.Hash(b[:headerBytes-8]))
-	return b
+// numbers are the fields of the header, in their order.
+func (h *header) numbers() []*uint64 {
+	return []*uint64{&h.armHomes, &h.armCells, &h.userHomes, &h.userCells, &h.stats.Arms, &h.stats.Users, &h.stats.Segments,
+		&h.stats.SegmentArms, &h.stats.UserArms, &h.names, &h.bytes, &h.sums[0], &h.sums[1], &h.sums[2]}
 }
 
-func (h *header) decode(b []byte) error {
-	if len(b) < len(Magic) || string(b[:len(Magic)]) != Magic {
-		return fmt.Errorf("%w: make one with weir import-arms", ErrNotArms)
+func (h *header) encode() []byte {
+	var fields []byte
+	for _, n := range h.numbers() {
+		fields = binary.LittleEndian.AppendUint64(fields, *n)
 	}
-	if len(b) < headerBytes {
-		return fmt.Errorf("%w: it ends within its header", ErrCorrupt)
+	return Format.Page(fields)
+}
+
+func (h *header) decode(path string, page []byte) error {
+	numbers := h.numbers()
+	fields, err := Format.Parse(path, page, 8*len(numbers))
+	if err != nil {
+		return err
 	}
-	le := binary.LittleEndian
-	if v := le.Uint32(b[8:]); v != Version {
-		return fmt.Errorf("%w: it is %d, this weir reads %d: import the arms again", ErrVersion, v, Version)
+	for i, n := range numbers {
+		*n = binary.LittleEndian.Uint64(fields[8*i:])
 	}
-	if le.Uint64(b[headerBytes-8:]) != xxh3.Hash(b[:headerBytes-8]) {
-		return fmt.Errorf("%w: the checksum of its header is wrong", ErrCorrupt)
-	}
-	v := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
-	h.armHomes, h.armCells, h.userHomes, h.userCells, h.names = v(0), v(1), v(2), v(3), v(9)
-	h.stats = Stats{Arms: v(4), Users: v(5), Segments: v(6), SegmentArms: v(7), UserArms: v(8), Bytes: int64(v(10))}
-	h.sums = [3]uint64{v(11), v(12), v(13)}
+	h.stats.Bytes = int64(h.bytes)
 	const most = 1 << 40
 	switch {
 	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) || h.stats.Segments > MaxSegments,
-		uint64(h.stats.Bytes) != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
-		return fmt.Errorf("%w: the sizes in its header do not go together", ErrCorrupt)
+		h.bytes != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
+		return Format.Corrupt(path, 0, "the sizes in its header do not go together")
 	case h.armHomes > most || h.userHomes > most,
 		homeCells*h.armHomes >= max(h.armCells, 1), homeCells*h.userHomes >= max(h.userCells, 1):
-		return fmt.Errorf("%w: a section of it has no last cell", ErrCorrupt)
+		return Format.Corrupt(path, 0, "a section of it has no last cell")
 	}
 	return nil
 }
@@ -133,6 +112,7 @@ func (h *header) decode(b []byte) error {
 // The file stays mapped until nobody refers to the File any more; whoever reads from it keeps it
 // alive meanwhile by holding it in a variable that is used afterwards (runtime.KeepAlive).
 type File struct {
+	path     string
 	mapping  *disk.Mapping
 	header   header
 	arms     table
@@ -165,9 +145,9 @@ func Open(path string) (*File, error) {
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
 		return nil, err
 	}
-	a := &File{}
-	if err := a.header.decode(head[:n]); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	a := &File{path: path}
+	if err := a.header.decode(path, head[:n]); err != nil {
+		return nil, err
 	}
 	info, err := f.Stat()
 	if err != nil {
@@ -175,13 +155,13 @@ func Open(path string) (*File, error) {
 	}
 	a.info = info
 	if info.Size() != a.header.stats.Bytes {
-		return nil, fmt.Errorf("%s: %w: it has %d bytes and not the %d of its header", path, ErrCorrupt, info.Size(), a.header.stats.Bytes)
+		return nil, Format.Corrupt(path, info.Size(), "it has %d bytes and not the %d of its header", info.Size(), a.header.stats.Bytes)
 	}
 	if a.mapping, err = disk.MapReadOnly(f); err != nil {
 		return nil, err
 	}
 	if err := a.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), a.mapping.Close())
+		return nil, errors.Join(err, a.mapping.Close())
 	}
 	runtime.AddCleanup(a, func(m *disk.Mapping) { m.Close() }, a.mapping) //nolint:errcheck // nobody is left to be told
 	return a, nil
@@ -202,11 +182,11 @@ func (a *File) open() error {
 
 func (a *File) readSegments(b []byte) error {
 	if xxh3.Hash(b) != a.header.sums[2] {
-		return fmt.Errorf("%w: the checksum of its segments is wrong", ErrCorrupt)
+		return a.damaged("the checksum of its segments is wrong")
 	}
 	for range a.header.stats.Segments {
 		if len(b) < 2 || len(b) < 2+int(binary.LittleEndian.Uint16(b)) {
-			return fmt.Errorf("%w: the names of its segments are cut off", ErrCorrupt)
+			return a.damaged("the names of its segments are cut off")
 		}
 		n := 2 + int(binary.LittleEndian.Uint16(b))
 		name := b[2:n]
@@ -235,7 +215,7 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 			err := disk.Guard(func() error {
 				h.Write(part) //nolint:errcheck // never fails
 				if i == 0 {
-					return checkArms(part)
+					return a.checkArms(part)
 				}
 				return a.checkUsers(part)
 			})
@@ -247,17 +227,22 @@ func (a *File) Load(ctx context.Context, progress func(done, total int64)) error
 			}
 		}
 		if n := len(t.bytes); n > 0 && !empty(t.bytes[n-cellBytes:]) {
-			return fmt.Errorf("%w: the last cell of a section is not empty", ErrCorrupt)
+			return a.damaged("the last cell of a section is not empty")
 		}
 		if h.Sum64() != a.header.sums[i] {
-			return fmt.Errorf("%w: the checksum of its %s is wrong", ErrCorrupt, [...]string{"arms", "users"}[i])
+			return a.damaged("the checksum of its %s is wrong", [...]string{"arms", "users"}[i])
 		}
 	}
 	return a.mapping.Random()
 }
 
+// damaged is the error of a file that is damaged behind its header.
+func (a *File) damaged(format string, args ...any) error {
+	return Format.Corrupt(a.path, headerBytes, format, args...)
+}
+
 // checkArms checks what a checksum cannot: a file may have been made by somebody else.
-func checkArms(cells []byte) error {
+func (a *File) checkArms(cells []byte) error {
 	for ; len(cells) > 0; cells = cells[cellBytes:] {
 		if empty(cells) {
 			continue
@@ -267,7 +252,7 @@ func checkArms(cells []byte) error {
 			continue
 		}
 		if !ValidShape(alpha) || !ValidShape(beta) {
-			return fmt.Errorf("%w: an arm has alpha %v and beta %v", ErrCorrupt, alpha, beta)
+			return a.damaged("an arm has alpha %v and beta %v", alpha, beta)
 		}
 	}
 	return nil
@@ -276,7 +261,7 @@ func checkArms(cells []byte) error {
 func (a *File) checkUsers(cells []byte) error {
 	for ; len(cells) > 0; cells = cells[cellBytes:] {
 		if s := binary.LittleEndian.Uint64(cells[16:]); !empty(cells) && s >= uint64(len(a.segments)) {
-			return fmt.Errorf("%w: a user is of segment %d of %d", ErrCorrupt, s, len(a.segments))
+			return a.damaged("a user is of segment %d of %d", s, len(a.segments))
 		}
 	}
 	return nil

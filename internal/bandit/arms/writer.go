@@ -177,7 +177,8 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 	}
 	h.stats.Segments = uint64(len(kept))
 	h.names, h.sums[2] = uint64(names.Len()), xxh3.Hash(names.Bytes())
-	h.stats.Bytes = int64(headerBytes + (h.armCells+h.userCells)*cellBytes + h.names)
+	h.bytes = headerBytes + (h.armCells+h.userCells)*cellBytes + h.names
+	h.stats.Bytes = int64(h.bytes)
 	if _, err := out.Write(names.Bytes()); err != nil {
 		return Stats{}, err
 	}

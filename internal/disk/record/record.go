@@ -79,7 +79,7 @@ var (
 
 type kindError struct{}
 
-func (kindError) Error() string        { return "file is of another kind" }
+func (kindError) Error() string        { return "another kind of file" }
 func (kindError) Is(target error) bool { return target == ErrCorrupt }
 
 const (
@@ -117,7 +117,7 @@ func (k Format) Page(fields []byte) []byte {
 // the file's first PageSize bytes, less only if the file has less.
 func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error) {
 	if len(page) < len(k.Magic) || string(page[:len(k.Magic)]) != k.Magic {
-		return nil, fmt.Errorf("%w: %s does not begin with %q as %s does: %s", ErrKind, name, k.Magic, k.Is, k.Replace)
+		return nil, fmt.Errorf("%w: %s is not %s, it does not begin with %q: %s", ErrKind, name, k.Is, k.Magic, k.Replace)
 	}
 	if len(page) < PageSize {
 		return nil, k.Corrupt(name, 0, "it ends within its header, after %d bytes", len(page))

@@ -44,6 +44,9 @@ func BenchmarkFindAndReadTen(b *testing.B) {
 					b.Fatal(at, ok, err)
 				}
 				from := int(at % 190)
+				if err := s.Check(list, from, from+10); err != nil {
+					b.Fatal(err)
+				}
 				dst = list.Append(dst[:0], from, from+10)
 			}
 		})

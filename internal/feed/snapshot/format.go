@@ -2,14 +2,13 @@ package snapshot
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
-	"github.com/zeebo/xxh3"
+	"weir/internal/disk/record"
 )
 
-// Version is the version of the file format this package writes and reads.
-const Version = 1
+// Format is what a file begins with.
+var Format = record.Format{Magic: "weirfeed", Version: 1, Is: "a weir snapshot", Replace: "make one with weir import or weir generate"}
 
 // Limits of the format.
 const (
@@ -20,22 +19,11 @@ const (
 )
 
 const (
-	magic       = "weirfeed"
-	headerBytes = 4096
+	headerBytes = record.PageSize
 	pageBytes   = 4096     // alignment of the lists
 	blockBytes  = 16 << 20 // lists are checksummed in blocks of this size
 	headBytes   = 8        // of a record: tag and length
 	maxListsLen = 1 << 47  // what a line with 16 fractional bits can reach
-)
-
-// Errors of Open, Warm and Verify; the message says more.
-var (
-	// ErrNotSnapshot is a file that does not begin as a snapshot does.
-	ErrNotSnapshot = errors.New("not a weir snapshot")
-	// ErrVersion is a snapshot of another version of the format.
-	ErrVersion = errors.New("unknown version of the snapshot format")
-	// ErrCorrupt is a snapshot that is damaged or cut off.
-	ErrCorrupt = errors.New("snapshot is damaged")
 )
 
 // Kind is what ids are.
@@ -102,27 +90,24 @@ type header struct {
 
 // Where the fields of the header are.
 const (
-	atVersion   = 8
-	atKinds     = 12
-	atSlots     = 16
-	atUserCount = 24
-	atItemCount = 32
-	atMaxItem   = 40
-	atNameCount = 48
-	atShortest  = 56
-	atLongest   = 60
-	atFileBytes = 64
-	atPublished = 72
-	atTable     = 128
-	tableEntry  = 32
-	atSum       = headerBytes - 8
+	atKinds     = 0 // of users, of items, dense, number of sections
+	atSlots     = 8
+	atUserCount = 16
+	atItemCount = 24
+	atMaxItem   = 32
+	atNameCount = 40
+	atShortest  = 48
+	atLongest   = 52
+	atFileBytes = 56
+	atPublished = 64
+	atTable     = 72
+	tableEntry  = 24
+	fieldsLen   = atTable + int(sectionCount)*tableEntry
 )
 
 func (h *header) encode() []byte {
-	b := make([]byte, headerBytes)
+	b := make([]byte, fieldsLen)
 	le := binary.LittleEndian
-	copy(b, magic)
-	le.PutUint32(b[atVersion:], Version)
 	b[atKinds] = byte(h.users)
 	b[atKinds+1] = byte(h.items)
 	if h.dense {
@@ -140,30 +125,20 @@ func (h *header) encode() []byte {
 	le.PutUint64(b[atPublished:], uint64(h.publication))
 	for k := sectionKind(1); k <= sectionCount; k++ {
 		e := b[atTable+int(k-1)*tableEntry:]
-		le.PutUint32(e, uint32(k))
-		le.PutUint64(e[8:], h.sections[k].offset)
-		le.PutUint64(e[16:], h.sections[k].length)
-		le.PutUint64(e[24:], h.sections[k].sum)
+		le.PutUint64(e, h.sections[k].offset)
+		le.PutUint64(e[8:], h.sections[k].length)
+		le.PutUint64(e[16:], h.sections[k].sum)
 	}
-	le.PutUint64(b[atSum:], xxh3.Hash(b[:atSum]))
-	return b
+	return Format.Page(b)
 }
 
-// decodeHeader reads and checks the first page of a file of size bytes.
-func decodeHeader(b []byte, size uint64) (header, error) {
+// decodeHeader reads and checks the first page of a file of size bytes that is called path.
+func decodeHeader(path string, page []byte, size uint64) (header, error) {
 	var h header
 	le := binary.LittleEndian
-	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
-		return h, fmt.Errorf("%w: it does not begin with %q; make one with weir import or weir generate", ErrNotSnapshot, magic)
-	}
-	if len(b) < headerBytes {
-		return h, damaged("header", "the file ends after %d bytes, expected at least %d", len(b), headerBytes)
-	}
-	if v := le.Uint32(b[atVersion:]); v != Version {
-		return h, fmt.Errorf("%w: the file is of version %d, this weir reads version %d; import the lists again with this weir, or use the one that wrote the file", ErrVersion, v, Version)
-	}
-	if found, want := xxh3.Hash(b[:atSum]), le.Uint64(b[atSum:]); found != want {
-		return h, damaged("header", "its checksum is %016x, expected %016x", found, want)
+	b, err := Format.Parse(path, page, fieldsLen)
+	if err != nil {
+		return h, err
 	}
 	h = header{
 		users: Kind(b[atKinds]), items: Kind(b[atKinds+1]), dense: b[atKinds+2] == 1,
@@ -175,34 +150,31 @@ func decodeHeader(b []byte, size uint64) (header, error) {
 	}
 	switch {
 	case h.users > String || h.items > String || b[atKinds+2] > 1 || b[atKinds+3] != byte(sectionCount):
-		return h, damaged("header", "kinds % x are not of version %d", b[atKinds:atKinds+4], Version)
+		return h, Format.Corrupt(path, 0, "kinds % x are not of version %d", b[atKinds:atKinds+4], Format.Version)
 	case h.dense && h.users != Number:
-		return h, damaged("header", "users that are strings cannot be ranks")
+		return h, Format.Corrupt(path, 0, "users that are strings cannot be ranks")
 	case h.slots > MaxSlots || h.userCount > h.slots:
-		return h, damaged("header", "%d users in %d slots", h.userCount, h.slots)
+		return h, Format.Corrupt(path, 0, "%d users in %d slots", h.userCount, h.slots)
 	case h.shortest > h.longest || h.longest > MaxListLen:
-		return h, damaged("header", "lists of %d to %d items", h.shortest, h.longest)
+		return h, Format.Corrupt(path, 0, "lists of %d to %d items", h.shortest, h.longest)
 	case h.items == String && h.nameCount > 0 && h.maxItem != h.nameCount-1:
-		return h, damaged("header", "largest item %d of %d names", h.maxItem, h.nameCount)
+		return h, Format.Corrupt(path, 0, "largest item %d of %d names", h.maxItem, h.nameCount)
 	case h.fileBytes != size:
-		return h, damaged("header", "the file has %d bytes, expected %d; copy or import it again", size, h.fileBytes)
+		return h, Format.Corrupt(path, 0, "it has %d bytes, not %d: copy it again", size, h.fileBytes)
 	}
 	for k := sectionKind(1); k <= sectionCount; k++ {
 		e := b[atTable+int(k-1)*tableEntry:]
-		s := section{offset: le.Uint64(e[8:]), length: le.Uint64(e[16:]), sum: le.Uint64(e[24:])}
-		if sectionKind(le.Uint32(e)) != k {
-			return h, damaged("header", "entry %d of the section table is of kind %d", k, le.Uint32(e))
-		}
+		s := section{offset: le.Uint64(e), length: le.Uint64(e[8:]), sum: le.Uint64(e[16:])}
 		// At least loadSlack bytes follow every section, so that the last load stays in the file.
 		if s.offset < headerBytes || s.offset > size || s.length > size-s.offset || size-s.offset-s.length < loadSlack {
-			return h, damaged(k.String(), "it is at %d..+%d of %d bytes", s.offset, s.length, size)
+			return h, Format.Corrupt(path, 0, "%v: it is at %d..+%d of %d bytes", k, s.offset, s.length, size)
 		}
 		h.sections[k] = s
 	}
 	return h, nil
 }
 
-// damaged is an ErrCorrupt that names the section and what is wrong with it.
+// damaged is a record.ErrCorrupt that names the section and what is wrong with it.
 func damaged(section, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", ErrCorrupt, section, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s: %s", record.ErrCorrupt, section, fmt.Sprintf(format, args...))
 }

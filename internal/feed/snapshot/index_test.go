@@ -97,7 +97,7 @@ func TestIndexThatPointsElsewhereFindsNobodyElse(t *testing.T) {
 	// Every entry points to rank 0: only the user of rank 0 may be found.
 	for _, kind := range []string{"hashed", "named"} {
 		data := slices.Clone(examples(t)[kind])
-		h, err := decodeHeader(data, uint64(len(data)))
+		h, err := decodeHeader("file", data, uint64(len(data)))
 		if err != nil {
 			t.Fatal(err)
 		}

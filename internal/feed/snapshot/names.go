@@ -2,15 +2,18 @@ package snapshot
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
 	"unicode/utf8"
+
+	"github.com/zeebo/xxh3"
 )
 
-// nameWriter writes the names of items as they will be served, as JSON string literals one after
-// the other, and remembers where each begins and what stands for it in tags.
+// nameWriter writes the names of items as they will be served, as JSON string literals each with its
+// checksum, and remembers where each begins and what stands for it in tags.
 type nameWriter struct {
 	ends       lineBuilder
 	identities []uint64 // by index; 8 bytes of heap a name while a snapshot is written
@@ -48,6 +51,7 @@ func (n *nameWriter) add(out io.Writer, name string) error {
 	}
 	literal := bytes.TrimSuffix(n.literal.Bytes(), []byte("\n"))
 	n.identities = append(n.identities, identityOf([]byte(name)))
+	literal = binary.LittleEndian.AppendUint16(literal, uint16(xxh3.Hash(literal)))
 	if err := n.ends.add(uint32(len(literal))); err != nil {
 		return err
 	}

@@ -87,6 +87,12 @@ func (p *packing) bytes(n int) int {
 	}
 }
 
+// span is where the packed items from..to-1 are, in bytes; what bytes says is the bound of a last group that is shorter.
+func (p *packing) span(from, to int) (begin, end int) {
+	first, last := from/p.per, (to+p.per-1)/p.per
+	return first * int(p.width) >> 3, (last*int(p.width) + 7) >> 3
+}
+
 // appendPacked appends the packed items to dst. Every item must be below the base.
 func (p *packing) appendPacked(dst []byte, items []uint64) []byte {
 	dst = slices.Grow(dst, p.bytes(len(items))+8)

@@ -14,9 +14,9 @@
 //   - Items take the bits the largest of them needs, down to fractions (see packing), and the heap
 //     holds nothing of them: opening a file of any size costs the reading of its index.
 //   - Looking up and reading allocate nothing, take no lock and may be done by any number of goroutines.
-//   - A damaged file gives an error, an unknown user or items that do not exist, never a panic and
-//     never a read outside of the file. Open checks all but the lists and the item names, Warm and
-//     Verify check these too.
+//   - A damaged file gives an error or an unknown user, never a panic and never a read outside of the
+//     file. Open checks all but the lists and the item names, Warm and Verify check these too. Besides,
+//     each list is checked when it is read (List, Check), whatever became of the file since.
 //   - A file cut off under the map is a memory fault for whoever reads there. Open, Warm and Verify
 //     turn it into an error; around the other methods that is the caller's to do (disk.Guard).
 //   - A list's Tag depends on who it belongs to and what is in it alone. It is equal in two
@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 
 	"github.com/zeebo/xxh3"
 )
@@ -61,7 +62,7 @@ type Snapshot struct {
 }
 
 // Open maps a snapshot and checks it but for the lists and the item names, which Warm checks.
-// Errors are ErrNotSnapshot, ErrVersion, ErrCorrupt or of the file system.
+// Errors are record.ErrKind, record.ErrVersion, record.ErrCorrupt or of the file system.
 func Open(path string) (*Snapshot, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -69,29 +70,17 @@ func Open(path string) (*Snapshot, error) {
 	}
 	s := &Snapshot{path: path, file: f}
 	if err := s.open(); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Snapshot) open() error {
-	info, err := s.file.Stat()
-	if err != nil {
+func (s *Snapshot) open() (err error) {
+	if s.info, err = s.file.Stat(); err != nil {
 		return err
 	}
-	s.info = info
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file", ErrNotSnapshot)
-	}
-	var page [headerBytes]byte
-	length := min(info.Size(), headerBytes)
-	n, err := s.file.ReadAt(page[:length], 0)
-	if err != nil && n < int(length) {
-		return err
-	}
-	if s.h, err = decodeHeader(page[:n], uint64(info.Size())); err != nil {
-		return err
+	if !s.info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is not a regular file", record.ErrKind, s.path)
 	}
 	if s.mapping, err = disk.MapReadOnly(s.file); err != nil {
 		return err
@@ -102,11 +91,26 @@ func (s *Snapshot) open() error {
 	if err := s.single.Random(); err != nil {
 		return err
 	}
+	return s.load()
+}
+
+// openMemory is Open for a file that is in memory.
+func openMemory(path string, data []byte) (*Snapshot, error) {
+	s := &Snapshot{path: path, mapping: disk.InMemory(path, data), single: disk.InMemory(path, data)}
+	return s, s.load()
+}
+
+// load checks what is mapped and takes it apart, but for the lists and names.
+func (s *Snapshot) load() error {
 	s.data = s.mapping.Bytes()
-	if uint64(len(s.data)) != s.h.fileBytes {
-		return damaged("header", "the file has %d bytes, expected %d; copy or import it again", len(s.data), s.h.fileBytes)
+	err := disk.Guard(func() (err error) {
+		s.h, err = decodeHeader(s.path, s.data[:min(len(s.data), headerBytes)], uint64(len(s.data)))
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	return disk.Guard(s.decode)
+	return s.guard("sections", s.decode)
 }
 
 // checkedAtOpen are the sections whose checksums Open verifies.
@@ -127,7 +131,8 @@ func (s *Snapshot) decode() error {
 	if found, want := uint64(len(s.section(sectionBlocks))), (s.end+blockBytes-1)/blockBytes*8; found != want {
 		return damaged(sectionBlocks.String(), "it has %d bytes, expected %d", found, want)
 	}
-	s.recordBound = headBytes + uint64(s.pack.bytes(int(h.longest)))
+	longest := s.pack.bytes(int(h.longest))
+	s.recordBound = uint64(headBytes + chunks(longest)*sumBytes + longest)
 	if h.users == String {
 		s.recordBound += 2 + MaxUserName
 	} else if !h.dense {
@@ -287,16 +292,28 @@ func (s *Snapshot) UserKey(rank uint64) (number uint64, name []byte, ok bool) {
 }
 
 // NameJSON is the i-th item name as a JSON string with its quotes, as it is in the file. It must
-// not be changed and is valid until Close. Where there is no such name it is null.
+// not be changed and is valid until Close. Where there is no such name, or it is damaged, it is null.
 func (s *Snapshot) NameJSON(i uint64) []byte {
+	if name, ok := s.name(i); ok {
+		return name
+	}
+	return noName
+}
+
+// nameSum is how many bytes of checksum follow a name.
+const nameSum = 2
+
+// name is NameJSON, or says that there is no such name.
+func (s *Snapshot) name(i uint64) (json []byte, ok bool) {
 	if i >= s.h.nameCount {
-		return noName
+		return nil, false
 	}
 	from, to := s.ends.at(i), s.ends.at(i+1)
-	if from > to || to > uint64(len(s.names)) {
-		return noName
+	if from > to || to > uint64(len(s.names)) || to-from < nameSum {
+		return nil, false
 	}
-	return s.names[from:to:to]
+	json = s.names[from : to-nameSum : to-nameSum]
+	return json, uint16(xxh3.Hash(json)) == binary.LittleEndian.Uint16(s.names[to-nameSum:])
 }
 
 var noName = []byte("null")
@@ -339,7 +356,10 @@ func (s *Snapshot) Close() error {
 	if s.single != nil {
 		err = errors.Join(err, s.single.Close())
 	}
-	return errors.Join(err, s.file.Close())
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
+	}
+	return err
 }
 
 // Section is a part of the file.

@@ -13,7 +13,7 @@ import (
 
 // Warm reads the item names and the lists into memory, checks them, and lets Resident know how
 // far it is. It ends with telling the system that reads are random from now on. It fails with
-// ErrCorrupt or a *disk.Fault and the block it found it in.
+// record.ErrCorrupt or a *disk.Fault and the block it found it in.
 func (s *Snapshot) Warm(ctx context.Context) error {
 	err := s.walk(ctx, func(done uint64) { s.warmed.Store(done) })
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Snapshot) Verify(ctx context.Context, progress func(done, total int64))
 	}
 	before := int64(s.h.fileBytes - s.end)
 	progress(0, before+int64(s.end))
-	err := s.guard("header", func() error {
-		_, err := decodeHeader(s.data, s.h.fileBytes)
+	err := disk.Guard(func() error {
+		_, err := decodeHeader(s.path, s.data[:headerBytes], s.h.fileBytes)
 		return err
 	})
 	if err != nil {
@@ -124,11 +124,12 @@ func (s *Snapshot) walk(ctx context.Context, reached func(uint64)) error {
 // guard runs fn and turns a memory fault into an error that says where.
 func (s *Snapshot) guard(what string, fn func() error) error {
 	err := disk.Guard(fn)
-	if errors.Is(err, ErrCorrupt) { // which says where
-		return fmt.Errorf("%s: %w", s.path, err)
+	var fault *disk.Fault
+	if errors.As(err, &fault) { // which does not say where
+		return s.in(what, err)
 	}
 	if err != nil {
-		return s.in(what, err)
+		return fmt.Errorf("%s: %w", s.path, err)
 	}
 	return nil
 }

@@ -252,15 +252,25 @@ func (w *Writer) add(identity uint64, items []uint64) error {
 	tag, w.scratch = tagOf(w.scratch, identity, identities)
 
 	start := len(w.block)
-	w.block = binary.LittleEndian.AppendUint64(w.block, tag<<16|uint64(len(items)))
+	head, owner := tag<<16|uint64(len(items)), identity
+	w.block = binary.LittleEndian.AppendUint64(w.block, head)
 	switch {
 	case w.o.Users == String:
 		w.block = binary.LittleEndian.AppendUint16(w.block, uint16(len(w.lastName)))
 		w.block = append(w.block, w.lastName...)
+		owner = xxh3.Hash(w.lastName)
 	case !w.dense:
 		w.block = binary.LittleEndian.AppendUint64(w.block, identity)
 	}
+	sums := len(w.block)
+	n := chunks(w.pack.bytes(len(items)))
+	w.block = append(w.block, make([]byte, n*sumBytes)...)
+	packed := len(w.block)
 	w.block = w.pack.appendPacked(w.block, items)
+	for i := range n {
+		chunk := w.block[packed+i*chunkBytes : min(packed+(i+1)*chunkBytes, len(w.block))]
+		binary.LittleEndian.PutUint32(w.block[sums+i*sumBytes:], sumOf(chunk, i, head, owner))
+	}
 
 	w.h.userCount++
 	w.h.itemCount += uint64(len(items))
