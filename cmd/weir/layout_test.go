@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"weir/internal/systest":                       {},
 	"weir/internal/jsonscan":                      {},
 	"weir/internal/ingest":                        {"weir/internal/disk", "weir/internal/jsonscan"},
+	"weir/internal/ingest/ingesttest":             {},
 	"weir/internal/progress":                      {"weir/internal/progress/cells", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/progress/cells":                {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/progress/positionstest":        {"weir/internal/progress", "weir/internal/systest"},
@@ -65,7 +66,8 @@ var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/
 var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
 
 // forTests are packages that only tests and each other import.
-var forTests = []string{"weir/internal/systest", "weir/internal/bandit/featurestore/feasttest", "weir/internal/progress/positionstest"}
+var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest", "weir/internal/bandit/featurestore/feasttest",
+	"weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
 type goFile struct {
