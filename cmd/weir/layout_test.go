@@ -38,9 +38,12 @@ var mayImport = map[string][]string{
 	"weir/internal/sequence/decimal":              {},
 	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/size"},
-	"weir/internal/bandit/arms": {"weir/internal/disk", "weir/internal/disk/record"},
-	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore", "weir/internal/server",
-		"weir/internal/journal", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk", "weir/internal/metrics", "weir/internal/size"},
+	"weir/internal/bandit/arms":                  {"weir/internal/disk", "weir/internal/disk/record"},
+	"weir/internal/bandit/learning":              {"weir/internal/bandit/arms", "weir/internal/disk", "weir/internal/journal", "weir/internal/metrics"},
+	"weir/internal/bandit/learning/learningtest": {"weir/internal/bandit/arms", "weir/internal/bandit/learning"},
+	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore",
+		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk",
+		"weir/internal/metrics", "weir/internal/size"},
 	"weir/internal/load/access":   {},
 	"weir/internal/load/measure":  {},
 	"weir/internal/load/client":   {"weir/internal/load/measure"},
@@ -67,7 +70,7 @@ var kernels = []string{"weir/internal/server", "weir/internal/load/client", "wei
 
 // forTests are packages that only tests and each other import.
 var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest", "weir/internal/bandit/featurestore/feasttest",
-	"weir/internal/progress/positionstest"}
+	"weir/internal/bandit/learning/learningtest", "weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
 type goFile struct {

@@ -93,7 +93,7 @@ func TestAllocPredictionsAllocateNothing(t *testing.T) {
 			for i := range 500 {
 				list = append(list, event{user: []byte("u1"), item: strconv.AppendInt(nil, int64(i), 10), reward: 1})
 			}
-			if _, err := f.accept(list, nil, true, 0); err != nil {
+			if _, err := f.accept(list); err != nil {
 				t.Fatal(err)
 			}
 		}

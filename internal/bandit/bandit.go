@@ -31,6 +31,7 @@ import (
 	"weir/internal/bandit/arms"
 	"weir/internal/bandit/beta"
 	"weir/internal/bandit/featurestore"
+	"weir/internal/bandit/learning"
 	"weir/internal/disk"
 	"weir/internal/server"
 )
@@ -49,9 +50,12 @@ type Config struct {
 	Learn arms.Level
 	// MaxItems bounds the items of one request, MaxEvents its events, MaxQueries the queries of a batch.
 	MaxItems, MaxEvents, MaxQueries int
-	// MaxLearned bounds the arms of one kind that events may teach of, MaxEventIDs the ids of events that are
-	// remembered for a day.
-	MaxLearned, MaxEventIDs int
+	// Memory is how many bytes what events teach may take, the ids that are remembered for a day included. ClientIDs is the share
+	// of these that one client may have.
+	Memory    int64
+	ClientIDs float64
+	// MaxAhead is how far the time of an event may be ahead of the clock.
+	MaxAhead time.Duration
 	// Sync is how often events are made safe against a loss of power.
 	Sync time.Duration
 	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
@@ -71,7 +75,8 @@ type Config struct {
 // Defaults returns the configuration that flags have when none is given.
 func Defaults() Config {
 	return Config{
-		Watch: time.Second, Prior: [2]float64{1, 1}, MaxItems: 10_000, MaxEvents: 10_000, MaxQueries: 1_000, MaxLearned: 10_000_000, MaxEventIDs: 5_000_000,
+		Watch: time.Second, Prior: [2]float64{1, 1}, MaxItems: 10_000, MaxEvents: 10_000, MaxQueries: 1_000,
+		Memory: 1 << 30, ClientIDs: 0.5, MaxAhead: time.Hour,
 		Sync: 500 * time.Millisecond, Checkpoint: 64 << 20, Model: "bandit",
 	}
 }
@@ -100,6 +105,12 @@ func (c *Config) check() error {
 		return fmt.Errorf("--bandit-sync must be a time above 0, got %v", c.Sync)
 	case c.Checkpoint < 1<<20:
 		return fmt.Errorf("--bandit-checkpoint must be 1MiB at least, got %d bytes", c.Checkpoint)
+	case c.Memory < 1:
+		return fmt.Errorf("--bandit-memory must be above 0, got %d bytes", c.Memory)
+	case !(c.ClientIDs > 0 && c.ClientIDs <= 1):
+		return fmt.Errorf("--bandit-client-ids must be a share above 0 and up to 1, got %v", c.ClientIDs)
+	case c.MaxAhead < 0:
+		return fmt.Errorf("--bandit-max-ahead must not be negative, got %v", c.MaxAhead)
 	case c.Model == "":
 		return errors.New("--bandit-model must not be empty")
 	case strings.Contains(c.Model, "/"):
@@ -108,7 +119,7 @@ func (c *Config) check() error {
 		return errors.New("--bandit-arms and --bandit-store: posteriors come from one of them, name only one")
 	}
 	return errors.Join(atLeastOne("--bandit-max-items", c.MaxItems), atLeastOne("--bandit-max-events", c.MaxEvents),
-		atLeastOne("--bandit-max-queries", c.MaxQueries), atLeastOne("--bandit-max-learned", c.MaxLearned), atLeastOne("--bandit-max-event-ids", c.MaxEventIDs))
+		atLeastOne("--bandit-max-queries", c.MaxQueries))
 }
 
 // Bandit is the service. Its methods are for any number of goroutines.
@@ -116,8 +127,7 @@ type Bandit struct {
 	cfg       Config
 	log       *slog.Logger
 	model     atomic.Pointer[model] // nil until it is loaded
-	learned   [levels]*arms.Learned // by arms.Level
-	events    events
+	learner   learning.Learner
 	store     *featurestore.Store // nil for none
 	scratch   sync.Pool           // of *scratch
 	stats     stats
@@ -134,7 +144,7 @@ type Bandit struct {
 }
 
 // levels is how many kinds of arms there are.
-const levels = 3
+const levels = learning.Levels
 
 // model is what was imported.
 type model struct {
@@ -151,9 +161,6 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	b := &Bandit{cfg: cfg, log: env.Log, modelJSON: string(appendText(nil, cfg.Model))}
 	b.scratch.New = func() any { return &scratch{sampler: beta.New(0)} }
 	b.background, b.stop = context.WithCancel(context.WithoutCancel(ctx))
-	for i := range b.learned {
-		b.learned[i] = arms.NewLearned(cfg.MaxLearned, cfg.HalfLife)
-	}
 	var file *arms.File
 	if cfg.Arms != "" {
 		if file, err = arms.Open(cfg.Arms); err != nil {
@@ -171,7 +178,11 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 			return nil, err
 		}
 	}
-	if err := b.openEvents(filepath.Join(env.DataDir, "bandit"), env); err != nil {
+	b.learner, err = learning.Open(filepath.Join(env.DataDir, "bandit"), learning.Options{
+		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync, Checkpoint: cfg.Checkpoint,
+		Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
+	})
+	if err != nil {
 		if b.store != nil {
 			err = errors.Join(err, b.store.Close())
 		}
@@ -188,7 +199,6 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 			}
 		})
 	}
-	b.work.Go(b.checkpoints)
 	return b, nil
 }
 
@@ -288,8 +298,8 @@ func (b *Bandit) Name() string { return "bandit" }
 
 // Ready implements server.Service.
 func (b *Bandit) Ready() error {
-	if b.events.journal.Err() != nil {
-		return errors.New("events cannot be saved: a write to the disk failed; see the log, and restart when the disk is sound")
+	if err := b.learner.Err(); err != nil {
+		return err
 	}
 	if b.model.Load() == nil {
 		if b.failed.Load() != nil {
@@ -307,7 +317,7 @@ func (b *Bandit) Close() error {
 	b.closed = true
 	b.reload.Unlock()
 	b.work.Wait()
-	err := b.closeEvents()
+	err := b.learner.Close()
 	if b.store != nil {
 		err = errors.Join(err, b.store.Close())
 	}

@@ -1,6 +1,7 @@
 package bandit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +16,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/arms"
-	"weir/internal/journal"
+	"weir/internal/metrics"
 	"weir/internal/server"
 )
 
@@ -39,27 +40,42 @@ type memory struct {
 }
 
 func (f *fixture) memory() (m memory) {
-	for level, l := range f.learned {
+	state := f.learner.State()
+	for level, list := range state.Arms {
 		m.arms[level] = make(map[arms.Key][2]float64)
-		for _, a := range l.Copy(nil, 0) {
+		for _, a := range list {
 			m.arms[level][a.Key] = [2]float64{a.Alpha, a.Beta}
 		}
 	}
-	f.events.Lock()
-	defer f.events.Unlock()
-	m.day = f.events.ids.began
-	for i, ids := range []map[arms.Key]struct{}{f.events.ids.today, f.events.ids.yesterday} {
-		for k := range ids {
-			m.ids[i] = append(m.ids[i], k)
-		}
-		slices.SortFunc(m.ids[i], func(a, b arms.Key) int {
-			if a.Hi != b.Hi {
-				return int(int64(a.Hi>>1) - int64(b.Hi>>1))
-			}
-			return slices.Compare([]uint64{a.Lo}, []uint64{b.Lo})
+	m.day, m.ids = state.Day, state.IDs
+	for _, ids := range m.ids {
+		slices.SortFunc(ids, func(a, b arms.Key) int {
+			return cmp.Or(cmp.Compare(a.Hi, b.Hi), cmp.Compare(a.Lo, b.Lo))
 		})
 	}
 	return m
+}
+
+// learnedArms returns how many arms events have taught of.
+func (f *fixture) learnedArms() (n int) {
+	for level := range arms.Level(levels) {
+		n += f.learner.Len(level)
+	}
+	return n
+}
+
+// accept has events count, and waits for it.
+func (f *fixture) accept(list []event) (duplicates int, err error) { return f.learn(list, nil) }
+
+// metric returns the value of a metric without labels.
+func (f *fixture) metric(name string) float64 {
+	for _, s := range f.env.Metrics.Snapshot() {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	f.t.Fatalf("there is no metric %s", name)
+	return 0
 }
 
 func sameMemory(t testing.TB, got, want memory) {
@@ -143,15 +159,15 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 		s.posterior(`{"items":["b"]`, 2, 1, "item")
 		s.posterior(`{"items":["c"]`, 1, 1, "prior")
 		s.problem(s.do("POST", s.url+"/events", `[{"item":"a","reward":1,"id":"y"},{"item":"a","reward":2}]`), 422)
-		if a, d, r := s.stats.accepted.Value(), s.stats.duplicates.Value(), s.stats.rejected.Value(); a != 4 || d != 3 || r != 1 {
-			t.Errorf("%d are counted as accepted, %d as duplicates and %d as rejected, want 4, 3 and the one that was read", a, d, r)
+		if a, r := s.stats.accepted.Value(), s.stats.rejected.Value(); a != 4 || r != 1 {
+			t.Errorf("%d are counted as accepted and %d as rejected, want 4 and the one that was read", a, r)
 		}
 	})
 	t.Run("after a restart", func(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 {
 			f := open(t, dir)
-			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}}, nil, true, 0)
+			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
 			if want := min(i, 1); n != want || err != nil {
 				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
 			}
@@ -162,107 +178,24 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 {
 			f := open(t, dir)
-			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}}, nil, true, 0)
+			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
 			if want := min(i, 1); n != want || err != nil {
 				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
 			}
 			dir = copied(t, dir)
 		}
 	})
-	t.Run("replayed days later", func(t *testing.T) {
-		dir := t.TempDir()
-		j, err := journal.Open(filepath.Join(dir, "bandit"), journal.Options{}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var batch journal.Batch
-		now := time.Now().UnixMicro()
-		for _, ago := range []time.Duration{50 * time.Hour, 49 * time.Hour, 22 * time.Hour, 20 * time.Hour, time.Hour} {
-			r := record{at: now, came: now - ago.Microseconds(), reward: 1, id: arms.KeyOf([]byte(ago.String()))}
-			r.arms[arms.Item] = arms.NumberKey(7)
-			batch.Add(r.append(nil))
-		}
-		if err := errors.Join(j.Append(&batch), j.Close()); err != nil {
-			t.Fatal(err)
-		}
-		f := open(t, dir)
-		for ago, known := range map[time.Duration]bool{50 * time.Hour: false, 49 * time.Hour: false, 22 * time.Hour: true, 20 * time.Hour: true, time.Hour: true} {
-			n, err := f.accept([]event{{item: []byte("7"), reward: 1, id: []byte(ago.String())}}, nil, true, 0)
-			if (n == 1) != known || err != nil {
-				t.Errorf("an id of %v ago is a duplicate: %d, want %t: %v", ago, n, known, err)
-			}
-		}
-	})
-	t.Run("for a day", func(t *testing.T) {
-		f := open(t, t.TempDir())
-		send := func(id string, duplicate bool) {
-			t.Helper()
-			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte(id)}}, nil, true, 0)
-			if (n == 1) != duplicate || err != nil {
-				t.Errorf("id %s is a duplicate: %d, want %t: %v", id, n, duplicate, err)
-			}
-		}
-		later := func(d time.Duration) { f.events.ids.began -= d.Microseconds() }
-		send("x", false)
-		later(23 * time.Hour)
-		send("x", true)
-		send("y", false)
-		later(2 * time.Hour) // 25 hours after x, 2 after y
-		send("y", true)
-		later(21 * time.Hour) // 23 hours after y
-		send("y", true)
-		later(26 * time.Hour)
-		send("x", false)
-		send("y", false)
-		later(49 * time.Hour)
-		send("x", false)
-		if f.events.ids.len() != 1 {
-			t.Errorf("%d ids are remembered, want 1", f.events.ids.len())
-		}
-	})
-}
-
-// TestIDsAreRememberedForADayAndNotForThree runs through weeks in explicit times.
-func TestIDsAreRememberedForADayAndNotForThree(t *testing.T) {
-	r := rand.New(rand.NewPCG(25, 26))
-	ids := newEventIDs(1 << 30)
-	added := make(map[arms.Key]int64)
-	now := int64(1_700_000_000_000_000)
-	for range 5000 {
-		now += r.Int64N(1 + r.Int64N(day/4))
-		if r.IntN(100) == 0 {
-			now += r.Int64N(3 * day)
-		}
-		ids.turn(now)
-		for k, at := range added {
-			switch has := ids.has(k); {
-			case !has && now-at < day:
-				t.Fatalf("an id is forgotten after %v", time.Duration(now-at)*time.Microsecond)
-			case has && now-at > 2*day:
-				t.Fatalf("an id is remembered after %v", time.Duration(now-at)*time.Microsecond)
-			case !has:
-				delete(added, k)
-			}
-		}
-		if ids.len() != len(added) {
-			t.Fatalf("%d ids, want %d", ids.len(), len(added))
-		}
-		k := arms.NumberKey(r.Uint64())
-		ids.add(k)
-		added[k] = now
-	}
-	ids.turn(now - 3*day) // a clock that was set back forgets nothing
-	if ids.len() != len(added) {
-		t.Error("a clock that was set back has made forget")
-	}
 }
 
 func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		f := open(t, t.TempDir(), func(c *Config) { c.MaxLearned, c.MaxEventIDs, c.MaxEvents = 5, 6, 8 })
+		f := open(t, t.TempDir(), func(c *Config) { c.Memory, c.MaxEvents = 1920, 8 }) // for 11 arms and 6 ids
 		s := serve(t, f, kernel)
 		s.events(`[{"item":1,"reward":1,"id":"one"},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
-		before, position := f.memory(), f.events.journal.Position()
+		for item := range 6 {
+			s.events(fmt.Sprintf(`{"item":"i%d","reward":1}`, item), accepted{1, 0})
+		}
+		before, position := f.memory(), f.metric("weir_bandit_journal_bytes_total")
 		const good = `{"item":1,"reward":1,"id":"two"},{"item":"new","reward":1}`
 		for _, c := range []struct {
 			body   string
@@ -283,6 +216,7 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 			{`[` + good + `,{"item":1,"reward":1,"segment":""}]`, 422, "events[2].segment must be"},
 			{`[` + good + `,{"item":1,"reward":1,"ts":"noon"}]`, 422, "events[2].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z"},
 			{`[` + good + `,{"item":1,"reward":1,"ts":1700000000000}]`, 422, "it is seconds, not milliseconds"},
+			{`[` + good + `,{"item":1,"reward":1,"ts":"2200-01-01T00:00:00Z"}]`, 422, "events[2].ts is more than 1h0m0s ahead of the server's clock (--bandit-max-ahead)"},
 			{`[` + good + `,{"item":1,"reward":1,"time":1}]`, 422, `events[2] may have user, item, reward, ts, id and segment, and not "time"`},
 			{`[` + good + `,{"item":1,"reward":1,"reward":1}]`, 422, "events[2].reward must be there once"},
 			{`[` + good + `,7]`, 422, "events[2] must be an object"},
@@ -292,19 +226,19 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 			{``, 422, "the body is empty: send an event, an array of events, or lines of events"},
 			{`"event"`, 422, "events[0] must be an object"},
 			{strings.Repeat(`{"item":1,"reward":1}`+"\n", 9), 422, "more than 8 events (--bandit-max-events): send them in several requests"},
-			{`[` + good + `,{"item":"newer","reward":1},{"item":"newest","reward":1}]`, 503, "no room for more arms that events teach of (--bandit-max-learned)"},
-			{`[` + good + `,{"item":1,"reward":1,"id":3},{"item":1,"reward":1,"id":4},{"item":1,"reward":1,"id":5},{"item":1,"reward":1,"id":6},{"item":1,"reward":1,"id":7}]`, 503, "no room for more ids of events (--bandit-max-event-ids)"},
+			{`[` + good + `,{"item":"newer","reward":1},{"item":"newest","reward":1}]`, 503, "no room for more arms that events teach of (--bandit-memory)"},
+			{`[` + good + `,{"item":1,"reward":1,"id":3},{"item":1,"reward":1,"id":4},{"item":1,"reward":1,"id":5},{"item":1,"reward":1,"id":6},{"item":1,"reward":1,"id":7}]`, 503, "no room for more ids of events (--bandit-memory)"},
 		} {
 			s.problem(s.do("POST", s.url+"/events", c.body), c.status, c.says)
 			sameMemory(t, f.memory(), before)
-			if f.events.journal.Position() != position {
+			if f.metric("weir_bandit_journal_bytes_total") != position {
 				t.Fatalf("%s is in the journal", c.body)
 			}
 		}
 		// After that they count, also where one new arm comes several times.
 		s.events(`[`+good+`,{"item":"new","reward":0},{"item":"newer","reward":1},{"item":"newer","reward":1},{"item":1,"reward":0,"id":"one"}]`, accepted{5, 1})
 		s.posterior(`{"items":["new"]`, 2, 2, "item")
-		s.problem(s.do("POST", s.url+"/events", `{"item":"one more","reward":1}`), 503, "--bandit-max-learned")
+		s.problem(s.do("POST", s.url+"/events", `{"item":"one more","reward":1}`), 503, "--bandit-memory")
 		s.events(`{"item":1,"reward":1}`, accepted{1, 0})
 		if err := f.Ready(); err != nil {
 			t.Errorf("a table that is full is no reason not to be ready: %v", err)
@@ -325,7 +259,7 @@ func TestEventsFadeByTheirTime(t *testing.T) {
 	s := serve(t, open(t, t.TempDir(), func(c *Config) { c.HalfLife = 100 * time.Hour }), server.Config{})
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339Nano) }
 	s.events(fmt.Sprintf(`[{"item":"now","reward":1},{"item":"old","reward":1,"ts":%q},{"item":"older","reward":1,"ts":%d},{"item":"future","reward":1,"ts":%q},{"item":"ancient","reward":1,"ts":0}]`,
-		at(100*time.Hour), time.Now().Add(-300*time.Hour).Unix(), at(-1000*time.Hour)), accepted{5, 0})
+		at(100*time.Hour), time.Now().Add(-300*time.Hour).Unix(), at(-50*time.Minute)), accepted{5, 0})
 	p := s.explain(`{"items":["now","old","older","future","ancient"]`)
 	for i, want := range []float64{2, 1.5, 1.125, 2, 1} {
 		source := "item"
@@ -355,10 +289,10 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if a := s.do("GET", s.url+"/health", ""); a.status != 200 {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
-		eventually(t, "a sync", func() bool { bytes, _ := f.events.journal.Lag(); return bytes == 0 })
+		eventually(t, "a sync", func() bool { return f.metric("weir_bandit_journal_unsynced_bytes") == 0 })
 		broken.Store(true)
 		s.events(`{"item":"a","reward":1}`, accepted{1, 0}) // it is written, and not yet synced
-		eventually(t, "a failed sync", func() bool { return f.events.journal.Err() != nil })
+		eventually(t, "a failed sync", func() bool { return f.learner.Err() != nil })
 		before := f.memory()
 		a := s.do("POST", s.url+"/events", `{"item":"a","reward":1,"id":"x"}`)
 		s.problem(a, 503, "events cannot be saved at the moment, so none of this request counts")
@@ -377,21 +311,8 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if !strings.Contains(s.log.String(), "the disk is on fire") {
 			t.Error("the log does not say why")
 		}
-		// Whoever goes on sending does not fill the log.
-		f.events.Lock()
-		const second = int64(time.Second / time.Microsecond)
-		logged, unsaved := strings.Count(s.log.String(), "events could not be saved"), f.stats.unsaved.Value()
-		for _, now := range []int64{f.events.complained + second - 1, f.events.complained + second, f.events.complained + 2*second - 1} {
-			if err := f.save(now, 0); err != errNotSaved {
-				t.Errorf("save: %v", err)
-			}
-		}
-		f.events.Unlock()
-		if n := strings.Count(s.log.String(), "events could not be saved") - logged; n != 1 || f.stats.unsaved.Value() != unsaved+3 {
-			t.Errorf("of 3 failures within 2 seconds %d are logged and %d counted", n, f.stats.unsaved.Value()-unsaved)
-		}
 		broken.Store(false)
-		f.Bandit.events.journal.Close() //nolint:errcheck // the error is the one above; the server's Close then has none
+		f.learner.Close() //nolint:errcheck // the error is the one above; the server's Close then has none
 	})
 }
 
@@ -420,12 +341,10 @@ func TestManyClientsSendEvents(t *testing.T) {
 			})
 		}
 		checked := make(chan struct{})
-		go func() { // checkpoints beside them
+		go func() { // somebody lists the arms beside them
 			defer close(checked)
 			for done.Load() == 0 {
-				if err := f.checkpoint(); err != nil {
-					t.Error(err)
-				}
+				f.learner.State()
 			}
 		}()
 		senders.Wait()
@@ -456,100 +375,34 @@ func copied(t testing.TB, dir string) string {
 	return to
 }
 
-func TestARestartBringsTheSamePosteriors(t *testing.T) {
-	r := rand.New(rand.NewPCG(29, 30))
-	for _, halfLife := range []time.Duration{0, time.Hour} {
-		t.Run(fmt.Sprint(halfLife), func(t *testing.T) {
-			dir := t.TempDir()
-			change := func(c *Config) { c.Learn, c.HalfLife = arms.Pair, halfLife }
-			f := open(t, dir, change)
-			n := 0
-			send := func(events int) {
-				var list []event
-				for range events {
-					e := event{user: fmt.Append(nil, r.IntN(50)), segment: fmt.Append(nil, "s", r.IntN(5)), item: fmt.Append(nil, r.IntN(300)), reward: r.Float64()}
-					if n++; n%3 == 0 {
-						e.id = fmt.Append(nil, "id ", n)
-					}
-					if n%7 == 0 {
-						e.at = time.Now().Add(-time.Duration(r.Int64N(int64(3 * time.Hour)))).UnixMicro()
-					}
-					list = append(list, e)
-				}
-				if _, err := f.accept(list, nil, true, 0); err != nil {
-					t.Fatal(err)
-				}
-			}
-			now := time.Now().UnixMicro() + 10*int64(time.Minute/time.Microsecond)
-			same := func(got *fixture, want *fixture, exact bool) {
-				t.Helper()
-				if exact {
-					sameMemory(t, got.memory(), want.memory())
-					return
-				}
-				for level := range levels {
-					a, b := got.learned[level].View(now), want.learned[level].View(now)
-					for k := range want.memory().arms[level] {
-						a1, b1, ok := a.Find(k)
-						a2, b2, _ := b.Find(k)
-						if !ok || math.Abs(a1-a2) > 1e-9*a2 || math.Abs(b1-b2) > 1e-9*b2 {
-							t.Fatalf("level %d, arm %x: %v %v, want %v %v", level, k, a1, b1, a2, b2)
-						}
-					}
-				}
-			}
-			for range 20 {
-				send(50)
-			}
-			same(open(t, copied(t, dir), change), f, true) // by replay alone
-			if err := f.checkpoint(); err != nil {
-				t.Fatal(err)
-			}
-			same(open(t, copied(t, dir), change), f, halfLife == 0) // by the checkpoint alone
-			for range 20 {
-				send(50)
-			}
-			again := open(t, copied(t, dir), change) // by both
-			same(again, f, halfLife == 0)
-			f.close()
-			f = open(t, dir, change)
-			same(f, again, halfLife == 0)
-			if bytes, _ := f.events.journal.Lag(); bytes != 0 || f.events.journal.Position()-f.events.journal.Checkpointed() > 4096 {
-				t.Errorf("after an orderly end %d bytes are to be replayed", f.events.journal.Position()-f.events.journal.Checkpointed())
-			}
-			send(10)
-			same(open(t, copied(t, dir), change), f, halfLife == 0)
-		})
-	}
-}
-
 func TestAnotherHalfLifeTakesUpWhatThereIs(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)
-	if _, err := f.accept([]event{{item: []byte("a"), reward: 1}}, nil, true, 0); err != nil {
+	if _, err := f.accept([]event{{item: []byte("a"), reward: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	f.close()
 	f = open(t, dir, func(c *Config) { c.HalfLife = time.Hour })
 	now := time.Now().UnixMicro()
-	a, _, ok := f.learned[arms.Item].View(now + int64(time.Hour/time.Microsecond)).Find(arms.KeyOf([]byte("a")))
+	a, _, ok := f.learner.View(arms.Item, now+int64(time.Hour/time.Microsecond)).Find(arms.KeyOf([]byte("a")))
 	if !ok || math.Abs(a-0.5) > 1e-3 {
 		t.Errorf("after an hour %v %t, want 0.5", a, ok)
 	}
 	f.close()
 	f = open(t, dir)
-	a, _, ok = f.learned[arms.Item].View(now * 2).Find(arms.KeyOf([]byte("a")))
+	a, _, ok = f.learner.View(arms.Item, now*2).Find(arms.KeyOf([]byte("a")))
 	if !ok || math.Abs(a-1) > 1e-3 {
 		t.Errorf("without a half-life %v %t, want 1", a, ok)
 	}
 }
 
-func TestSmallerLimitsAtAStartSayWhatToRaise(t *testing.T) {
+// What was learned with more memory is not thrown away for want of it, nor does the process end.
+func TestAStartWithLessMemoryServesWhatFitsAndTakesNoEvents(t *testing.T) {
 	for _, checkpoint := range []bool{false, true} {
 		dir := t.TempDir()
 		f := open(t, dir)
 		for i := range 10 {
-			if _, err := f.accept([]event{{item: fmt.Append(nil, i), reward: 1}}, nil, true, 0); err != nil {
+			if _, err := f.accept([]event{{item: fmt.Append(nil, i), reward: 1}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -558,15 +411,30 @@ func TestSmallerLimitsAtAStartSayWhatToRaise(t *testing.T) {
 			f.close()
 			from = dir
 		}
-		_, err := tryOpen(t, from, func(c *Config) { c.MaxLearned = 9 })
-		if err == nil || !strings.Contains(err.Error(), "raise --bandit-max-learned above 9") {
-			t.Errorf("checkpoint %t: %v", checkpoint, err)
+		less, err := tryOpen(t, from, func(c *Config) { c.Memory = memoryFor(9) })
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n := open(t, from, func(c *Config) { c.MaxLearned = 10 }).learnedArms(); n != 10 {
-			t.Errorf("%d arms, want 10", n)
+		const says = "not all that events have taught fits into"
+		if err := less.Ready(); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "raise --bandit-memory") {
+			t.Errorf("checkpoint %t: ready: %v", checkpoint, err)
+		}
+		s := serve(t, less, server.Config{})
+		s.problem(s.do("POST", s.url+"/events", `{"item":0,"reward":1}`), 503, says)
+		if n := less.learnedArms(); n != 9 {
+			t.Errorf("%d arms, want 9", n)
+		}
+		if err := less.learner.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := open(t, copied(t, from), func(c *Config) { c.Memory = memoryFor(10) }).learnedArms(); n != 10 {
+			t.Errorf("%d arms with memory enough, want 10", n)
 		}
 	}
 }
+
+// memoryFor returns a Config.Memory that is enough for so many arms.
+func memoryFor(arms int) int64 { return int64(arms)*128*4/3 + 4 }
 
 func TestALongJournalIsWrittenAsACheckpoint(t *testing.T) {
 	dir := t.TempDir()
@@ -576,26 +444,12 @@ func TestALongJournalIsWrittenAsACheckpoint(t *testing.T) {
 		list[i] = event{item: fmt.Append(nil, i%100), reward: 1}
 	}
 	for range 4 {
-		if _, err := f.accept(list, nil, true, 0); err != nil {
+		if _, err := f.accept(list); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a checkpoint", func() bool { return f.events.journal.Checkpointed() > 0 })
+	eventually(t, "a checkpoint", func() bool { return f.metric("weir_bandit_journal_checkpoints_total") > 0 })
 	sameMemory(t, open(t, copied(t, dir)).memory(), f.memory())
-}
-
-// While a checkpoint is written every event asks for one. That must not have all be written once more as soon as it is done.
-func TestAJournalThatIsShortAgainIsNoCheckpoint(t *testing.T) {
-	f := open(t, t.TempDir())
-	if _, err := f.accept([]event{{item: []byte("a"), reward: 1}}, nil, true, 0); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 { // the third goes in once the first has been dealt with
-		f.events.full <- struct{}{}
-	}
-	if at := f.events.journal.Checkpointed(); at > 0 || strings.Contains(f.log.String(), "bandit checkpoint") {
-		t.Errorf("a checkpoint was written of a journal of %d bytes", f.events.journal.Position())
-	}
 }
 
 func TestAStopWithNothingNewWritesNoCheckpoint(t *testing.T) {
@@ -603,7 +457,7 @@ func TestAStopWithNothingNewWritesNoCheckpoint(t *testing.T) {
 	stopped := func(list ...event) os.FileInfo {
 		t.Helper()
 		f := open(t, dir)
-		if _, err := f.accept(list, nil, true, 0); err != nil {
+		if _, err := f.accept(list); err != nil {
 			t.Fatal(err)
 		}
 		f.close()
@@ -631,7 +485,12 @@ func TestTheLagIsThatOfEventsThatSayWhenTheyHappened(t *testing.T) {
 	s := serve(t, f, server.Config{})
 	hourAgo := time.Now().Add(-time.Hour).Unix()
 	s.events(fmt.Sprintf(`[{"item":"a","reward":1},{"item":"a","reward":1,"ts":%d},{"item":"a","reward":1,"ts":null}]`, hourAgo), accepted{3, 0})
-	lag := f.stats.lag.Distribution()
+	var lag *metrics.Distribution
+	for _, sample := range f.env.Metrics.Snapshot() {
+		if sample.Name == "weir_bandit_event_lag_seconds" {
+			lag = sample.Distribution
+		}
+	}
 	if q := lag.Quantile(0.9); lag.Count() != 1 || q < 55*time.Minute || q > 65*time.Minute {
 		t.Errorf("%d lags, %v", lag.Count(), q)
 	}

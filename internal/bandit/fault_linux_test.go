@@ -36,9 +36,7 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 				s.problem(s.do("POST", s.url+path, body), 503, says)
 			}
 		}
-		f.events.Lock()
-		ids := f.events.ids.len()
-		f.events.Unlock()
+		ids := len(f.learner.State().IDs[0])
 		if n := f.learnedArms(); n != 0 || ids != 0 {
 			t.Errorf("an event that failed has taught %d arms and left %d ids", n, ids)
 		}

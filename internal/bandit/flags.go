@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/pflag"
 
 	"weir/internal/bandit/arms"
@@ -23,6 +26,7 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 		learn      string
 		storeError string
 		checkpoint = size.Bytes(cfg.Checkpoint)
+		memory     size.Bytes
 	)
 	flags.BoolVar(&on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
 	flags.StringVar(&cfg.Arms, "bandit-arms", "", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
@@ -33,8 +37,9 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 	flags.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
 	flags.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
 	flags.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
-	flags.IntVar(&cfg.MaxLearned, "bandit-max-learned", cfg.MaxLearned, "arms of one kind that events may teach of, 51 to 102 bytes each")
-	flags.IntVar(&cfg.MaxEventIDs, "bandit-max-event-ids", cfg.MaxEventIDs, "ids of events that are remembered, for a day or two, about 80 bytes each")
+	flags.Var(&memory, "bandit-memory", "bytes for what events teach and their ids; beyond that, new arms and ids are refused (default a quarter of the memory there is)")
+	flags.Float64Var(&cfg.ClientIDs, "bandit-client-ids", cfg.ClientIDs, "share of the ids of events that are remembered, for a day or two, that one client may take up")
+	flags.DurationVar(&cfg.MaxAhead, "bandit-max-ahead", cfg.MaxAhead, "how far the ts of an event may be ahead of the clock")
 	flags.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
 	flags.Var(&checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
 	flags.StringVar(&cfg.Model, "bandit-model", cfg.Model, "name of the model in the Open Inference Protocol")
@@ -49,6 +54,9 @@ func Flags(flags *pflag.FlagSet) server.Opener {
 			return nil, server.Off("--bandit=false")
 		}
 		cfg.Checkpoint = int64(checkpoint)
+		if cfg.Memory = int64(memory); !flags.Changed("bandit-memory") {
+			cfg.Memory = defaultMemory()
+		}
 		if err := cfg.readFlags(flags, prior, learn, storeError); err != nil {
 			return nil, &server.FlagError{Err: err}
 		}
@@ -112,4 +120,17 @@ func ParsePrior(s string) ([2]float64, error) {
 		}
 	}
 	return [2]float64{}, fmt.Errorf("expected alpha and beta, two numbers above 0, as in 1,1")
+}
+
+// defaultMemory returns a quarter of what the collector keeps to, or of the machine's memory where nothing limits it.
+func defaultMemory() int64 {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		if total, err := memlimit.FromSystem(); err == nil {
+			limit = int64(total)
+		} else {
+			limit = 4 << 30
+		}
+	}
+	return limit / 4
 }

@@ -3,21 +3,22 @@ package bandit
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/bandit/learning"
 	"weir/internal/server"
 )
 
 // forgetting says of which arms it shall be forgotten what events have taught.
 type forgetting struct {
-	all                 bool
+	all, ids            bool
 	item, segment, user []byte // text, nil when absent
 }
 
-var forgetMembers = []string{"all", "item", "segment", "user"}
+var forgetMembers = []string{"all", "ids", "item", "segment", "user"}
 
-// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, or {"all":true}.
+// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"all":true}, or {"ids":true} for the ids
+// of events that were seen.
 func parseForgetting(s *scanner) (f forgetting, err error) {
 	if err := s.something(`{"item":...} or {"all":true}`); err != nil {
 		return f, err
@@ -30,6 +31,8 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 		switch s.field {
 		case "all":
 			f.all, err = s.bool()
+		case "ids":
+			f.ids, err = s.bool()
 		case "item":
 			_, f.item, err = s.id(idWanted)
 		case "segment":
@@ -46,10 +49,13 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 		return f, err
 	}
 	switch {
-	case f.all && (f.item != nil || f.segment != nil || f.user != nil):
+	case f.all && (f.ids || f.item != nil || f.segment != nil || f.user != nil):
 		s.field = "all"
 		return f, s.wrong("alone: it is every arm")
-	case !f.all && f.item == nil:
+	case f.ids && (f.item != nil || f.segment != nil || f.user != nil):
+		s.field = "ids"
+		return f, s.wrong("alone: ids are not of an arm")
+	case !f.all && !f.ids && f.item == nil:
 		s.field = "item"
 		return f, s.wrong(`there: ` + idWanted + `; or {"all":true} to forget everything`)
 	case f.segment != nil && f.user != nil:
@@ -59,21 +65,21 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 	return f, nil
 }
 
-// record returns the forgetting for the journal.
-func (f *forgetting) record() record {
-	r := record{forget: true, came: time.Now().UnixMicro()}
-	if f.all {
-		return r
+// keys returns what is to be forgotten by the keys of arms.
+func (f *forgetting) keys() learning.Forgetting {
+	k := learning.Forgetting{All: f.all, IDs: f.ids}
+	if f.all || f.ids {
+		return k
 	}
 	switch item := arms.KeyOf(f.item); {
 	case f.segment != nil:
-		r.arms[arms.Segmented] = arms.SegmentScope(arms.KeyOf(f.segment)).Key(item)
+		k.Arms[arms.Segmented] = arms.SegmentScope(arms.KeyOf(f.segment)).Key(item)
 	case f.user != nil:
-		r.arms[arms.Pair] = arms.UserScope(arms.KeyOf(f.user)).Key(item)
+		k.Arms[arms.Pair] = arms.UserScope(arms.KeyOf(f.user)).Key(item)
 	default:
-		r.arms[arms.Item] = item
+		k.Arms[arms.Item] = item
 	}
-	return r
+	return k
 }
 
 // postForget answers POST /admin/bandit/forget.
@@ -85,13 +91,15 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 		(&reply{w, r.Stripe}).fail(err)
 		return server.Done
 	}
-	n, err := b.forget(f.record())
+	n, err := b.learner.Forget(f.keys())
 	if err != nil {
 		w.Problem(http.StatusServiceUnavailable, "this cannot be saved at the moment, so nothing is forgotten")
 		return server.Done
 	}
 	switch {
 	case n == 0: // nothing has changed
+	case f.ids:
+		b.log.Info("bandit has forgotten the ids of events", "ids", n)
 	case f.all:
 		b.log.Info("bandit has forgotten what events have taught", "arms", n)
 	default:
@@ -100,56 +108,4 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 	w.Field("Cache-Control", "no-store")
 	w.Body = append(strconv.AppendInt(append(w.Body, `{"forgotten":`...), int64(n), 10), '}')
 	return server.Done
-}
-
-// forget forgets what a record says, in the journal first, and returns of how many arms.
-func (b *Bandit) forget(r record) (arms int, err error) {
-	e := &b.events
-	e.Lock()
-	defer e.Unlock()
-	if !b.teaches(&r) {
-		return 0, nil
-	}
-	e.batch.Reset()
-	e.buffer = r.append(e.buffer[:0])
-	e.batch.Add(e.buffer)
-	if err := b.save(r.came, 0); err != nil {
-		return 0, err
-	}
-	arms = b.unlearn(&r)
-	b.stats.forgotten.Add(0, uint64(arms))
-	return arms, nil
-}
-
-// everything reports whether all arms are to be forgotten.
-func (r *record) everything() bool { return r.arms == [levels]arms.Key{} }
-
-// teaches reports whether there is anything that a record can have forgotten.
-func (b *Bandit) teaches(r *record) bool {
-	if r.everything() {
-		return b.learnedArms() > 0
-	}
-	for level, k := range r.arms {
-		if k != (arms.Key{}) && b.learned[level].Teaches(k) {
-			return true
-		}
-	}
-	return false
-}
-
-// unlearn forgets what a record says. Ids of events stay: one that is sent again does not count after all.
-func (b *Bandit) unlearn(r *record) (n int) {
-	if r.everything() {
-		n = b.learnedArms()
-		for _, l := range b.learned {
-			l.ForgetAll()
-		}
-		return n
-	}
-	for level, k := range r.arms {
-		if k != (arms.Key{}) && b.learned[level].Forget(k) {
-			n++
-		}
-	}
-	return n
 }

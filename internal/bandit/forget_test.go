@@ -1,6 +1,7 @@
 package bandit
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/bandit/learning"
 	"weir/internal/server"
 )
 
@@ -37,12 +39,12 @@ func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	if n := f.learnedArms(); n != 7 {
 		t.Fatalf("%d arms are learned, want a and b for everybody, the segment and the user, and 7", n)
 	}
-	position := f.events.journal.Position()
+	position := f.metric("weir_bandit_journal_bytes_total")
 	s.forgets(`{"item":"nobody's"}`, 0)
 	s.forgets(`{"item":"a","segment":"old"}`, 0)
 	s.forgets(`{"item":"a","user":"u2"}`, 0)
-	if now := f.events.journal.Position(); now != position {
-		t.Errorf("what changes nothing takes %d bytes of the journal", now-position)
+	if now := f.metric("weir_bandit_journal_bytes_total"); now != position {
+		t.Errorf("what changes nothing takes %v bytes of the journal", now-position)
 	}
 
 	// The arms that are left decide, as if the one had never been taught.
@@ -91,7 +93,7 @@ func TestEventsDoNotMakeAForgottenArmAgain(t *testing.T) {
 	f := open(t, dir, func(c *Config) { c.Learn = arms.Pair })
 	teach := func() {
 		t.Helper()
-		if _, err := f.accept([]event{{user: []byte("u"), segment: []byte("s"), item: []byte("a"), reward: 1}}, nil, true, 0); err != nil {
+		if _, err := f.accept([]event{{user: []byte("u"), segment: []byte("s"), item: []byte("a"), reward: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -113,15 +115,15 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 		teach := func(items ...string) {
 			t.Helper()
 			for _, item := range items {
-				list := []event{{user: []byte("u"), segment: []byte("s"), item: []byte(item), reward: 0.25, id: fmt.Append(nil, item, f.events.journal.Position())}}
-				if _, err := f.accept(list, nil, true, 0); err != nil {
+				list := []event{{user: []byte("u"), segment: []byte("s"), item: []byte(item), reward: 0.25, id: fmt.Append(nil, item, rand.Uint64())}}
+				if _, err := f.accept(list); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		forget := func(want int, what forgetting) {
 			t.Helper()
-			if n, err := f.forget(what.record()); n != want || err != nil {
+			if n, err := f.learner.Forget(what.keys()); n != want || err != nil {
 				t.Fatalf("%d arms are forgotten, want %d: %v", n, want, err)
 			}
 		}
@@ -134,7 +136,7 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 			}
 			now := time.Now().Add(time.Minute).UnixMicro()
 			for level := range levels {
-				a, b := got.learned[level].View(now), want.learned[level].View(now)
+				a, b := got.learner.View(arms.Level(level), now), want.learner.View(arms.Level(level), now)
 				for k := range want.memory().arms[level] {
 					a1, b1, _ := a.Find(k)
 					a2, b2, _ := b.Find(k)
@@ -154,9 +156,8 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 		forget(1, forgetting{item: []byte("b"), segment: []byte("s")})
 		forget(1, forgetting{item: []byte("c"), user: []byte("u")})
 		same("taught anew")
-		if err := f.checkpoint(); err != nil {
-			t.Fatal(err)
-		}
+		f.close()
+		f = open(t, dir, change)
 		same("after a checkpoint")
 		teach("c")
 		forget(1, forgetting{item: []byte("a"), user: []byte("u")})
@@ -172,15 +173,15 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 
 func TestForgettingMakesRoom(t *testing.T) {
 	dir := t.TempDir()
-	change := func(c *Config) { c.MaxLearned = 3 }
+	change := func(c *Config) { c.Memory = memoryFor(3) }
 	f := open(t, dir, change)
 	s := serve(t, f, server.Config{})
 	s.events(`[{"item":1,"reward":1},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
-	s.problem(s.do("POST", s.url+"/events", `{"item":4,"reward":1}`), 503, "--bandit-max-learned")
+	s.problem(s.do("POST", s.url+"/events", `{"item":4,"reward":1}`), 503, "--bandit-memory")
 	s.forgets(`{"item":1}`, 1)
 	s.forgets(`{"item":2}`, 1)
 	// One of them comes back, beside a new one: there is room for these two, and no third.
-	s.problem(s.do("POST", s.url+"/events", `[{"item":1,"reward":1},{"item":4,"reward":1},{"item":5,"reward":1}]`), 503, "--bandit-max-learned")
+	s.problem(s.do("POST", s.url+"/events", `[{"item":1,"reward":1},{"item":4,"reward":1},{"item":5,"reward":1}]`), 503, "--bandit-memory")
 	s.events(`[{"item":1,"reward":0},{"item":4,"reward":1}]`, accepted{2, 0})
 	s.posterior(`{"items":[1]`, 1, 2, "item")
 	s.posterior(`{"items":[2]`, 1, 1, "prior")
@@ -192,24 +193,6 @@ func TestForgettingMakesRoom(t *testing.T) {
 	s.forgets(`{"all":true}`, 3)
 	s.events(`[{"item":5,"reward":1},{"item":6,"reward":1},{"item":7,"reward":1}]`, accepted{3, 0})
 	sameMemory(t, open(t, copied(t, dir), change).memory(), f.memory())
-}
-
-func TestWhatIsForgottenIsNotInCheckpoints(t *testing.T) {
-	dir := t.TempDir()
-	f := open(t, dir)
-	s := serve(t, f, server.Config{})
-	s.events(`[{"item":1,"reward":1},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
-	s.forgets(`{"item":2}`, 1)
-	if err := f.checkpoint(); err != nil {
-		t.Fatal(err)
-	}
-	g := open(t, copied(t, dir))
-	if n := g.cfg.MaxLearned - g.learned[arms.Item].Room(); n != 2 {
-		t.Errorf("after a restart %d arms take room, want 2", n)
-	}
-	if n := g.learnedArms(); n != 2 {
-		t.Errorf("after a restart %d arms are learned, want 2", n)
-	}
 }
 
 func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
@@ -229,12 +212,14 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 		`{"segment":"s"}`:                     {422, "item must be there"},
 		`{"all":1}`:                           {422, "all must be true or false"},
 		`{"all":true,"item":"a"}`:             {422, "all must be alone"},
+		`{"all":true,"ids":true}`:             {422, "all must be alone"},
+		`{"ids":true,"user":"a"}`:             {422, "ids must be alone"},
 		`{"item":""}`:                         {422, "item must be a text"},
 		`{"item":null}`:                       {422, "item must be a text"},
 		`{"item":"a","item":"a"}`:             {422, "item must be there once"},
 		`{"item":"a","user":1.5}`:             {422, "user must be a text"},
 		`{"item":"a","user":1,"segment":"s"}`: {422, "segment must be left out where there is a user"},
-		`{"items":["a"]}`:                     {422, `the body may have all, item, segment and user, and not "items"`},
+		`{"items":["a"]}`:                     {422, `the body may have all, ids, item, segment and user, and not "items"`},
 		`{"item":"a"` + strings.Repeat(" ", 16<<10) + `}`: {413, "longer than 16384 bytes"},
 	} {
 		s.problem(s.do("POST", s.admin+"/admin/bandit/forget", body), want.status, want.says)
@@ -255,7 +240,7 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 // Whatever order events, forgetting, checkpoints and predictions come in, a start after a kill knows what was known.
 func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 	dir := t.TempDir()
-	change := func(c *Config) { c.Learn, c.MaxLearned = arms.Segmented, 100 } // of 150 items: at times there is no room
+	change := func(c *Config) { c.Learn, c.Memory = arms.Segmented, memoryFor(100) } // of 150 items: at times there is no room
 	f := open(t, dir, change)
 	var others, events sync.WaitGroup
 	var done atomic.Bool
@@ -276,7 +261,7 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 				if r.IntN(2) == 0 {
 					e.segment = []byte("s")
 				}
-				if _, err := f.accept([]event{e}, nil, true, 0); err != nil && err != errTooMany {
+				if _, err := f.accept([]event{e}); err != nil && !errors.Is(err, learning.ErrArms) {
 					t.Error(err)
 					return
 				}
@@ -293,16 +278,12 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 				what.segment = []byte("s")
 			}
 		}
-		n, err := f.forget(what.record())
+		n, err := f.learner.Forget(what.keys())
 		if forgotten.Add(int64(n)); err != nil {
 			t.Error(err)
 		}
 	})
-	beside(func(*rand.Rand) {
-		if err := f.checkpoint(); err != nil {
-			t.Error(err)
-		}
-	})
+	beside(func(*rand.Rand) { f.learner.State() })
 	beside(func(r *rand.Rand) {
 		sc := f.borrow()
 		defer f.giveBack(sc)
@@ -317,7 +298,7 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 		m = f.memory().arms
 		for level := range m {
 			maps.DeleteFunc(m[level], func(_ arms.Key, sums [2]float64) bool { return sums == [2]float64{} })
-			if n := f.learned[level].Len(); n != len(m[level]) {
+			if n := f.learner.Len(arms.Level(level)); n != len(m[level]) {
 				t.Errorf("level %d is said to have %d arms and has %d", level, n, len(m[level]))
 			}
 		}

@@ -1,10 +1,10 @@
 package bandit
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -31,18 +31,29 @@ func whenIdle(short bool) server.Outcome {
 	return server.Offload
 }
 
+// maxBody is enough for 10,000 items or events with ids as long as may be.
+const maxBody = 8 << 20
+
 // Routes implements server.Service.
 func (b *Bandit) Routes() []server.Route {
-	lent := func(answer func(sc *scratch, w *reply, r *http.Request, body []byte)) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.lent(w, r, answer) })
-	}
-	return append(b.inferRoutes(lent), []server.Route{
-		{Pattern: "POST /predict", Handler: b.fastPredict, Stream: lent(b.predict)},
-		{Pattern: "POST /predict/batch", Handler: b.fastBatch, Stream: lent(b.batch), Class: server.Low},
-		{Pattern: "POST /events", Handler: b.fastEvents, Stream: lent(b.postEvents)},
+	return append(b.inferRoutes(), []server.Route{
+		{Pattern: "POST /predict", Handler: b.predict, MaxBody: maxBody},
+		{Pattern: "POST /predict/batch", Handler: b.predictBatch, MaxBody: 8 * maxBody, Class: server.Low},
+		{Pattern: "POST /events", Handler: b.postEvents, MaxBody: maxBody},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, Handler: b.postReload},
 		{Pattern: "POST /admin/bandit/forget", Admin: true, MaxBody: 16 << 10, Handler: b.postForget},
 	}...)
+}
+
+// pend answers a request, of which only the body is left, in a goroutine that may wait for the feature store.
+func (b *Bandit) pend(r *server.Request, answer func(ctx context.Context, sc *scratch, w *reply, body []byte)) server.Outcome {
+	body, stripe := bytes.Clone(r.Body), r.Stripe
+	r.Pend().Go(func(ctx context.Context, w *server.Response) {
+		sc := b.borrow()
+		defer b.giveBack(sc)
+		answer(ctx, sc, &reply{w, stripe}, body)
+	})
+	return server.Pending
 }
 
 // Errors that are no fault of the request.
@@ -77,32 +88,47 @@ func (w *reply) fail(err error) {
 	w.Problem(status, detail)
 }
 
-// fastPredict answers POST /predict by what is in memory.
-func (b *Bandit) fastPredict(w *server.Response, r *server.Request) server.Outcome {
+// predict answers POST /predict.
+func (b *Bandit) predict(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		return server.NetHTTP
+		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) {
+			b.predictFrom(ctx, sc, w, body, math.MaxInt)
+		})
 	}
-	if r.Inline() && !few(r.Body, inlineItems) {
-		return whenIdle(few(r.Body, laterItems))
+	most := math.MaxInt
+	if r.Inline() {
+		if most = inlineItems; !few(r.Body, inlineItems) {
+			return whenIdle(few(r.Body, laterItems))
+		}
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
+	if n := b.predictFrom(context.Background(), sc, &reply{w, r.Stripe}, r.Body, most); n > most {
+		return whenIdle(n <= laterItems)
+	}
+	return server.Done
+}
+
+// predictFrom answers the query in a body, unless it has more than most items, of which it returns the number.
+func (b *Bandit) predictFrom(ctx context.Context, sc *scratch, w *reply, body []byte, most int) int {
 	start := time.Now()
-	sc.scanner.reset(r.Body)
+	sc.scanner.reset(body)
 	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
-		(&reply{w, r.Stripe}).fail(err)
-		return server.Done
+		w.fail(err)
+		return 0
 	}
-	if r.Inline() && len(sc.query.items) > inlineItems {
-		return whenIdle(len(sc.query.items) <= laterItems)
+	n := len(sc.query.items)
+	if n > most {
+		return n
 	}
-	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
-		(&reply{w, r.Stripe}).fail(errLoading)
-		return server.Done
+	degraded, err := b.features(ctx, sc, &sc.query)
+	if err != nil {
+		w.fail(err)
+		return 0
 	}
 	w.Field("Cache-Control", "no-store")
-	w.Body = b.answer(w.Body, sc, &sc.query, false, r.Stripe, start)
-	return server.Done
+	w.Body = b.answer(w.Body, sc, &sc.query, degraded, w.stripe, start)
+	return n
 }
 
 // answer samples the posteriors that sc holds and appends what they come to. start is when the request
@@ -214,40 +240,23 @@ func appendText(dst []byte, s string) []byte {
 	return append(dst, quoted...)
 }
 
-// predict answers POST /predict where the features come from a store, or net/http has the request.
-func (b *Bandit) predict(sc *scratch, w *reply, r *http.Request, body []byte) {
-	start := time.Now()
-	sc.scanner.reset(body)
-	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
-		w.fail(err)
-		return
-	}
-	degraded, err := b.features(r.Context(), sc, &sc.query)
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	w.Body = b.answer(w.Body, sc, &sc.query, degraded, w.stripe, start)
-}
-
-// fastBatch answers POST /predict/batch by what is in memory, on a worker.
-func (b *Bandit) fastBatch(w *server.Response, r *server.Request) server.Outcome {
+// predictBatch answers POST /predict/batch.
+func (b *Bandit) predictBatch(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		return server.NetHTTP
+		return b.pend(r, b.batch)
 	}
 	if r.Inline() {
 		return server.Offload
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
-	w.Field("Cache-Control", "no-store")
-	b.batch(sc, &reply{w, r.Stripe}, nil, r.Body)
+	b.batch(context.Background(), sc, &reply{w, r.Stripe}, r.Body)
 	return server.Done
 }
 
 // batch answers the queries of an array, or of {"requests":[...]}, one after the other: one of them that is
-// wrong is a problem for all. r is nil where there is no store.
-func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
+// wrong is a problem for all.
+func (b *Bandit) batch(ctx context.Context, sc *scratch, w *reply, body []byte) {
 	s := &sc.scanner
 	s.reset(body)
 	// The whole is read before anything is computed.
@@ -265,13 +274,7 @@ func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
 	first := true
 	_, err = b.eachQuery(s, &sc.query, func() error {
 		start := time.Now()
-		degraded := false
-		var err error
-		if r != nil {
-			degraded, err = b.features(r.Context(), sc, &sc.query)
-		} else if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
-			err = errLoading
-		}
+		degraded, err := b.features(ctx, sc, &sc.query)
 		if err != nil {
 			return err
 		}
@@ -286,6 +289,7 @@ func (b *Bandit) batch(sc *scratch, w *reply, r *http.Request, body []byte) {
 		w.fail(err)
 		return
 	}
+	w.Field("Cache-Control", "no-store")
 	w.Body = append(w.Body, `]}`...)
 }
 
@@ -338,74 +342,69 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 	return count, s.End()
 }
 
-// fastEvents answers POST /events. Saving them may wait for the disk: a worker does it where nobody else is
-// at it, so that a disk that does not answer holds one of them, and else net/http.
-func (b *Bandit) fastEvents(w *server.Response, r *server.Request) server.Outcome {
+// inlineEvents is the longest body of events that is read on the event loop.
+const inlineEvents = 4 << 10
+
+// postEvents answers POST /events once they are saved.
+func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		return server.NetHTTP
+		return b.pend(r, b.eventsFrom)
 	}
-	if r.Inline() {
+	if r.Inline() && len(r.Body) > inlineEvents {
 		return server.Offload
 	}
 	sc := b.borrow()
 	defer b.giveBack(sc)
-	if b.eventsBody(sc, &reply{w, r.Stripe}, r.Body, false, nil) == errBusy {
-		return server.NetHTTP
+	sc.scanner.reset(r.Body)
+	var err error
+	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents); err != nil {
+		b.answerEvents(&reply{w, r.Stripe}, len(sc.events), 0, err)
+		return server.Done
 	}
-	return server.Done
+	n, stripe := len(sc.events), r.Stripe
+	batch, err := b.batchOf(sc.events, nil)
+	if err != nil {
+		b.answerEvents(&reply{w, stripe}, n, 0, err)
+		return server.Done
+	}
+	c := r.Pend()
+	batch.Done = func(duplicates int, err error) {
+		c.Complete(func(w *server.Response) { b.answerEvents(&reply{w, stripe}, n, duplicates, err) })
+	}
+	b.learner.Learn(batch)
+	return server.Pending
 }
 
-// postEvents answers POST /events on net/http.
-func (b *Bandit) postEvents(sc *scratch, w *reply, r *http.Request, body []byte) {
-	b.eventsBody(sc, w, body, true, r) //nolint:errcheck // it waits, so it is not busy
-}
-
-// eventsBody takes in the events of a body and answers, or returns errBusy and does nothing.
-func (b *Bandit) eventsBody(sc *scratch, w *reply, body []byte, wait bool, r *http.Request) error {
+// eventsFrom answers POST /events where a feature store knows the segments of users.
+func (b *Bandit) eventsFrom(ctx context.Context, sc *scratch, w *reply, body []byte) {
 	sc.scanner.reset(body)
 	var err error
-	sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents)
 	var segments []string
-	if err == nil && r != nil {
-		segments, err = b.segments(r.Context(), sc.events)
+	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents); err == nil {
+		segments, err = b.segments(ctx, sc.events)
 	}
 	duplicates := 0
 	if err == nil {
-		if duplicates, err = b.accept(sc.events, segments, wait, w.stripe); err == errBusy {
-			return err
-		}
+		duplicates, err = b.learn(sc.events, segments)
 	}
+	b.answerEvents(w, len(sc.events), duplicates, err)
+}
+
+// answerEvents says what became of n events.
+func (b *Bandit) answerEvents(w *reply, n, duplicates int, err error) {
 	if err != nil {
-		b.stats.rejected.Add(w.stripe, uint64(max(1, len(sc.events))))
+		b.stats.rejected.Add(w.stripe, uint64(max(1, n)))
 		w.fail(err)
-		return nil
+		return
 	}
-	b.stats.accepted.Add(w.stripe, uint64(len(sc.events)-duplicates))
+	w.Field("Cache-Control", "no-store")
+	b.stats.accepted.Add(w.stripe, uint64(n-duplicates))
 	w.Body = append(w.Body, `{"accepted":`...)
-	w.Body = strconv.AppendInt(w.Body, int64(len(sc.events)-duplicates), 10)
+	w.Body = strconv.AppendInt(w.Body, int64(n-duplicates), 10)
 	w.Body = append(w.Body, `,"duplicates":`...)
 	w.Body = strconv.AppendInt(w.Body, int64(duplicates), 10)
 	w.Body = append(w.Body, '}')
-	return nil
 }
-
-// lent answers a request on net/http with the functions that answer all.
-func (b *Bandit) lent(w http.ResponseWriter, r *http.Request, answer func(*scratch, *reply, *http.Request, []byte)) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxLent+1))
-	if err != nil || len(body) > maxLent {
-		server.WriteProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body could not be read: it may have at most %d bytes", maxLent))
-		return
-	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
-	var a server.Response
-	a.Field("Cache-Control", "no-store")
-	answer(sc, &reply{&a, 0}, r, body)
-	a.Write(w, r)
-}
-
-// maxLent bounds a body that is read as a whole.
-const maxLent = 64 << 20
 
 // postReload answers POST /admin/bandit/reload.
 func (b *Bandit) postReload(w *server.Response, _ *server.Request) server.Outcome {

@@ -2,6 +2,7 @@ package bandit
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -29,7 +30,7 @@ const (
 	headerLength = "Inference-Header-Content-Length"
 )
 
-func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []byte)) http.Handler) []server.Route {
+func (b *Bandit) inferRoutes() []server.Route {
 	routes := []server.Route{
 		{Pattern: "GET /v2", Handler: b.serverMetadata},
 		{Pattern: "GET /v2/health/live", Handler: b.live, Class: server.Critical},
@@ -39,7 +40,7 @@ func (b *Bandit) inferRoutes(lent func(func(*scratch, *reply, *http.Request, []b
 		routes = append(routes,
 			server.Route{Pattern: "GET " + model, Handler: b.modelMetadata},
 			server.Route{Pattern: "GET " + model + "/ready", Handler: b.modelReady, Class: server.Critical},
-			server.Route{Pattern: "POST " + model + "/infer", Handler: b.fastInfer, Stream: lent(b.infer)},
+			server.Route{Pattern: "POST " + model + "/infer", Handler: b.infer, MaxBody: maxBody},
 		)
 	}
 	return routes
@@ -140,11 +141,8 @@ const inferMembers = 32
 // errMany is a request for more items than asked about.
 var errMany = errors.New("many items")
 
-// fastInfer answers POST /v2/models/{model}/infer by what is in memory.
-func (b *Bandit) fastInfer(w *server.Response, r *server.Request) server.Outcome {
-	if b.store != nil {
-		return server.NetHTTP
-	}
+// infer answers POST /v2/models/{model}/infer.
+func (b *Bandit) infer(w *server.Response, r *server.Request) server.Outcome {
 	a := reply{w, r.Stripe}
 	if !b.knows(&a, string(r.Param(0)), string(r.Param(1))) {
 		return server.Done
@@ -154,6 +152,22 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) server.Outcome
 	if err != nil {
 		a.fail(err)
 		return server.Done
+	}
+	if b.store != nil {
+		jsonLength := len(head)
+		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) {
+			err := b.parseInference(sc, body[:jsonLength], body[jsonLength:], true, b.cfg.MaxItems)
+			degraded := false
+			if err == nil {
+				degraded, err = b.features(ctx, sc, &sc.query)
+			}
+			if err != nil {
+				w.fail(err)
+				return
+			}
+			w.Field("Cache-Control", "no-store")
+			b.answerInference(w, sc, degraded, start)
+		})
 	}
 	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers || len(raw) > rawInline {
 		if r.Inline() {
@@ -168,42 +182,16 @@ func (b *Bandit) fastInfer(w *server.Response, r *server.Request) server.Outcome
 		}
 		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
 	}
+	if err == nil && !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
+		err = errLoading
+	}
 	if err != nil {
 		a.fail(err)
-		return server.Done
-	}
-	if !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
-		a.fail(errLoading)
 		return server.Done
 	}
 	w.Field("Cache-Control", "no-store")
 	b.answerInference(&a, sc, false, start)
 	return server.Done
-}
-
-// infer is fastInfer on net/http.
-func (b *Bandit) infer(sc *scratch, w *reply, r *http.Request, body []byte) {
-	start := time.Now()
-	if !b.knows(w, r.PathValue("model"), r.PathValue("version")) {
-		return
-	}
-	var length []byte
-	if v := r.Header.Get(headerLength); v != "" {
-		length = []byte(v)
-	}
-	head, raw, err := splitInference(length, body)
-	if err == nil {
-		err = b.parseInference(sc, head, raw, true, b.cfg.MaxItems)
-	}
-	degraded := false
-	if err == nil {
-		degraded, err = b.features(r.Context(), sc, &sc.query)
-	}
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	b.answerInference(w, sc, degraded, start)
 }
 
 // splitInference cuts a body into its JSON and what follows that by the header's value, nil for none.

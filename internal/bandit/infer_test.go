@@ -20,13 +20,12 @@ import (
 // Clients of the protocol look for the error of whatever they have asked, and fail to say what it is where it is not there.
 func TestWhatIsNotOfTheProtocolIsRefusedInItsWords(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		kernel.MaxBody = 1000
 		s := serve(t, open(t, t.TempDir()), kernel)
 		for _, path := range []string{"/v2/", "/v2/models", "/v2/models//infer", "/v2/models/bandit/config", "/v2/repository/index"} {
 			s.problem(s.do("GET", s.url+path, ""), 404, "there is nothing at this path")
 		}
 		s.problem(s.do("GET", s.url+"/v2/models/bandit/infer", ""), 405, "this path answers OPTIONS, POST, not GET")
-		s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", strings.Repeat(" ", 1001)), 413, "the body is longer than 1000 bytes (--max-body)")
+		s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", strings.Repeat(" ", maxBody+1)), 413, fmt.Sprintf("the body is longer than %d bytes", maxBody))
 	})
 }
 

@@ -92,7 +92,7 @@ func (b *Bandit) look(sc *scratch, user, segment []byte, keys []arms.Key, stored
 func (l *lookup) open(b *Bandit, file *arms.File, sc *scratch, user, segment []byte) {
 	now := b.now()
 	for level := range l.views {
-		l.views[level] = b.learned[level].View(now)
+		l.views[level] = b.learner.View(arms.Level(level), now)
 	}
 	var s arms.Stats
 	if file != nil {

@@ -32,14 +32,11 @@ func sizeClass(n int) int {
 
 // stats counts what happens.
 type stats struct {
-	predictions                    *metrics.Counter
-	batches                        [len(sizes)]*metrics.Counter
-	stages                         [stages]*metrics.Histogram
-	accepted, duplicates, rejected *metrics.Counter
-	unsaved, checkpointErrors      *metrics.Counter
-	forgotten                      *metrics.Counter
-	lag                            *metrics.Histogram
-	reloaded, refused              *metrics.Counter
+	predictions        *metrics.Counter
+	batches            [len(sizes)]*metrics.Counter
+	stages             [stages]*metrics.Histogram
+	accepted, rejected *metrics.Counter
+	reloaded, refused  *metrics.Counter
 }
 
 func (b *Bandit) register(r *metrics.Registry) {
@@ -52,18 +49,9 @@ func (b *Bandit) register(r *metrics.Registry) {
 		s.stages[i] = r.Histogram("weir_bandit_stage_seconds", "Time in the stages of answering a request for scores.", "stage", name)
 	}
 	s.accepted = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "accepted")
-	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "duplicate")
 	s.rejected = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "rejected")
-	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Requests whose events could not be saved.")
-	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total", "Checkpoints that could not be written.")
-	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total", "Arms of which it was asked to forget what events have taught.")
-	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds", "Time from when an event happened, by its ts, until it counted.")
 	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "ok")
 	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "refused")
-	for level, name := range [levels]string{"item", "segment", "pair"} {
-		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(b.learned[level].Len()) }, "level", name)
-	}
-	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.", func() float64 { return float64(b.events.remembered.Load()) })
 	imported := func(of func(arms.Stats) uint64) func() float64 {
 		return func() float64 {
 			if m := b.model.Load(); m != nil && m.file != nil {

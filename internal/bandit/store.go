@@ -82,7 +82,7 @@ func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded boo
 // segments returns the segments of the events' users as the store knows them, nil without a store. Without
 // its answer an event still counts for its item.
 func (b *Bandit) segments(ctx context.Context, list []event) ([]string, error) {
-	if b.store == nil || b.learned[arms.Segmented].Len() == 0 && b.cfg.Learn < arms.Segmented {
+	if b.store == nil || b.learner.Len(arms.Segmented) == 0 && b.cfg.Learn < arms.Segmented {
 		return nil, nil
 	}
 	var users []string

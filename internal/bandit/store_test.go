@@ -137,7 +137,7 @@ func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
 		f.users.Store(true)
 		answers(s, stored, "", old)
 		s.events(event, accepted{1, 0}) // it counts for the item
-		if n := s.learned[arms.Segmented].Len(); n != 0 {
+		if n := s.learner.Len(arms.Segmented); n != 0 {
 			t.Errorf("%d arms of segments that nobody knows", n)
 		}
 		f.users.Store(false)

@@ -1,5 +1,7 @@
 package arms
 
+import "time"
+
 // Forget has events teach nothing of an arm any more, and reports whether they did. Like Add it is for one goroutine at a time.
 //
 // The arm's cell stays, with sums of 0, since who looks for an arm is led to it by the cells before it: Find still finds
@@ -46,4 +48,19 @@ func (l *Learned) Compact() int {
 	})
 	l.cells.Store(c)
 	return idle
+}
+
+// SetBack has the table go by a clock that was set back by more than an hour: what it is worth at the latest time it was taught of
+// is what it is worth now, or it would hardly count what comes. Like Add it is for one goroutine at a time.
+func (l *Learned) SetBack(now int64) {
+	latest := l.latest.Load()
+	if l.halfLife == 0 || latest-now <= int64(time.Hour/time.Microsecond) {
+		return
+	}
+	c := l.cells.Load()
+	moved := &cells{words: c.words, size: c.size, seeds: c.seeds, landmark: c.landmark - (latest - now)}
+	moved.count.Store(c.count.Load())
+	moved.idle.Store(c.idle.Load())
+	l.cells.Store(moved)
+	l.latest.Store(now)
 }

@@ -35,14 +35,14 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 	if a, b, _ := l.View(at).Find(NumberKey(0)); a != 0.25 || b != 0.75 || !l.Teaches(NumberKey(0)) {
 		t.Errorf("the arm is at %v, %v after it was taught anew", a, b)
 	}
-	if l.Len() != 1501 || l.Room() != 0 {
-		t.Errorf("%d arms, and room for %d, before any is given back", l.Len(), l.Room())
+	if l.Len() != 1501 || l.Cells() != 2000 {
+		t.Errorf("%d arms, %d cells, before any is given back", l.Len(), l.Cells())
 	}
 	if n := l.Compact(); n != 499 || l.Len() != 1501 {
 		t.Errorf("%d cells are given back and %d arms are left, want 499 and 1501", n, l.Len())
 	}
-	if n := l.Compact(); n != 0 || l.Room() != 499 {
-		t.Errorf("%d more are given back, and there is room for %d", n, l.Room())
+	if n := l.Compact(); n != 0 || l.Cells() != 1501 {
+		t.Errorf("%d more are given back, %d cells are left", n, l.Cells())
 	}
 	for k := range uint64(2000) {
 		if taught := k == 0 || k >= 500; l.Teaches(NumberKey(k)) != taught || l.Has(NumberKey(k)) != taught {
@@ -64,7 +64,8 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 }
 
 func TestTheRoomOfForgottenArmsIsTakenBackWhenItIsNeeded(t *testing.T) {
-	l := NewLearned(3, time.Hour)
+	limit := 3
+	l := NewLearned(limit, time.Hour)
 	at := time.Now().UnixMicro()
 	add := func(k uint64, at int64, want error) {
 		t.Helper()
@@ -74,8 +75,8 @@ func TestTheRoomOfForgottenArmsIsTakenBackWhenItIsNeeded(t *testing.T) {
 	}
 	is := func(arms, room int) {
 		t.Helper()
-		if l.Len() != arms || l.Room() != room {
-			t.Errorf("%d arms and room for %d, want %d and %d", l.Len(), l.Room(), arms, room)
+		if l.Len() != arms || limit-l.Cells() != room {
+			t.Errorf("%d arms and room for %d, want %d and %d", l.Len(), limit-l.Cells(), arms, room)
 		}
 	}
 	for k := range uint64(3) {
@@ -105,7 +106,8 @@ func TestTheRoomOfForgottenArmsIsTakenBackWhenItIsNeeded(t *testing.T) {
 	add(6, at, nil)
 	is(3, 0)
 	// Growing and a later landmark keep count.
-	l = NewLearned(10_000, time.Hour)
+	limit = 10_000
+	l = NewLearned(limit, time.Hour)
 	for k := range uint64(5000) {
 		add(k, at, nil)
 		if k%2 == 0 {

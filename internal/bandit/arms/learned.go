@@ -59,8 +59,8 @@ func (l *Learned) Len() int {
 	return int(c.count.Load() - c.idle.Load())
 }
 
-// Room returns how many new arms find room before Compact is needed.
-func (l *Learned) Room() int { return l.limit - int(l.cells.Load().count.Load()) }
+// Cells returns how many cells are in use: an arm each, and one for each arm that was forgotten until Compact.
+func (l *Learned) Cells() int { return int(l.cells.Load().count.Load()) }
 
 // View is the table at one moment, for reading.
 type View struct {
@@ -156,7 +156,7 @@ const renewAt = 1 << 60
 func (l *Learned) room(k Key, at int64) (*cells, error) {
 	c := l.cells.Load()
 	if c.size == 0 || c.find(k) == nil {
-		if l.Room() <= 0 && l.Compact() == 0 {
+		if l.Cells() >= l.limit && l.Compact() == 0 {
 			return nil, ErrFull
 		}
 		c = l.cells.Load()

@@ -1,16 +1,13 @@
-package bandit
+package learning
 
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/bandit/arms"
 )
@@ -18,14 +15,14 @@ import (
 func TestRecordsAreReadAsWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	for flags := range 16 {
-		want := record{at: r.Int64(), came: r.Int64(), reward: r.Float64()}
-		for level := range levels {
+		want := record{Event: Event{At: r.Int64(), Reward: r.Float64()}, came: r.Int64()}
+		for level := range Levels {
 			if flags&(1<<level) != 0 {
-				want.arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+				want.Arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
 			}
 		}
 		if flags&flagID != 0 {
-			want.id = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+			want.ID = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
 		}
 		b := want.append(nil)
 		var got record
@@ -41,17 +38,11 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 			t.Error("a byte too many is read")
 		}
 	}
-	// One that forgets has no id.
-	b := (&record{forget: true, arms: [levels]arms.Key{{Lo: 1, Hi: 2}}}).append(nil)
-	b[1] |= flagID
-	if err := new(record).read(appendKey(b, arms.Key{Lo: 3, Hi: 4})); err == nil {
-		t.Error("a record that forgets is read with an id")
-	}
-	for flags := range 8 {
-		want := record{forget: true, came: r.Int64()}
-		for level := range levels {
+	for flags := range 16 {
+		want := record{forget: true, came: r.Int64(), forgetIDs: flags&flagID != 0}
+		for level := range Levels {
 			if flags&(1<<level) != 0 {
-				want.arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
+				want.Arms[level] = arms.Key{Lo: r.Uint64(), Hi: r.Uint64()}
 			}
 		}
 		b := want.append(nil)
@@ -69,7 +60,7 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 		}
 	}
 	for _, reward := range []float64{-1, 1.5, math.NaN(), math.Inf(1)} {
-		if err := new(record).read((&record{reward: reward}).append(nil)); err == nil {
+		if err := new(record).read((&record{Event: Event{Reward: reward}}).append(nil)); err == nil {
 			t.Errorf("a reward of %v is read", reward)
 		}
 	}
@@ -83,10 +74,11 @@ func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
 		r   record
 		hex string
 	}{
-		{record{at: 1, came: 2, reward: 0.5, arms: [levels]arms.Key{k}}, "0101" + "0100000000000000" + "0200000000000000" + "000000000000e03f" + key},
-		{record{at: 1, came: 2, reward: 1, arms: [levels]arms.Key{k, k, k}, id: k}, "010f" + "0100000000000000" + "0200000000000000" + "000000000000f03f" + key + key + key + key},
+		{record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{k}}, came: 2}, "0101" + "0100000000000000" + "0200000000000000" + "000000000000e03f" + key},
+		{record{Event: Event{At: 1, Reward: 1, Arms: Arms{k, k, k}, ID: k}, came: 2}, "010f" + "0100000000000000" + "0200000000000000" + "000000000000f03f" + key + key + key + key},
 		{record{forget: true, came: 3}, "0200" + "0300000000000000"},
-		{record{forget: true, came: 3, arms: [levels]arms.Key{{}, k}}, "0202" + "0300000000000000" + key},
+		{record{forget: true, forgetIDs: true, came: 3}, "0208" + "0300000000000000"},
+		{record{Event: Event{Arms: Arms{{}, k}}, forget: true, came: 3}, "0202" + "0300000000000000" + key},
 	} {
 		var got record
 		b, err := hex.DecodeString(c.hex)
@@ -100,9 +92,9 @@ func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add((&record{forget: true, came: 2, arms: [levels]arms.Key{{}, {Lo: 3, Hi: 4}}}).append(nil))
+	f.Add((&record{forget: true, came: 2, Event: Event{Arms: Arms{{}, {Lo: 3, Hi: 4}}}}).append(nil))
 	f.Add((&record{forget: true}).append(nil))
-	f.Add((&record{at: 1, came: 2, reward: 0.5, arms: [levels]arms.Key{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}}, id: arms.Key{Lo: 5, Hi: 6}}).append(nil))
+	f.Add((&record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}}, ID: arms.Key{Lo: 5, Hi: 6}}, came: 2}).append(nil))
 	f.Add([]byte{1, 0xff})
 	f.Add([]byte{2})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -118,33 +110,27 @@ func FuzzRecord(f *testing.F) {
 }
 
 func TestACheckpointThatIsCutOffIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	f := open(t, dir, func(c *Config) { c.Learn = arms.Pair })
-	for i := range 3 {
-		list := []event{{user: fmt.Append(nil, i), segment: []byte("s"), item: fmt.Append(nil, i), reward: 0.5, id: fmt.Append(nil, i)}}
-		if _, err := f.accept(list, nil, true, 0); err != nil {
-			t.Fatal(err)
-		}
-		f.events.ids.turn(f.events.ids.began + day) // some ids are of yesterday
+	l := open(t, t.TempDir())
+	for i := range uint64(3) {
+		l.teach(t, event(i, i+1), Event{Reward: 0.5, Arms: Arms{key(i), key(i + 100), key(i + 200)}})
+		l.ids.began -= day * 2 / 3
+		l.ids.turn(time.Now().UnixMicro()) // some ids are of yesterday
 	}
-	want := f.memory()
-	f.close()
-	b, err := os.ReadFile(filepath.Join(dir, "bandit", "checkpoint"))
-	if err != nil {
+	want, _ := l.state()
+	var b bytes.Buffer
+	if err := want.write(&b); err != nil {
 		t.Fatal(err)
 	}
-	state := b[4096:]
-	read := func(state []byte) (*fixture, error) {
-		f := open(t, t.TempDir(), func(c *Config) { c.MaxLearned = 1000 })
-		return f, f.readCheckpoint(bytes.NewReader(state))
+	state := b.Bytes()
+	read := func(state []byte) (*local, error) {
+		l := open(t, t.TempDir())
+		return l, l.readCheckpoint(bytes.NewReader(state), want.At)
 	}
 	got, err := read(state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := got.memory(); !reflect.DeepEqual(m, want) {
-		t.Errorf("%+v, want %+v", m, want)
-	}
+	same(t, got.Local, l.Local)
 	for n := 0; n < len(state); n += 1 + n/40 {
 		if _, err := read(state[:n]); err == nil {
 			t.Errorf("%d bytes of %d are taken", n, len(state))

@@ -1,0 +1,89 @@
+// Package learning keeps what events teach: for each arm the sums of rewards, which are added to the posterior that it was
+// imported with. A Learner is one way to keep them; Local is that of one machine.
+//
+// What every Learner promises, and package learningtest tests of any:
+//
+//   - A batch of events counts as a whole or not at all, once Done is called without an error; then its arms show it.
+//   - An event with an id that was accepted before counts no more, for a day at least. Batches that come at the same time
+//     are no exception.
+//   - What Done was told to have been accepted survives as Durability says. What it was told to be refused does not count.
+//   - After a write whose outcome nobody can tell, everything is refused until a restart. Err says so.
+//   - Predictions read the arms beside all that, without waiting.
+//
+// An event names the keys of the arms that it counts for: that was decided when it came, so it is the same when it is
+// replayed, whatever arms there are then.
+package learning
+
+import (
+	"errors"
+	"net/netip"
+
+	"weir/internal/bandit/arms"
+)
+
+// Levels is how many kinds of arms there are.
+const Levels = 3
+
+// Arms are the keys of arms by their level; the zero Key where there is none.
+type Arms [Levels]arms.Key
+
+// Event is what somebody made of an item.
+type Event struct {
+	At     int64 // when it happened, Unix microseconds; 0, or what is later than now, is when it came
+	Reward float64
+	Arms   Arms
+	ID     arms.Key // zero for none
+}
+
+// Batch is events that count as a whole or not at all.
+type Batch struct {
+	Events []Event    // the Learner's until Done is called
+	Client netip.Addr // who sent them; its ids may take up a part of the room alone
+	// Done is called once, from any goroutine, and must not block.
+	Done func(duplicates int, err error)
+}
+
+// Forgetting says what is to be forgotten: what was taught of Arms, of all arms, or the ids that were seen.
+type Forgetting struct {
+	Arms Arms
+	All  bool
+	IDs  bool
+}
+
+// Errors that batches are refused with. They wrap others.
+var (
+	ErrNotSaved = errors.New("events cannot be saved at the moment, so none of this request counts")
+	ErrArms     = errors.New("there is no room for more arms that events teach of (--bandit-memory)")
+	ErrIDs      = errors.New("there is no room for more ids of events (--bandit-memory)")
+	ErrClientID = errors.New("this client's ids of events have all the room that one client may have (--bandit-client-ids)")
+	ErrBusy     = errors.New("more events wait to be saved than there is room for")
+)
+
+// Learner keeps what events teach. Its methods are for any number of goroutines.
+type Learner interface {
+	// Learn takes in a batch. It does not wait.
+	Learn(Batch)
+	// Forget forgets, and returns how many arms were taught of, or ids seen.
+	Forget(Forgetting) (n int, err error)
+	// View returns the arms of a level as they are worth at now, Unix microseconds.
+	View(level arms.Level, now int64) arms.View
+	// Teaches reports whether anything was taught of an arm.
+	Teaches(level arms.Level, k arms.Key) bool
+	// Len returns how many arms of a level were taught of.
+	Len(level arms.Level) int
+	// State returns all that is known, as it is worth now.
+	State() State
+	// Durability says in a sentence what becomes of accepted events in a crash and a power loss.
+	Durability() string
+	// Err returns nil, or why events are refused until a restart.
+	Err() error
+	Close() error
+}
+
+// State is all that a Learner knows at one moment.
+type State struct {
+	At   int64 // Unix microseconds
+	Arms [Levels][]arms.Arm
+	IDs  [2][]arms.Key // of the second day, and of the day before
+	Day  int64         // when the second day began
+}

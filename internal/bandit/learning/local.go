@@ -1,0 +1,545 @@
+package learning
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/internal/bandit/arms"
+	"weir/internal/disk"
+	"weir/internal/journal"
+	"weir/internal/metrics"
+)
+
+// Options are how a Local keeps what it is taught.
+type Options struct {
+	HalfLife  time.Duration // after how long an event counts half as much; 0 is never
+	Memory    int64         // bytes for arms and ids
+	ClientIDs float64       // share of the ids' room that one client may have
+	Sync      time.Duration // between syncs of the journal
+	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
+	Checkpoint int64
+	Metrics    *metrics.Registry
+	Log        *slog.Logger
+	Faults     disk.Faults // for tests
+}
+
+// What a key takes, with the room that its table keeps free and what a table takes while it grows.
+const (
+	armBytes = 128 // 51 to 102
+	idBytes  = 80
+	idShare  = 4 // of which memory is one part for ids
+)
+
+// queueLimit bounds the events that wait for the disk.
+const queueLimit = 1 << 18
+
+// Local keeps what events teach in memory and in a journal. One goroutine commits: it takes whatever batches have come
+// meanwhile, writes them to the journal at once, adds them to the sums and answers them.
+type Local struct {
+	o       Options
+	journal *journal.Journal
+	learned [Levels]*arms.Learned
+	maxArms int
+	stats   stats
+
+	queue struct {
+		sync.Mutex
+		batches []Batch
+		events  int
+		closed  bool
+	}
+	wake chan struct{} // has room for one
+	full chan struct{} // the journal is long; has room for one
+
+	mu         sync.Mutex // guards all below, and the tables from being written by two
+	ids        eventIDs
+	batch      journal.Batch
+	records    []record // of the batch
+	fresh      int      // arms that these make at most
+	pending    []committed
+	buffer     []byte
+	complained int64        // when a failure was last logged, Unix microseconds
+	remembered atomic.Int64 // ids
+	// What was replayed did not fit. Nothing is taken, and no checkpoint written, so that a restart with more memory has it all.
+	overfull atomic.Pointer[error]
+
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// committed is a batch that is part of a group, or was refused.
+type committed struct {
+	Batch
+	end        int // of its records
+	duplicates int
+	err        error
+}
+
+var _ Learner = (*Local)(nil)
+
+// Open opens the journal in dir, and takes up what it knows.
+func Open(dir string, o Options) (*Local, error) {
+	l := &Local{o: o, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
+	maxIDs := max(1, int(o.Memory/idShare/idBytes))
+	l.maxArms = max(1, int((o.Memory-o.Memory/idShare)/armBytes))
+	l.ids = newEventIDs(maxIDs, max(1, int(o.ClientIDs*float64(maxIDs))))
+	for i := range l.learned {
+		l.learned[i] = arms.NewLearned(l.maxArms, o.HalfLife)
+	}
+	start, replayed := time.Now(), 0
+	now := start.UnixMicro()
+	var err error
+	l.journal, err = journal.Open(dir, journal.Options{
+		Sync: o.Sync, Log: o.Log, Metrics: o.Metrics, Name: "bandit", Faults: o.Faults,
+	}, func(r io.Reader) error { return l.readCheckpoint(r, now) }, func(b []byte) error {
+		replayed++
+		return l.replay(b, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := l.Err(); err != nil {
+		o.Log.Error("bandit", "error", err)
+	}
+	l.remembered.Store(int64(l.ids.len()))
+	if n := l.arms(); n > 0 {
+		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), "took", time.Since(start).Round(time.Millisecond))
+	}
+	l.register(o.Metrics)
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	l.work.Go(func() { l.commits(ctx) })
+	l.work.Go(func() { l.checkpoints(ctx) })
+	return l, nil
+}
+
+// replay takes up a record of the journal. Times beyond now are of a clock that was ahead.
+func (l *Local) replay(b []byte, now int64) error {
+	var r record
+	if err := r.read(b); err != nil {
+		return err
+	}
+	r.At, r.came = min(r.At, now), min(r.came, now)
+	if r.forget {
+		l.unlearn(&r)
+		return nil
+	}
+	l.ids.turn(r.came)
+	if r.ID != (arms.Key{}) && !l.ids.has(r.ID) {
+		if l.ids.room(netip.Addr{}) != nil {
+			l.overflow()
+			return nil
+		}
+		l.ids.add(r.ID, netip.Addr{})
+	}
+	for level, k := range r.Arms {
+		if k == (arms.Key{}) {
+			continue
+		}
+		if !l.learned[level].Has(k) && !l.hasRoomForOne() {
+			l.overflow()
+			continue
+		}
+		if err := l.learned[level].Add(k, r.Reward, r.At); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overflow notes that what is on the disk needs more memory than there may be.
+func (l *Local) overflow() {
+	if l.overfull.Load() == nil {
+		err := fmt.Errorf("not all that events have taught fits into %d bytes, so no more are taken: raise --bandit-memory and restart", l.o.Memory)
+		l.overfull.Store(&err)
+	}
+}
+
+// Err implements Learner.
+func (l *Local) Err() error {
+	if l.journal.Err() != nil {
+		return errors.New("events cannot be saved: a write to the disk failed; see the log, and restart when the disk is sound")
+	}
+	if err := l.overfull.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Durability implements Learner.
+func (l *Local) Durability() string {
+	return fmt.Sprintf("an accepted event survives the end of the process, kill -9 included; a power loss takes those of the last %v "+
+		"(--bandit-sync) and of the sync under way, see weir_bandit_journal_sync_lag_seconds", l.o.Sync)
+}
+
+// View implements Learner.
+func (l *Local) View(level arms.Level, now int64) arms.View { return l.learned[level].View(now) }
+
+// Teaches implements Learner.
+func (l *Local) Teaches(level arms.Level, k arms.Key) bool { return l.learned[level].Teaches(k) }
+
+// Len implements Learner.
+func (l *Local) Len(level arms.Level) int { return l.learned[level].Len() }
+
+// arms returns how many arms events have taught of.
+func (l *Local) arms() (n int) {
+	for _, t := range l.learned {
+		n += t.Len()
+	}
+	return n
+}
+
+// Learn implements Learner.
+func (l *Local) Learn(b Batch) {
+	b.Client = network(b.Client)
+	q := &l.queue
+	q.Lock()
+	var err error
+	switch {
+	case q.closed:
+		err = ErrNotSaved
+	case q.events > 0 && q.events+len(b.Events) > queueLimit:
+		err = ErrBusy
+	default:
+		q.batches = append(q.batches, b)
+		q.events += len(b.Events)
+	}
+	q.Unlock()
+	if err != nil {
+		b.Done(0, err)
+		return
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// commits takes in batches until the context ends, and then what is left.
+func (l *Local) commits(ctx context.Context) {
+	var group []Batch
+	for ended := false; !ended; {
+		select {
+		case <-l.wake:
+		case <-ctx.Done():
+			ended = true
+		}
+		q := &l.queue
+		q.Lock()
+		group, q.batches = q.batches, group[:0]
+		q.events, q.closed = 0, ended
+		q.Unlock()
+		l.commit(group)
+		clear(group)
+	}
+}
+
+// commit takes in a group of batches, in one write of the journal unless they are too much for one.
+func (l *Local) commit(group []Batch) {
+	const records = journal.MaxBatch / 2 / (eventHead + (Levels+1)*16) // fit into one write; so does each batch alone
+	for len(group) > 0 {
+		n, events := 0, 0
+		for n < len(group) && (n == 0 || events+len(group[n].Events) <= records) {
+			events += len(group[n].Events)
+			n++
+		}
+		l.commitOnce(group[:n])
+		group = group[n:]
+	}
+}
+
+// commitOnce takes in batches that fit into one write.
+func (l *Local) commitOnce(group []Batch) {
+	l.mu.Lock()
+	now := time.Now().UnixMicro()
+	l.ids.turn(now)
+	for _, t := range l.learned {
+		t.SetBack(now)
+	}
+	l.pending = l.pending[:0]
+	written := 0 // of pending
+	for _, b := range group {
+		c := committed{Batch: b}
+		if c.duplicates, c.err = l.admit(b, now); errors.Is(c.err, ErrArms) && len(l.records) > 0 {
+			// It may be that batches before it make the same arms: they are written first.
+			l.write(l.pending[written:], now)
+			written = len(l.pending)
+			c.duplicates, c.err = l.admit(b, now)
+		}
+		c.end = len(l.records)
+		l.pending = append(l.pending, c)
+	}
+	l.write(l.pending[written:], now)
+	l.remembered.Store(int64(l.ids.len()))
+	l.mu.Unlock()
+	for i := range l.pending { // no other goroutine uses it
+		c := &l.pending[i]
+		c.Done(c.duplicates, c.err)
+		*c = committed{}
+	}
+}
+
+// admit appends the records of a batch, all or none.
+func (l *Local) admit(b Batch, now int64) (duplicates int, err error) {
+	if err := l.overfull.Load(); err != nil {
+		return 0, *err
+	}
+	from := len(l.records)
+	defer func() {
+		if err != nil {
+			l.removeIDs(l.records[from:], b.Client)
+			l.records = l.records[:from]
+		}
+	}()
+	fresh := 0
+	for i := range b.Events {
+		r := record{Event: b.Events[i], came: now}
+		if r.At == 0 || r.At > now { // the future does not weigh more
+			r.At = now
+		}
+		if r.ID != (arms.Key{}) {
+			if l.ids.has(r.ID) {
+				duplicates++
+				continue
+			}
+			if err := l.ids.room(b.Client); err != nil {
+				return 0, err
+			}
+			l.ids.add(r.ID, b.Client)
+		}
+		for level, k := range r.Arms {
+			if k != (arms.Key{}) && !l.learned[level].Has(k) {
+				fresh++
+			}
+		}
+		l.records = append(l.records, r)
+	}
+	if fresh > 0 && !l.hasRoom(fresh) {
+		return 0, ErrArms
+	}
+	return duplicates, nil
+}
+
+// removeIDs takes ids for not seen, of records that do not count after all.
+func (l *Local) removeIDs(records []record, client netip.Addr) {
+	for i := range records {
+		if id := records[i].ID; id != (arms.Key{}) {
+			l.ids.remove(id, client)
+		}
+	}
+}
+
+// room returns how many new arms find room before that of arms that were forgotten is given back.
+func (l *Local) room() int {
+	room := l.maxArms
+	for _, t := range l.learned {
+		room -= t.Cells()
+	}
+	return room
+}
+
+func (l *Local) compact() {
+	for _, t := range l.learned {
+		t.Compact()
+	}
+}
+
+// hasRoom reports whether the arms that the records make find room, fresh more at most than those before.
+func (l *Local) hasRoom(fresh int) bool {
+	if l.fresh += fresh; l.fresh <= l.room() {
+		return true
+	}
+	if l.fresh = l.newArms(); l.fresh > l.room() {
+		l.compact()
+		l.fresh = l.newArms() // arms that were forgotten are new now
+	}
+	return l.fresh <= l.room()
+}
+
+// hasRoomForOne is hasRoom for one arm at a time, while what is on the disk is read.
+func (l *Local) hasRoomForOne() bool {
+	if l.room() == 0 {
+		l.compact()
+	}
+	return l.room() > 0
+}
+
+// newArms returns how many arms the records make, where several events are of the same one.
+func (l *Local) newArms() (n int) {
+	for level, t := range l.learned {
+		made := make(map[arms.Key]struct{})
+		for i := range l.records {
+			if k := l.records[i].Arms[level]; k != (arms.Key{}) && !t.Has(k) {
+				made[k] = struct{}{}
+			}
+		}
+		n += len(made)
+	}
+	return n
+}
+
+// write writes the records of batches to the journal and adds them to the sums.
+func (l *Local) write(batches []committed, now int64) {
+	l.batch.Reset()
+	for i := range l.records {
+		l.buffer = l.records[i].append(l.buffer[:0])
+		l.batch.Add(l.buffer)
+	}
+	if err := l.save(now); err != nil {
+		from := 0
+		for i := range batches {
+			c := &batches[i]
+			l.removeIDs(l.records[from:c.end], c.Client)
+			from = c.end
+			c.duplicates, c.err = 0, cmp.Or(c.err, err)
+		}
+	} else {
+		for i := range l.records {
+			l.apply(&l.records[i], now)
+		}
+		for i := range batches {
+			l.stats.duplicates.Add(0, uint64(batches[i].duplicates))
+		}
+	}
+	l.records, l.fresh = l.records[:0], 0
+}
+
+// apply adds an event to the sums of its arms.
+func (l *Local) apply(r *record, now int64) {
+	for level, k := range r.Arms {
+		if k == (arms.Key{}) {
+			continue
+		}
+		if err := l.learned[level].Add(k, r.Reward, r.At); err != nil {
+			panic("BUG: an event that was found to have room has none: " + err.Error())
+		}
+	}
+	if late := now - r.At; late > 0 { // else it does not say when it happened
+		l.stats.lag.Observe(0, time.Duration(late)*time.Microsecond, 1)
+	}
+}
+
+// save writes the batch to the journal.
+func (l *Local) save(now int64) error {
+	if err := l.journal.Append(&l.batch); err != nil {
+		l.stats.unsaved.Add(0, 1)
+		if now-l.complained >= int64(time.Second/time.Microsecond) {
+			l.complained = now
+			l.o.Log.Error("events could not be saved", "error", err)
+		}
+		return ErrNotSaved
+	}
+	if l.long() {
+		select {
+		case l.full <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// Forget implements Learner: in the journal first.
+func (l *Local) Forget(f Forgetting) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := record{Event: Event{Arms: f.Arms}, came: time.Now().UnixMicro(), forget: true, forgetIDs: f.IDs}
+	if !l.teaches(&r) {
+		return 0, nil
+	}
+	if err := l.overfull.Load(); err != nil {
+		return 0, *err
+	}
+	l.batch.Reset()
+	l.buffer = r.append(l.buffer[:0])
+	l.batch.Add(l.buffer)
+	if err := l.save(r.came); err != nil {
+		return 0, err
+	}
+	n = l.unlearn(&r)
+	l.remembered.Store(int64(l.ids.len()))
+	if !f.IDs {
+		l.stats.forgotten.Add(0, uint64(n))
+	}
+	return n, nil
+}
+
+// teaches reports whether there is anything that a record can have forgotten.
+func (l *Local) teaches(r *record) bool {
+	switch {
+	case r.forgetIDs:
+		return l.ids.len() > 0
+	case r.Arms == Arms{}:
+		return l.arms() > 0
+	}
+	for level, k := range r.Arms {
+		if k != (arms.Key{}) && l.learned[level].Teaches(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlearn forgets what a record says. Ids stay where arms are forgotten: an event that is sent again does not count after all.
+func (l *Local) unlearn(r *record) (n int) {
+	switch {
+	case r.forgetIDs:
+		n = l.ids.len()
+		l.ids.reset(r.came)
+		return n
+	case r.Arms == Arms{}:
+		n = l.arms()
+		for _, t := range l.learned {
+			t.ForgetAll()
+		}
+		return n
+	}
+	for level, k := range r.Arms {
+		if k != (arms.Key{}) && l.learned[level].Forget(k) {
+			n++
+		}
+	}
+	return n
+}
+
+// Close implements Learner. It writes what was learned as a whole, so that nothing has to be replayed.
+func (l *Local) Close() error {
+	l.stop()
+	l.work.Wait()
+	if j := l.journal; l.Err() == nil && j.Position() > j.Checkpointed() {
+		if err := l.checkpoint(); err != nil {
+			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, the next start reads their journal", "error", err)
+		}
+	}
+	return l.journal.Close()
+}
+
+// stats counts what happens.
+type stats struct {
+	duplicates, unsaved, checkpointErrors, forgotten *metrics.Counter
+	lag                                              *metrics.Histogram
+}
+
+func (l *Local) register(r *metrics.Registry) {
+	s := &l.stats
+	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "duplicate")
+	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Writes of events that failed.")
+	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total", "Checkpoints that could not be written.")
+	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total", "Arms of which it was asked to forget what events have taught.")
+	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds", "Time from when an event happened, by its ts, until it counted.")
+	for level, name := range [Levels]string{"item", "segment", "pair"} {
+		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(l.learned[level].Len()) }, "level", name)
+	}
+	r.Gauge("weir_bandit_learned_arms_limit", "Arms that events may teach of, all levels together, by --bandit-memory.", func() float64 { return float64(l.maxArms) })
+	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.", func() float64 { return float64(l.remembered.Load()) })
+	r.Gauge("weir_bandit_event_ids_limit", "Ids of events that may be remembered, by --bandit-memory.", func() float64 { return float64(l.ids.limit) })
+	r.Gauge("weir_bandit_durability_info", "1; the label says what becomes of accepted events in a crash and a power loss.",
+		func() float64 { return 1 }, "durability", l.Durability())
+}
