@@ -18,7 +18,7 @@ import (
 var mayImport = map[string][]string{
 	"weir/internal/disk":                          {},
 	"weir/internal/disk/record":                   {"weir/internal/disk", "weir/internal/metrics"},
-	"weir/internal/metrics":                       {},
+	"weir/internal/metrics":                       {"weir/internal/disk"},
 	"weir/internal/strictjson":                    {},
 	"weir/internal/size":                          {},
 	"weir/internal/systest":                       {},

@@ -16,6 +16,7 @@ package metrics
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/disk"
 )
 
 // Kind tells the families of a registry apart.
@@ -92,7 +95,8 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 }
 
 // Gauge registers a number that is asked for when somebody looks: fn is called at every scrape and
-// snapshot, possibly by several goroutines at once, and must neither block nor panic.
+// snapshot, possibly by several goroutines at once, and must not block. Where it panics, or reads mapped memory that is not
+// there, the gauge is NaN.
 func (r *Registry) Gauge(name, help string, fn func() float64, labels ...string) {
 	if strings.HasSuffix(name, "_total") {
 		bug(name, "a gauge's name does not end in _total, which is for counters")
@@ -100,7 +104,11 @@ func (r *Registry) Gauge(name, help string, fn func() float64, labels ...string)
 	if fn == nil {
 		bug(name, "a gauge needs a function")
 	}
-	r.add(GaugeKind, name, help, labels, &series{gauge: fn})
+	r.add(GaugeKind, name, help, labels, &series{gauge: func() float64 {
+		value := math.NaN()
+		disk.Guard(func() error { value = fn(); return nil }) //nolint:errcheck // NaN says it
+		return value
+	}})
 }
 
 // Histogram registers a distribution of latencies, up to a minute.

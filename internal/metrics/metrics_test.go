@@ -224,3 +224,11 @@ func TestRegistrationAndScrapesAreConcurrent(t *testing.T) {
 		t.Errorf("%d samples, want %d", n, 2*8*20)
 	}
 }
+
+func TestAGaugeThatPanicsIsNaN(t *testing.T) {
+	r := New(1)
+	r.Gauge("weir_test_broken", "Help.", func() float64 { panic("mine") })
+	if got := r.Snapshot()[0].Value; !math.IsNaN(got) {
+		t.Errorf("the gauge is %v, want NaN", got)
+	}
+}
