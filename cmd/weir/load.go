@@ -303,6 +303,7 @@ func (o *outputs) write(stdout io.Writer, result *report.Result) error {
 	if !slices.ContainsFunc(o.formats(), func(f outputFormat) bool { return f.path == "-" }) {
 		errs = append(errs, report.Summary(stdout, result))
 	}
+	result = report.WithoutSecrets(result)
 	for _, f := range o.formats() {
 		switch f.path {
 		case "":
@@ -312,7 +313,7 @@ func (o *outputs) write(stdout io.Writer, result *report.Result) error {
 			var b bytes.Buffer
 			err := f.write(&b, result)
 			if err == nil {
-				err = disk.WriteFileAtomic(f.path, b.Bytes(), 0o644)
+				err = disk.WriteFileAtomic(f.path, b.Bytes(), 0o600) // what is asked for may be nobody else's business
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))

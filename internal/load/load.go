@@ -105,6 +105,7 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 		return nil, &PlanError{err}
 	}
 	r.engine = p.client(r.scenario.Targets())
+	r.engine.Whole = r.scenario.Judges()
 	if p.TargetMetrics != "" {
 		if r.target, err = watchTarget(ctx, p.TargetMetrics); err != nil {
 			return nil, err
@@ -127,7 +128,7 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	_, search := r.control.(control.Searcher)
 	r.recorder = report.NewRecorder(report.RecorderOptions{
 		Name: p.Name, Plan: p, Started: time.Now(), Runners: max(1, len(p.Agents)),
-		Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
+		Parts: r.scenario.Parts(), Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
 	})
 	return r, nil
 }

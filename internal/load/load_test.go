@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -637,4 +638,26 @@ func TestWindowsAfterAStallAreNoSlivers(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestATargetThatSpeaksHTTP2OnlyIsSaidTo(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.TLS = &tls.Config{NextProtos: []string{"h2"}}
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP2(true)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	plain := httptest.NewUnstartedServer(s.Config.Handler)
+	plain.Config.Protocols = new(http.Protocols)
+	plain.Config.Protocols.SetUnencryptedHTTP2(true)
+	plain.Start()
+	defer plain.Close()
+	for _, url := range []string{s.URL, plain.URL} {
+		p := Default()
+		p.URL, p.Rate, p.Insecure = url, "10/s", true
+		if _, err := New(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), "--http2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
 }

@@ -103,7 +103,7 @@ func start(ctx context.Context, o *order, own []string) (engine, string, error) 
 		return nil, "", err
 	}
 	co := o.client()
-	co.Targets = sc.Targets()
+	co.Targets, co.Whole = sc.Targets(), sc.Judges()
 	e, err := client.Start(ctx, co, sc.Source)
 	if err != nil {
 		return nil, "", err // and not a nil *client.Engine

@@ -67,14 +67,28 @@ type window struct {
 	Latency     []byte   `json:"latency"` // see appendHistogram
 	ShedLatency []byte   `json:"shed_latency"`
 	Lag         []byte   `json:"lag"`
+
+	Statuses map[int]uint64   `json:"statuses,omitempty"`
+	Parts    []measure.Part   `json:"parts,omitempty"`
+	Samples  []measure.Sample `json:"samples,omitempty"`
 }
+
+// maxParts and maxSamples bound what a window may bring.
+const maxParts, maxSamples = 1000, 1000
 
 // encodeWindow renders w. It has to be one without NaN.
 func encodeWindow(w *measure.Window, seq uint64) []byte {
+	statuses := make(map[int]uint64)
+	for code, n := range w.Detail.Statuses {
+		if n > 0 {
+			statuses[code] = n
+		}
+	}
 	text, err := json.Marshal(window{
 		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:], In: w.In, Out: w.Out,
 		CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
 		Latency: appendHistogram(nil, w.Latency), ShedLatency: appendHistogram(nil, w.ShedLatency), Lag: appendHistogram(nil, w.Lag),
+		Statuses: statuses, Parts: w.Detail.Parts, Samples: w.Detail.Samples,
 	})
 	if err != nil {
 		panic("BUG: a window cannot be encoded: " + err.Error())
@@ -94,6 +108,14 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	if o.CPU < 0 || !(o.Busy >= 0) || o.Connections < 0 || o.InFlight < 0 {
 		return 0, errors.New("a window with negative figures")
 	}
+	if len(o.Parts) > maxParts || len(o.Samples) > maxSamples {
+		return 0, errors.New("a window with more parts or samples than there are")
+	}
+	for code := range o.Statuses {
+		if code < 0 || code >= measure.Statuses {
+			return 0, fmt.Errorf("a window with answers of status %d", code)
+		}
+	}
 	histograms := [...]struct {
 		text []byte
 		to   *hdr.Histogram
@@ -105,7 +127,10 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	}
 	got := measure.Window{
 		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out, CPU: time.Duration(o.CPU), Busy: o.Busy,
-		Latency: empty(), ShedLatency: empty(), Lag: empty(),
+		Latency: empty(), ShedLatency: empty(), Lag: empty(), Detail: &measure.Detail{Parts: o.Parts, Samples: o.Samples},
+	}
+	for code, n := range o.Statuses {
+		got.Detail.Statuses[code] = n
 	}
 	copy(got.Failed[:], o.Failed)
 	w.Add(&got)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ func made(seed uint64) *measure.Window {
 		measure.Record(w.Latency, time.Duration(math.Exp(r.Float64()*30)))
 		measure.Record(w.Lag, time.Duration(r.ExpFloat64()*1e4))
 	}
+	w.Detail.Count(200, r.IntN(3), time.Millisecond)
+	w.Detail.Count(404, r.IntN(3), time.Second)
+	w.Detail.AddSample(measure.Sample{Kind: "404", Request: "GET /x", Detail: "y"})
 	measure.Record(w.ShedLatency, 0)
 	measure.Record(w.ShedLatency, time.Hour)
 	return w
@@ -31,9 +35,12 @@ func made(seed uint64) *measure.Window {
 
 func equal(a, b *measure.Window) bool {
 	x, y := *a, *b
-	x.Latency, x.ShedLatency, x.Lag, x.Target, x.Start, x.End = nil, nil, nil, measure.Target{}, 0, 0
-	y.Latency, y.ShedLatency, y.Lag, y.Target, y.Start, y.End = nil, nil, nil, measure.Target{}, 0, 0
-	return x == y && a.Latency.Equals(b.Latency) && a.ShedLatency.Equals(b.ShedLatency) && a.Lag.Equals(b.Lag)
+	x.Latency, x.ShedLatency, x.Lag, x.Target, x.Start, x.End, x.Detail = nil, nil, nil, measure.Target{}, 0, 0, nil
+	y.Latency, y.ShedLatency, y.Lag, y.Target, y.Start, y.End, y.Detail = nil, nil, nil, measure.Target{}, 0, 0, nil
+	if len(a.Detail.Parts) != len(b.Detail.Parts) || a.Detail.Statuses != b.Detail.Statuses {
+		return false
+	}
+	return x == y && slices.Equal(a.Detail.Parts, b.Detail.Parts) && slices.Equal(a.Detail.Samples, b.Detail.Samples) && a.Latency.Equals(b.Latency) && a.ShedLatency.Equals(b.ShedLatency) && a.Lag.Equals(b.Lag)
 }
 
 func TestWindowsCrossTheNetworkWhole(t *testing.T) {
@@ -82,14 +89,15 @@ func TestEveryBucketHasAValueOfItsOwn(t *testing.T) {
 
 func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
-		``:                                     "cannot be read",
-		`[]`:                                   "cannot be read: it must be an object, not an array",
-		`{"failed":[1]}`:                       "kinds of failures",
-		`{"failed":[0,0,0,0,0,0],"cpu_ns":-1}`: "negative",
-		`{"failed":[0,0,0,0,0,0],"busy":-0.1}`: "negative",
-		`{"failed":[0,0,0,0,0,0],"latency":"gA=="}`:     "histogram",
-		`{"failed":[0,0,0,0,0,0],"latency":"AA=="}`:     "histogram",
-		`{"failed":[0,0,0,0,0,0],"lag":"////////fwE="}`: "histogram",
+		``:                                       "cannot be read",
+		`[]`:                                     "cannot be read: it must be an object, not an array",
+		`{"failed":[1]}`:                         "kinds of failures",
+		`{"failed":[0,0,0,0,0,0,0],"cpu_ns":-1}`: "negative",
+		`{"failed":[0,0,0,0,0,0,0],"busy":-0.1}`: "negative",
+		`{"failed":[0,0,0,0,0,0,0],"latency":"gA=="}`:     "histogram",
+		`{"failed":[0,0,0,0,0,0,0],"latency":"AA=="}`:     "histogram",
+		`{"failed":[0,0,0,0,0,0,0],"statuses":{"600":1}}`: "status 600",
+		`{"failed":[0,0,0,0,0,0,0],"lag":"////////fwE="}`: "histogram",
 	} {
 		w := measure.NewWindow()
 		_, err := decodeWindow([]byte(text), w)
@@ -105,8 +113,8 @@ func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 func FuzzDecodeWindow(f *testing.F) {
 	f.Add(encodeWindow(made(1), 1))
 	f.Add(encodeWindow(measure.NewWindow(), 7))
-	f.Add([]byte(`{"failed":[0,0,0,0,0,0],"latency":"AQEBAQ=="}`))
-	f.Add([]byte(`{"failed":[0,0,0,0,0,0],"busy":1e308,"latency":"AP//////////fwEB"}`))
+	f.Add([]byte(`{"failed":[0,0,0,0,0,0,0],"latency":"AQEBAQ=="}`))
+	f.Add([]byte(`{"failed":[0,0,0,0,0,0,0],"busy":1e308,"latency":"AP//////////fwEB"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		w := measure.NewWindow()
 		seq, err := decodeWindow(text, w)

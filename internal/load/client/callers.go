@@ -33,6 +33,8 @@ type callers struct {
 	mu       sync.Mutex // guards all below
 	source   Source
 	listener Listener
+	parted   Parted
+	judge    Judge
 	schedule *schedule
 	wire     []byte
 	win      *sheet
@@ -68,6 +70,10 @@ func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Sour
 			idle:     make(chan struct{}),
 		}
 		c.listener, _ = source.(Listener)
+		c.parted, _ = source.(Parted)
+		if o.Whole {
+			c.judge, _ = source.(Judge)
+		}
 		c.ctx, c.cancel = context.WithCancel(context.Background())
 		addrs := map[string]string{}
 		for _, t := range o.Targets {
@@ -104,6 +110,10 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "80")
 }
 
+// mostHandshakes bounds the TLS handshakes that all threads make at once. With one for every request that finds no connection, 10,000
+// requests a second left no processor for anything else, and each handshake took so long that more were begun.
+const mostHandshakes = 64
+
 func (c *callers) newTransport(addrs map[string]string) *http.Transport {
 	var dialer net.Dialer
 	t := &http.Transport{
@@ -127,6 +137,28 @@ func (c *callers) newTransport(addrs map[string]string) *http.Transport {
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
 		Protocols:              new(http.Protocols),
+	}
+	places := make(chan struct{}, max(mostHandshakes/c.o.Threads, 1))
+	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		conn, err := t.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		config := t.TLSClientConfig.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+		config.NextProtos = []string{map[bool]string{false: "http/1.1", true: "h2"}[c.o.HTTP2]}
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return secure, nil
 	}
 	if c.o.HTTP2 {
 		t.Protocols.SetHTTP2(true)
@@ -352,6 +384,8 @@ type call struct {
 	err     error // why there is none
 	at      int64
 	ref     uint64
+	part    int
+	failed  error // why there is no answer
 }
 
 // nextRequest reads the source's next request. c.mu is held.
@@ -361,12 +395,31 @@ func (c *callers) nextRequest(at int64) call {
 	// The body is read from a copy: the next request overwrites the source's bytes.
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(bytes.Clone(wire))))
 	if err != nil {
-		return call{err: err, at: at, ref: ref}
+		return call{err: err, at: at, ref: ref, part: c.partNow()}
 	}
 	origin := c.origins[target]
 	r.RequestURI = ""
 	r.URL.Scheme, r.URL.Host = origin.Scheme, origin.Host
-	return call{r, nil, at, ref}
+	return call{request: r, at: at, ref: ref, part: c.partNow()}
+}
+
+// partNow is the part of the source's last request. c.mu is held.
+func (c *callers) partNow() int {
+	if c.parted == nil {
+		return 0
+	}
+	return c.parted.Part()
+}
+
+// maxWhole is how much of an answer a Judge gets to see.
+const maxWhole = 1 << 20
+
+// line is the request's first line.
+func (q *call) line() []byte {
+	if q.request == nil {
+		return nil
+	}
+	return []byte(q.request.Method + " " + q.request.URL.RequestURI())
 }
 
 // outcome is what became of a call.
@@ -375,6 +428,8 @@ type outcome struct {
 	etag, lastModified []byte
 	err                error
 	late               bool // its time was over
+	response           *http.Response
+	body               []byte
 }
 
 // do makes a request.
@@ -385,6 +440,10 @@ func (c *callers) do(q *call) (o outcome) {
 	ctx, cancel := context.WithDeadline(c.ctx, c.epoch.Add(time.Duration(q.at)+c.o.Timeout))
 	defer cancel()
 	response, err := c.transport.RoundTrip(q.request.WithContext(ctx))
+	if err == nil && c.judge != nil {
+		o.body, err = io.ReadAll(io.LimitReader(response.Body, maxWhole))
+		o.response = response
+	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, response.Body)
 		response.Body.Close()
@@ -406,14 +465,25 @@ func (c *callers) settle(q *call, o *outcome) {
 	now := c.now()
 	switch {
 	case o.err == nil:
-		c.win.count(o.status, time.Duration(now-q.at))
+		took := time.Duration(now - q.at)
+		if c.judge != nil && o.status != http.StatusServiceUnavailable {
+			if err := c.judge.Judge(q.part, o.response, o.body); err != nil {
+				c.win.unexpected(o.status, q.part, took)
+				c.win.sample(measure.Unexpected.String(), q.line(), err.Error())
+				break
+			}
+		}
+		c.win.count(o.status, q.part, took)
+		c.win.sampleStatus(o.status, q.line())
 		if c.listener != nil {
 			c.listener.Heard(q.ref, Answer{o.status, o.etag, o.lastModified})
 		}
 	case c.ctx.Err() != nil: // it was killed, and counts as nothing
 	case o.late:
+		q.failed = o.err
 		c.lost(measure.TimedOut, q, now)
 	default:
+		q.failed = o.err
 		c.lost(failureOf(o.err), q, now)
 	}
 }
@@ -429,7 +499,12 @@ func (c *callers) callOnce(q call) {
 
 // lost counts a request without an answer. c.mu is held.
 func (c *callers) lost(why measure.Failure, q *call, now int64) {
-	c.win.Failed[why]++
+	c.win.lose(why, q.part)
+	detail := ""
+	if q.failed != nil {
+		detail = q.failed.Error()
+	}
+	c.win.sample(why.String(), q.line(), detail)
 	if why == measure.TimedOut {
 		c.win.Latency.record(time.Duration(now - q.at))
 	}

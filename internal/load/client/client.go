@@ -22,6 +22,7 @@
 package client
 
 import (
+	"net/http"
 	"net/netip"
 	"time"
 )
@@ -40,6 +41,20 @@ type Source interface {
 	// Next appends one whole HTTP/1.1 request, Host included, to wire and returns it, the index of the target that
 	// it is for, and a number that Heard gets with its answer.
 	Next(wire []byte) (out []byte, target int, ref uint64)
+}
+
+// Parted is a Source whose requests are of several parts, which are counted apart.
+type Parted interface {
+	Source
+	// Part is that of the last request that Next has returned.
+	Part() int
+}
+
+// Judge is a Source that looks at whole answers, which only net/http gives (Options.Whole).
+type Judge interface {
+	Source
+	// Judge says what is wrong with an answer to a request of a part. It must not keep the answer.
+	Judge(part int, r *http.Response, body []byte) error
 }
 
 // Listener is a Source that wants the answers.
@@ -79,6 +94,7 @@ type Options struct {
 	Timeout        time.Duration // of a request, from when it is sent or was to be; default 10 s
 	Threads        int           // default: half of the processors, at least 1 and at most 4
 	HTTP2          bool          // and TLS: by net/http
+	Whole          bool          // answers are kept whole and shown to a Judge: by net/http
 	Insecure       bool          // believes any certificate
 	Seed           uint64
 

@@ -17,6 +17,7 @@ type conn struct {
 	out    []byte
 	sent   int // bytes of out
 	ref    uint64
+	part   int
 	since  int64 // when it was to be sent, or was in the closed model
 	late   int64 // how much later it was
 	waited bool  // the connection was idle before it
@@ -33,6 +34,7 @@ type conn struct {
 // pending is a pipelined request.
 type pending struct {
 	ref    uint64
+	part   int
 	toHEAD bool
 }
 

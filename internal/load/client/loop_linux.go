@@ -22,6 +22,7 @@ type loop struct {
 	epoch    time.Time
 	source   Source
 	listener Listener // the source, if it is one
+	parted   Parted   // the same
 	targets  []*target
 	epoll    int
 	wakeFD   int
@@ -47,6 +48,7 @@ type loop struct {
 	// looked is when they had not been there yet: what came since may have waited for this thread, and not for the target.
 	looked int64
 	wire   []byte
+	part   int       // of the request in wire
 	batch  []pending // of the request in wire and the pipelined ones behind it, the latter
 	read   []byte
 	heads  headCache
@@ -184,6 +186,7 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 		gone:     make(chan struct{}),
 	}
 	l.listener, _ = source.(Listener)
+	l.parted, _ = source.(Parted)
 	for _, t := range o.Targets {
 		l.targets = append(l.targets, &target{addr: t.Addr})
 	}

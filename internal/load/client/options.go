@@ -75,7 +75,7 @@ func (o *Options) within(files int) error {
 
 // byNetHTTP says whether requests go by net/http and not by the event loops.
 func (o *Options) byNetHTTP() bool {
-	if !hasLoops || o.HTTP2 || o.netHTTP {
+	if !hasLoops || o.HTTP2 || o.Whole || o.netHTTP {
 		return true
 	}
 	for _, t := range o.Targets {

@@ -101,17 +101,27 @@ func (l *loop) issue(at int64) {
 	var target int
 	var ref uint64
 	l.wire, target, ref = l.source.Next(l.wire[:0])
+	l.part = l.partNow()
 	l.win.Intended++
 	l.batch = l.batch[:0]
 	for range l.o.Pipeline - 1 {
 		from := len(l.wire)
 		p := pending{}
 		l.wire, _, p.ref = l.source.Next(l.wire)
+		p.part = l.partNow()
 		p.toHEAD = bytes.HasPrefix(l.wire[from:], methodHEAD)
 		l.batch = append(l.batch, p)
 		l.win.Intended++
 	}
 	l.place(at, target, ref)
+}
+
+// partNow is the part of the source's last request.
+func (l *loop) partNow() int {
+	if l.parted == nil {
+		return 0
+	}
+	return l.parted.Part()
 }
 
 // held is a request of the open model that found no idle connection. Before a new one is opened, the loop looks
@@ -143,7 +153,8 @@ func (l *loop) place(at int64, index int, ref uint64) {
 				l.win.Sent += uint64(l.o.Pipeline)
 			}
 			l.win.Lag.record(time.Duration(l.now - at))
-			l.lost(failure, at, ref)
+			l.win.sample(failure.String(), wire, "")
+			l.lost(failure, at, ref, l.part)
 			l.lostAll(failure, at, l.batch)
 			if failure == measure.Dropped {
 				l.park(firstPause)
@@ -157,7 +168,7 @@ func (l *loop) place(at int64, index int, ref uint64) {
 	c.pending = append(c.pending[:0], l.batch...)
 	l.awaited += len(c.pending)
 	c.out, l.wire = wire, c.out[:0]
-	c.sent, c.ref, c.since, c.late = 0, ref, at, l.now-at
+	c.sent, c.ref, c.part, c.since, c.late = 0, ref, l.part, at, l.now-at
 	c.framer.begin(bytes.HasPrefix(wire, methodHEAD))
 	l.flying.pushBack(c)
 	if c.state == idle {
@@ -213,7 +224,7 @@ func (l *loop) follows(c *conn) bool {
 	p := c.pending[0]
 	c.pending = c.pending[:copy(c.pending, c.pending[1:])]
 	l.awaited--
-	c.ref = p.ref
+	c.ref, c.part = p.ref, p.part
 	c.framer.begin(p.toHEAD)
 	return true
 }
@@ -223,7 +234,8 @@ func (l *loop) count(c *conn) {
 	l.clock()
 	took := time.Duration(l.now - c.since)
 	f := &c.framer
-	l.win.count(f.status, took)
+	l.win.count(f.status, c.part, took)
+	l.win.sampleStatus(f.status, c.out)
 	// Sent late, and heard late: the answer may have come as soon as it was not there yet.
 	l.win.Lag.record(min(time.Duration(c.late+l.now-l.looked), took))
 	if l.listener != nil {
@@ -270,10 +282,11 @@ func (l *loop) over(c *conn) {
 
 // fail counts c's request as lost, and closes c.
 func (l *loop) fail(c *conn, why measure.Failure) {
-	at, ref, t := c.since, c.ref, c.target
+	at, ref, part, t := c.since, c.ref, c.part, c.target
+	l.win.sample(why.String(), c.out, "")
 	l.win.Lag.record(time.Duration(c.late))
 	waited := c.answers > 0
-	l.lost(why, at, ref)
+	l.lost(why, at, ref, part)
 	l.lostAll(why, at, c.pending)
 	l.over(c)
 	l.closeConn(c)
@@ -291,8 +304,8 @@ func (l *loop) fail(c *conn, why measure.Failure) {
 }
 
 // lost counts a request that has no connection any more.
-func (l *loop) lost(why measure.Failure, at int64, ref uint64) {
-	l.win.Failed[why]++
+func (l *loop) lost(why measure.Failure, at int64, ref uint64, part int) {
+	l.win.lose(why, part)
 	if why == measure.TimedOut {
 		l.win.Latency.record(time.Duration(l.now - at))
 	}
@@ -304,7 +317,7 @@ func (l *loop) lost(why measure.Failure, at int64, ref uint64) {
 // lostAll counts pipelined requests that have no connection any more.
 func (l *loop) lostAll(why measure.Failure, at int64, all []pending) {
 	for _, p := range all {
-		l.lost(why, at, p.ref)
+		l.lost(why, at, p.ref, p.part)
 	}
 }
 
@@ -354,18 +367,18 @@ func (l *loop) retry(c *conn) {
 	l.clock()
 	prev, t := c.prev, c.target
 	l.wire = append(l.wire[:0], c.out...)
-	at, ref, late, toHEAD := c.since, c.ref, c.late, c.framer.toHEAD
+	at, ref, part, late, toHEAD := c.since, c.ref, c.part, c.late, c.framer.toHEAD
 	l.over(c)
 	l.closeConn(c)
 	n, failure := l.fresh(t)
 	if n == nil {
 		l.win.Lag.record(time.Duration(late))
-		l.lost(failure, at, ref)
+		l.lost(failure, at, ref, part)
 		l.park(max(t.retryAt-l.now, firstPause))
 		return
 	}
 	n.out, l.wire = l.wire, n.out[:0]
-	n.sent, n.ref, n.since, n.late = 0, ref, at, late
+	n.sent, n.ref, n.part, n.since, n.late = 0, ref, part, at, late
 	n.framer.begin(toHEAD)
 	l.flying.insertAfter(prev, n) // its deadline is the old one's
 }

@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"math/bits"
+	"strconv"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -17,6 +19,7 @@ type sheet struct {
 	Failed                       [measure.Failures]uint64
 	In, Out                      uint64
 	Latency, ShedLatency, Lag    tally
+	Detail                       measure.Detail
 	Busy                         float64
 	Connections, InFlight        int
 }
@@ -35,13 +38,52 @@ func (s *sheet) moveTo(w *measure.Window) {
 	w.Busy = max(w.Busy, s.Busy)
 	s.Intended, s.Sent, s.Served, s.Shed, s.In, s.Out = 0, 0, 0, 0, 0, 0
 	s.Failed = [measure.Failures]uint64{}
+	if w.Detail != nil {
+		w.Detail.Add(&s.Detail)
+	}
+	s.Detail.Reset()
 	s.Latency.moveTo(w.Latency)
 	s.ShedLatency.moveTo(w.ShedLatency)
 	s.Lag.moveTo(w.Lag)
 }
 
-// count counts an answer.
-func (s *sheet) count(status int, took time.Duration) {
+// sample keeps a request that has no usable answer as an example; wire is the request.
+func (s *sheet) sample(kind string, wire []byte, detail string) {
+	if !s.Detail.Wants(kind) {
+		return
+	}
+	line, _, _ := bytes.Cut(wire, crlf)
+	line, _ = bytes.CutSuffix(line, []byte(" HTTP/1.1"))
+	s.Detail.AddSample(measure.Sample{Kind: kind, Request: string(line[:min(len(line), 200)]), Detail: detail})
+}
+
+var crlf = []byte("\r\n")
+
+// sampleStatus is sample for an answer that says it is an error.
+func (s *sheet) sampleStatus(status int, wire []byte) {
+	if status >= 400 && status != 503 && (status >= measure.Statuses || s.Detail.Statuses[status] <= 3) {
+		s.sample(strconv.Itoa(status), wire, "")
+	}
+}
+
+// lose counts a request of a part without a usable answer.
+func (s *sheet) lose(why measure.Failure, part int) {
+	s.Failed[why]++
+	s.Detail.Part(part).Errors++
+}
+
+// unexpected counts an answer that is not what its request expects.
+func (s *sheet) unexpected(status, part int, took time.Duration) {
+	if status < measure.Statuses {
+		s.Detail.Statuses[status]++
+	}
+	s.lose(measure.Unexpected, part)
+	s.Latency.record(took)
+}
+
+// count counts an answer to a request of a part.
+func (s *sheet) count(status, part int, took time.Duration) {
+	s.Detail.Count(status, part, took)
 	switch {
 	case status == 503:
 		s.Shed++

@@ -39,9 +39,9 @@ func TestATallyIsTheHistogram(t *testing.T) {
 func TestASheetIsEmptyOnceMoved(t *testing.T) {
 	s := &sheet{Intended: 9, Sent: 8, In: 2, Out: 3, Busy: 0.5}
 	s.Failed[measure.Cut] = 4
-	s.count(200, time.Millisecond)
-	s.count(404, time.Millisecond)
-	s.count(503, time.Millisecond)
+	s.count(200, 0, time.Millisecond)
+	s.count(404, 0, time.Millisecond)
+	s.count(503, 0, time.Millisecond)
 	s.Lag.record(time.Microsecond)
 	w := measure.NewWindow()
 	for range 2 {
@@ -51,7 +51,7 @@ func TestASheetIsEmptyOnceMoved(t *testing.T) {
 			t.Fatalf("got %+v", w)
 		}
 	}
-	s.count(200, time.Millisecond)
+	s.count(200, 0, time.Millisecond)
 	if s.moveTo(w); w.Served != 2 || w.Latency.TotalCount() != 3 {
 		t.Errorf("one more made it %d served and %d latencies, want 2 and 3", w.Served, w.Latency.TotalCount())
 	}

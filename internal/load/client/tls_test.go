@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -123,5 +124,36 @@ func TestResolveKeepsLoadOnThisMachine(t *testing.T) {
 		case got.Addr.String() != test.want:
 			t.Errorf("%s owning %q: got %v, want %s", test.url, test.owned, got.Addr, test.want)
 		}
+	}
+}
+
+// Requests that find no connection do not each begin a handshake of their own.
+func TestFewTLSHandshakesAreMadeAtOnce(t *testing.T) {
+	var now, most atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		for n := now.Add(1); ; {
+			if old := most.Load(); n <= old || most.CompareAndSwap(old, n) {
+				break
+			}
+		}
+		time.Sleep(20 * time.Millisecond) // so that many would be in it at once
+		now.Add(-1)
+		return nil, nil
+	}}
+	s.StartTLS()
+	defer s.Close()
+	e := start(t, Options{Targets: []Target{targetOf(t, s.URL)}, Insecure: true, Threads: 2}, get)
+	if err := e.SetRate(2000); err != nil {
+		t.Fatal(err)
+	}
+	w := measure.NewWindow()
+	await(t, e, w, func(w *measure.Window) bool { return w.Served > 500 })
+	if err := e.SetRate(0); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, e, w)
+	if n := most.Load(); n > mostHandshakes || n < 8 {
+		t.Errorf("%d handshakes at once, want some and at most %d", n, mostHandshakes)
 	}
 }

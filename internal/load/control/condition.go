@@ -276,7 +276,7 @@ func (w *Watch) push(next *measure.Window) {
 		w.last = append(w.last[:0], w.last[1:]...)
 	}
 	p.Window, p.latencies = *next, p.latencies[:0]
-	p.Latency, p.ShedLatency, p.Lag = w.none, w.none, w.none
+	p.Latency, p.ShedLatency, p.Lag, p.Detail = w.none, w.none, w.none, nil
 	if w.latency {
 		for i, n := range measure.Counts(next.Latency) {
 			p.latencies = append(p.latencies, bucket{i, n})

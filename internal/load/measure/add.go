@@ -29,6 +29,9 @@ func (w *Window) Add(o *Window) {
 	w.Latency.Merge(o.Latency)
 	w.ShedLatency.Merge(o.ShedLatency)
 	w.Lag.Merge(o.Lag)
+	if w.Detail != nil && o.Detail != nil {
+		w.Detail.Add(o.Detail)
+	}
 	w.CPU += o.CPU
 	w.Busy = max(w.Busy, o.Busy)
 }
@@ -40,5 +43,8 @@ func (w *Window) Reset() {
 			h.Reset()
 		}
 	}
-	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Target: Unknown()}
+	if w.Detail != nil {
+		w.Detail.Reset()
+	}
+	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Detail: w.Detail, Target: Unknown()}
 }

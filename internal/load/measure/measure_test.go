@@ -86,6 +86,8 @@ func TestLatenciesBeyondTheLimitsCountAsTheLimit(t *testing.T) {
 func TestResetLeavesNothing(t *testing.T) {
 	w, _ := random(rand.New(rand.NewPCG(3, 4)))
 	w.Connections, w.InFlight = 3, 2
+	w.Detail.Count(404, 2, time.Second)
+	w.Detail.AddSample(Sample{Kind: "404"})
 	w.Target = Target{CPU: 1, Memory: 2}
 	w.Reset()
 	if w.Latency.TotalCount()+w.Lag.TotalCount()+w.ShedLatency.TotalCount() != 0 {
@@ -94,7 +96,10 @@ func TestResetLeavesNothing(t *testing.T) {
 	if !math.IsNaN(w.Target.CPU) || !math.IsNaN(w.Target.Memory) {
 		t.Errorf("the target is %+v, expected unknown", w.Target)
 	}
-	w.Target = Target{}
+	if w.Detail.Statuses != [Statuses]uint64{} || len(w.Detail.Samples) > 0 || slices.ContainsFunc(w.Detail.Parts, func(p Part) bool { return p != Part{} }) {
+		t.Errorf("left: %+v", w.Detail)
+	}
+	w.Target, w.Detail = Target{}, nil
 	w.Latency, w.ShedLatency, w.Lag = nil, nil, nil
 	if !reflect.DeepEqual(*w, Window{}) {
 		t.Errorf("left: %+v", *w)

@@ -32,16 +32,17 @@ func Record(h *hdr.Histogram, d time.Duration) {
 type Failure int
 
 const (
-	Refused   Failure = iota // the connection could not be made
-	Cut                      // the connection ended before the answer did
-	TimedOut                 // no whole answer within the timeout
-	Malformed                // what came is not an answer by RFC 9112
-	Status                   // an answer that says 4xx or 5xx, but for 503
-	Dropped                  // never sent: the most connections were open, and all busy
-	Failures                 // how many kinds there are
+	Refused    Failure = iota // the connection could not be made
+	Cut                       // the connection ended before the answer did
+	TimedOut                  // no whole answer within the timeout
+	Malformed                 // what came is not an answer by RFC 9112
+	Status                    // an answer that says 4xx or 5xx, but for 503
+	Unexpected                // an answer that is not what a request expects
+	Dropped                   // never sent: the most connections were open, and all busy
+	Failures                  // how many kinds there are
 )
 
-var failureNames = [Failures]string{"refused", "cut", "timed_out", "malformed", "status", "dropped"}
+var failureNames = [Failures]string{"refused", "cut", "timed_out", "malformed", "status", "unexpected", "dropped"}
 
 // String names the failure as results spell it.
 func (f Failure) String() string { return failureNames[f] }
@@ -73,6 +74,9 @@ type Window struct {
 	// Connections are open at the end of the window, InFlight of them waiting for an answer.
 	Connections, InFlight int
 
+	// Detail is what the window is not steered by; nil is none.
+	Detail *Detail
+
 	// Target is what the target says of itself; its fields are NaN where it says nothing.
 	Target Target
 }
@@ -85,7 +89,7 @@ type Target struct {
 
 // NewWindow returns an empty window.
 func NewWindow() *Window {
-	return &Window{Latency: NewHistogram(), ShedLatency: NewHistogram(), Lag: NewHistogram(), Target: Unknown()}
+	return &Window{Latency: NewHistogram(), ShedLatency: NewHistogram(), Lag: NewHistogram(), Detail: new(Detail), Target: Unknown()}
 }
 
 // Errors counts the requests without a usable answer; those shed are none.
@@ -99,7 +103,7 @@ func (w *Window) Errors() uint64 {
 
 // Answered reports whether anything came back at all, an error or nonsense included.
 func (w *Window) Answered() bool {
-	return w.Served+w.Shed+w.Failed[Status]+w.Failed[Malformed] > 0
+	return w.Served+w.Shed+w.Failed[Status]+w.Failed[Malformed]+w.Failed[Unexpected] > 0
 }
 
 // Done counts the requests that are over, however they ended.

@@ -21,11 +21,21 @@ func (s *Server) Routes() []server.Route {
 		{Pattern: "GET /feed/{name}", Handler: s.fastFeed, Stream: http.HandlerFunc(s.feed)},
 		{Pattern: "GET /", Class: server.Critical, Handler: s.index},
 		{Pattern: "GET /knobs", Class: server.Critical, Handler: s.getKnobs},
-		{Pattern: "PUT /knobs", Class: server.Critical, MaxBody: 16 << 10, Handler: s.putKnobs},
+		{Pattern: "PUT /knobs", Class: server.Critical, MaxBody: 16 << 10, Handler: notFromPages(s.putKnobs)},
 		{Pattern: "GET /clock", Class: server.Critical, Handler: s.getClock},
-		{Pattern: "POST /clock", Class: server.Critical, MaxBody: 4 << 10, Handler: s.postClock},
+		{Pattern: "POST /clock", Class: server.Critical, MaxBody: 4 << 10, Handler: notFromPages(s.postClock)},
 		{Pattern: "GET /stats", Class: server.Critical, Handler: s.getStats},
-		{Pattern: "DELETE /stats", Class: server.Critical, Handler: s.deleteStats},
+		{Pattern: "DELETE /stats", Class: server.Critical, Handler: notFromPages(s.deleteStats)},
+	}
+}
+
+// notFromPages refuses what browsers ask for pages: any site could change the feeds else.
+func notFromPages(handle func(*server.Response, *server.Request) server.Outcome) func(*server.Response, *server.Request) server.Outcome {
+	return func(w *server.Response, r *server.Request) server.Outcome {
+		if len(r.Header("Origin")) > 0 || len(r.Header("Sec-Fetch-Site")) > 0 {
+			return refuseWith(w, http.StatusForbidden, "pages may not change this: ask with curl, or from a program")
+		}
+		return handle(w, r)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -417,4 +418,22 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+	s := stepped(t)
+	for _, field := range []string{"Origin", "Sec-Fetch-Site"} {
+		for _, of := range []struct{ method, path string }{{"PUT", "/knobs"}, {"POST", "/clock"}, {"DELETE", "/stats"}} {
+			r := httptest.NewRequest(of.method, of.path, strings.NewReader(`{"error":1}`))
+			r.Header.Set(field, "https://elsewhere.example")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if w.Code != http.StatusForbidden {
+				t.Errorf("%s %s with %s is answered %d", of.method, of.path, field, w.Code)
+			}
+		}
+	}
+	if s.Knobs().Error != 0 {
+		t.Error("the knobs were changed")
+	}
 }

@@ -76,6 +76,9 @@ func (r *Recorder) judge(res *Result) {
 		mark("%s requests were dropped, never sent: all connections were busy. They count as errors; --max-connections and the limit of open files (ulimit -n) allow more.",
 			Count(dropped))
 	}
+	if res.Redirects > 0 {
+		mark("%s answers were redirects, which are not followed: they count as served, but what they lead to was not asked for.", Count(res.Redirects))
+	}
 	if r.o.TargetMetrics {
 		switch m := r.metrics; {
 		case m.seen == 0 && r.windows > 0:

@@ -50,6 +50,24 @@ func fieldText(v any) string {
 	return fmt.Sprint(v)
 }
 
+// WithoutSecrets returns r with a plan whose secret header fields have no values: a file may be passed on.
+func WithoutSecrets(r *Result) *Result {
+	text, err := json.Marshal(r.Plan)
+	if err != nil {
+		return r
+	}
+	var tree map[string]any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if d.Decode(&tree) != nil || tree["headers"] == nil {
+		return r
+	}
+	tree["headers"] = hide("headers", tree["headers"])
+	out := *r
+	out.Plan = tree
+	return &out
+}
+
 // secretWords are parts of the names of fields whose values are for the target only.
 var secretWords = []string{"auth", "cookie", "token", "secret", "password", "key", "session"}
 

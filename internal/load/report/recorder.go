@@ -18,6 +18,8 @@ type RecorderOptions struct {
 	Runners int
 	// Points is how long a trace may be; 0 is DefaultPoints.
 	Points int
+	// Parts names the parts of what is asked for.
+	Parts []string
 	// Search says that the ceiling is looked for, so that one not found is worth a mark.
 	Search bool
 	// TargetMetrics says that the target was to be asked for its metrics, so that their absence is worth a mark.
@@ -181,6 +183,8 @@ func (r *Recorder) Result() (*Result, error) {
 		Version: Version, Name: r.o.Name, Started: r.o.Started, Seconds: r.seconds, Plan: r.o.Plan,
 		Requests: t.Done(), Served: t.Served, Shed: t.Shed, Errors: t.Errors(),
 		Failures:  make(map[string]uint64),
+		Statuses:  t.Detail.ByStatus(),
+		Redirects: t.Detail.Redirects(),
 		Bytes:     Bytes{In: t.In, Out: t.Out},
 		Latency:   NewLatency(t.Latency),
 		ShedIn:    NewLatency(t.ShedLatency),
@@ -192,6 +196,19 @@ func (r *Recorder) Result() (*Result, error) {
 		if n > 0 {
 			res.Failures[measure.Failure(kind).String()] = n
 		}
+	}
+	if len(r.o.Parts) > 1 {
+		for i, name := range r.o.Parts {
+			p := *t.Detail.Part(i)
+			part := Part{Name: name, Served: p.Served, Shed: p.Shed, Errors: p.Errors, Max: micros(int64(p.Max))}
+			if n := p.Served + p.Errors; n > 0 {
+				part.Mean = float64(p.Latency.Nanoseconds()) / 1e3 / float64(n)
+			}
+			res.Parts = append(res.Parts, part)
+		}
+	}
+	for _, s := range t.Detail.Samples {
+		res.Samples = append(res.Samples, Sample(s))
 	}
 	if r.seconds > 0 {
 		res.Rate = Rate{

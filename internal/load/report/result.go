@@ -25,10 +25,16 @@ type Result struct {
 	Shed     uint64            `json:"shed"`
 	Errors   uint64            `json:"errors"`
 	Failures map[string]uint64 `json:"failures"` // errors by kind
-	Bytes    Bytes             `json:"bytes"`
-	Rate     Rate              `json:"rate"`
-	Latency  Latency           `json:"latency_us"`
-	ShedIn   Latency           `json:"shed_latency_us"`
+	Statuses map[string]uint64 `json:"statuses"` // answers by their code
+	// Redirects are answers that name another place. They count as served and are not followed.
+	Redirects uint64 `json:"redirects"`
+	// Parts are those of a mix, or the requests of a file, if there are several.
+	Parts   []Part   `json:"parts,omitempty"`
+	Samples []Sample `json:"samples,omitempty"`
+	Bytes   Bytes    `json:"bytes"`
+	Rate    Rate     `json:"rate"`
+	Latency Latency  `json:"latency_us"`
+	ShedIn  Latency  `json:"shed_latency_us"`
 	// Histogram is Latency whole: HdrHistogram's V2 compressed encoding in base64, in nanoseconds.
 	Histogram string           `json:"histogram"`
 	Generator Generator        `json:"generator"`
@@ -38,6 +44,23 @@ type Result struct {
 	// Verdicts are the --fail-when conditions and whether they held.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 	Trace    []Point   `json:"trace"`
+}
+
+// Part is one of several things that a run asks for.
+type Part struct {
+	Name   string  `json:"name"`
+	Served uint64  `json:"served"`
+	Shed   uint64  `json:"shed"`
+	Errors uint64  `json:"errors"`
+	Mean   float64 `json:"mean_us"` // latency
+	Max    float64 `json:"max_us"`
+}
+
+// Sample is a request without a usable answer; there are a few of each kind.
+type Sample struct {
+	Kind    string `json:"kind"` // a failure, or a status code
+	Request string `json:"request"`
+	Detail  string `json:"detail,omitempty"`
 }
 
 // Rate is in requests a second, over the measured time.

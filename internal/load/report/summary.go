@@ -25,6 +25,9 @@ func Summary(w io.Writer, r *Result) error {
 	if len(r.Failures) > 0 {
 		line("errors", "%s", failures(r.Failures))
 	}
+	if text := codes(r.Statuses); text != "" {
+		line("answers", "%s", text)
+	}
 	line("rate", "intended %s, achieved %s, served %s",
 		PerSecond(r.Rate.Intended), PerSecond(r.Rate.Achieved), PerSecond(r.Rate.Served))
 	if c := r.Ceiling; c != nil {
@@ -39,6 +42,17 @@ func Summary(w io.Writer, r *Result) error {
 	columns(&b, "  ", rows)
 	b.WriteByte('\n')
 
+	if len(r.Parts) > 0 {
+		rows := [][]string{{"part", "served", "shed", "errors", "mean", "max"}}
+		for _, p := range r.Parts {
+			rows = append(rows, []string{Plain(p.Name), Count(p.Served), Count(p.Shed), Count(p.Errors), Micros(p.Mean), Micros(p.Max)})
+		}
+		columns(&b, "  ", rows)
+		b.WriteByte('\n')
+	}
+	for _, s := range r.Samples {
+		line("for example", "%s", sampleText(s))
+	}
 	line("traffic", "%s in, %s out", Size(float64(r.Bytes.In)), Size(float64(r.Bytes.Out)))
 	g := &r.Generator
 	line("generator", "%s CPU a request, busiest thread %s, lag %s at p99 and %s at most%s",
@@ -84,6 +98,27 @@ func outcomes(r *Result) string {
 	}
 	return fmt.Sprintf("%s served%s, %s shed%s, %s errors%s",
 		Count(r.Served), share(r.Served), Count(r.Shed), share(r.Shed), Count(r.Errors), share(r.Errors))
+}
+
+// codes lists answers by their status, if there are others than 200.
+func codes(statuses map[string]uint64) string {
+	if len(statuses) == 0 || len(statuses) == 1 && statuses["200"] > 0 {
+		return ""
+	}
+	var parts []string
+	for _, code := range slices.Sorted(maps.Keys(statuses)) {
+		parts = append(parts, Count(statuses[code])+" with "+Plain(code))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sampleText says what became of a request.
+func sampleText(s Sample) string {
+	text := Plain(s.Request) + ": " + Plain(strings.ReplaceAll(s.Kind, "_", " "))
+	if s.Detail != "" {
+		text += ", " + Plain(s.Detail)
+	}
+	return text
 }
 
 // failures lists errors by kind, the most frequent first.

@@ -39,30 +39,45 @@ func (s *Scenario) Check(ctx context.Context) error {
 
 // try makes a request.
 func (s *Scenario) try(ctx context.Context, sample sample) error {
-	target := s.targets[sample.target]
+	origin := s.targets[sample.target].URL
+	err := sample.try(ctx, s.asker(sample.target, s.spec.HTTP2), origin)
+	if _, silent := errors.AsType[*noAnswer](err); silent && !s.spec.HTTP2 && ctx.Err() == nil {
+		if sample.try(ctx, s.asker(sample.target, true), origin) == nil {
+			return fmt.Errorf("%s speaks HTTP/2 only: ask with --http2", origin)
+		}
+	}
+	return err
+}
+
+// asker is a client for one request to a target.
+func (s *Scenario) asker(target int, http2 bool) *http.Client {
 	transport := &http.Transport{
 		// Where the target was found is where the load goes, so that is asked.
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, target.Addr.String())
+			return (&net.Dialer{}).DialContext(ctx, network, s.targets[target].Addr.String())
 		},
 		DisableCompression: true,
+		DisableKeepAlives:  true,
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: s.spec.Insecure},
 		Protocols:          new(http.Protocols), // those of the load: see client
 	}
-	if s.spec.HTTP2 {
+	if http2 {
 		transport.Protocols.SetHTTP2(true)
 		transport.Protocols.SetUnencryptedHTTP2(true)
 	} else {
 		transport.Protocols.SetHTTP1(true)
 	}
-	defer transport.CloseIdleConnections()
-	c := http.Client{
+	return &http.Client{
 		Transport:     transport,
 		Timeout:       cmp.Or(s.spec.Timeout, checkTimeout),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return sample.try(ctx, &c, target.URL)
 }
+
+// noAnswer is the error of a connection that was made and brought no answer.
+type noAnswer struct{ error }
+
+func (e *noAnswer) Unwrap() error { return e.error }
 
 // request is the sample as net/http makes requests.
 func (s sample) request(origin string) (*http.Request, error) {
@@ -138,9 +153,9 @@ func unreachable(ctx context.Context, c *http.Client, origin string, err error) 
 		return fmt.Errorf("%w: does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1", err)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the target closes the connection without an answer: does it speak HTTP/1.1 there, and not TLS (https://)?")
+		return &noAnswer{errors.New("the target closes the connection without an answer: does it speak HTTP/1.1 there, and not TLS (https://)?")}
 	}
-	return fmt.Errorf("%w: does the target speak HTTP/1.1 there?", err)
+	return &noAnswer{fmt.Errorf("%w: does the target speak HTTP/1.1 there?", err)}
 }
 
 // detail is what an answer's body says, in short.

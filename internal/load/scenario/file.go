@@ -21,16 +21,22 @@ type request struct {
 	head []piece // all of it; up to the number of Content-Length if there is a body
 	body []piece // with variables; one without is part of head
 	hint string
+
+	name   string
+	expect *expectation
+	takes  []capture
+	slots  []int // of takes
+	needs  []int // slots that it uses
 }
 
-// append appends the request with the variables of a row.
-func (r *request) append(wire []byte, row int) []byte {
-	wire = appendPieces(wire, r.head, row)
+// append appends the request with the variables of a row, and what was taken from answers.
+func (r *request) append(wire []byte, row int, taken []string) []byte {
+	wire = appendPieces(wire, r.head, row, taken)
 	if r.body == nil {
 		return wire
 	}
-	wire = appendLength(wire, sizeOf(r.body, row))
-	return appendPieces(wire, r.body, row)
+	wire = appendLength(wire, sizeOf(r.body, row, taken))
+	return appendPieces(wire, r.body, row, taken)
 }
 
 // wanted is a request as it is described.
@@ -79,7 +85,7 @@ func (b *builder) request(v *vars, w wanted) (request, error) {
 		}
 	}
 	switch body = merge(body); {
-	case len(body) > 1 || len(body) == 1 && body[0].values != nil:
+	case len(body) > 1 || len(body) == 1 && !body[0].fixed():
 		r.body = body
 	case w.hasBody || method == "POST" || method == "PUT" || method == "PATCH":
 		var text []byte
@@ -91,6 +97,11 @@ func (b *builder) request(v *vars, w wanted) (request, error) {
 		r.head = append(r.head, piece{text: []byte("\r\n")})
 	}
 	r.head = merge(r.head)
+	for _, p := range append(slices.Clone(r.head), r.body...) {
+		if p.taken != nil && !slices.Contains(r.needs, p.taken.slot) {
+			r.needs = append(r.needs, p.taken.slot)
+		}
+	}
 	return r, nil
 }
 
@@ -103,6 +114,8 @@ type requests struct {
 	pick    dice     // a request
 	row     dice
 	text    string
+	takers  []int // the request that takes the value of a slot
+	judges  bool  // some answers are looked at
 }
 
 // url makes the one request for a URL.
@@ -138,6 +151,25 @@ func (b *builder) file() (kind, error) {
 	if err != nil {
 		return nil, err
 	}
+	var names []string
+	for i, l := range lines {
+		for _, t := range l.takes {
+			if slices.Contains(names, t.name) {
+				return nil, fmt.Errorf("%s:%d: take: %s is taken twice", b.spec.Requests, l.number, t.name)
+			}
+			if v != nil && slices.Contains(v.columns, t.name) {
+				return nil, fmt.Errorf("%s:%d: take: %s is a column of %s, too", b.spec.Requests, l.number, t.name, v.name)
+			}
+			names = append(names, t.name)
+			q.takers = append(q.takers, i)
+		}
+	}
+	if names != nil && v == nil {
+		v = new(vars)
+	}
+	if v != nil {
+		v.takes = names
+	}
 	weighted, sum := false, 0.0
 	for _, l := range lines {
 		r, err := b.request(v, l.wanted)
@@ -145,9 +177,17 @@ func (b *builder) file() (kind, error) {
 			return nil, fmt.Errorf("%s:%d: %w", b.spec.Requests, l.number, err)
 		}
 		r.hint = fmt.Sprintf("is line %d of %s right?", l.number, b.spec.Requests)
+		r.name, r.expect, r.takes = l.name, l.expect, l.takes
+		for _, t := range l.takes {
+			r.slots = append(r.slots, slices.Index(names, t.name))
+		}
+		q.judges = q.judges || l.expect != nil || len(l.takes) > 0
 		q.all = append(q.all, r)
 		weighted = weighted || l.weight != nil
 		sum += l.share()
+	}
+	if q.judges && len(q.all) > maxParts {
+		return nil, fmt.Errorf("%s: expect and take are for files of at most %d requests, and this one has %d", b.spec.Requests, maxParts, len(q.all))
 	}
 	if weighted {
 		upTo := 0.0
@@ -158,7 +198,7 @@ func (b *builder) file() (kind, error) {
 		q.weights[len(q.weights)-1] = 1 << 53
 	}
 	q.text = fmt.Sprintf("requests: %d of %s, %s", len(q.all), b.spec.Requests, map[bool]string{true: "by weight", false: "in turn"}[weighted])
-	if v != nil {
+	if v != nil && v.columns != nil {
 		q.text += ", with variables of " + b.spec.Vars
 	}
 	return q, q.fill(v)
@@ -177,7 +217,7 @@ func (b *builder) requests() (*requests, *vars, error) {
 // fill reads the variables, now that it is known which.
 func (q *requests) fill(v *vars) error {
 	q.rows = 1
-	if v == nil {
+	if v == nil || v.columns == nil {
 		return nil
 	}
 	if len(v.used) == 0 {
@@ -190,20 +230,42 @@ func (q *requests) fill(v *vars) error {
 
 func (q *requests) String() string { return q.text }
 
-func (q *requests) maker(uint64) maker { return q }
+func (q *requests) maker(uint64) maker {
+	return &fileMaker{requests: q, taken: make([]string, len(q.takers)), is: make([]bool, len(q.takers))}
+}
+
+// maxParts is how many requests of a file are counted apart; those beyond count as the last.
+const maxParts = 100
+
+func (q *requests) parts() []string {
+	if len(q.all) < 2 {
+		return []string{"requests"}
+	}
+	var names []string
+	for i := range min(len(q.all), maxParts) {
+		names = append(names, q.all[i].name)
+	}
+	if len(q.all) > maxParts {
+		names[maxParts-1] = "all further requests"
+	}
+	return names
+}
 
 func (q *requests) samples() []sample {
 	var samples []sample
 	for i := range min(len(q.all), maxSamples) {
 		r := &q.all[i]
-		samples = append(samples, sample{r.append(nil, 0), r.at.index, r.hint})
+		if len(r.needs) > 0 {
+			continue // what it needs is known only during the run
+		}
+		samples = append(samples, sample{r.append(nil, 0, nil), r.at.index, r.hint})
 	}
 	return samples
 }
 
-// make implements maker. Where requests take turns, all of a turn have the same row of variables.
-func (q *requests) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
-	i, turn := 0, k
+// choose returns request number k and its row. Where requests take turns, all of a turn have the same row of variables.
+func (q *requests) choose(k uint64) (i, row int) {
+	turn := k
 	switch n := uint64(len(q.all)); {
 	case q.weights != nil:
 		r := q.pick.at(k) >> 11
@@ -211,14 +273,12 @@ func (q *requests) make(wire []byte, k uint64) (out []byte, target int, ref uint
 	case n > 1:
 		i, turn = int(k%n), k/n
 	}
-	row := 0
 	if rows := uint64(q.rows); q.random {
 		row = int(below(q.row.at(turn), rows))
 	} else if rows > 1 {
 		row = int(turn % rows)
 	}
-	r := &q.all[i]
-	return r.append(wire, row), r.at.index, 0
+	return i, row
 }
 
 // line is one of a file of requests.
@@ -226,6 +286,9 @@ type line struct {
 	wanted
 	number int
 	weight *float64
+	name   string
+	expect *expectation
+	takes  []capture
 }
 
 func (l line) share() float64 {
@@ -236,7 +299,7 @@ func (l line) share() float64 {
 }
 
 // whatALineIs is what errors say of a line.
-const whatALineIs = `expected one JSON object a line with url, and method, headers, body and weight if need be, as in {"url":"/feed/1"}`
+const whatALineIs = `expected one JSON object a line with url, and method, headers, body, weight, name, expect and take if need be, as in {"url":"/feed/1"}`
 
 // parseLines reads a file of requests.
 func parseLines(name, text string) ([]line, error) {
@@ -268,6 +331,10 @@ func parseLine(text string) (line, error) {
 		Headers json.RawMessage `json:"headers"`
 		Body    json.RawMessage `json:"body"`
 		Weight  *float64        `json:"weight"`
+
+		Name   string            `json:"name"`
+		Expect *expectation      `json:"expect"`
+		Take   map[string]string `json:"take"`
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
@@ -287,6 +354,15 @@ func parseLine(text string) (line, error) {
 	if w := l.share(); !(w > 0) || math.IsInf(w, 0) {
 		return l, fmt.Errorf("weight must be more than 0, got %v", w)
 	}
+	if l.expect = raw.Expect; l.expect != nil {
+		if err := l.expect.compile(); err != nil {
+			return l, fmt.Errorf("expect: %w", err)
+		}
+	}
+	if l.takes, err = parseTakes(raw.Take); err != nil {
+		return l, err
+	}
+	l.name = cmp.Or(raw.Name, cmp.Or(raw.Method, map[bool]string{false: "GET", true: "POST"}[len(raw.Body) > 0])+" "+raw.URL)
 	if l.fields, err = parseHeaders(raw.Headers); err != nil {
 		return l, fmt.Errorf("headers: %w", err)
 	}

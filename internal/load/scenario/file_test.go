@@ -141,7 +141,7 @@ func TestFilesThatAreWrongAreRefusedWithFileAndLine(t *testing.T) {
 		{ok + `["/"]`, "", "r.jsonl:2: it must be an object, not an array: expected one JSON object"},
 		{ok + `{"url":7}`, "", "r.jsonl:2: url must be a text, not a number"},
 		{ok + `{"url":"/","weight":"7"}`, "", "r.jsonl:2: weight must be a number, not a text"},
-		{ok + `{"url":"/","wieght":7}`, "", `r.jsonl:2: there is no field "wieght": expected one JSON object a line with url, and method, headers, body and weight`},
+		{ok + `{"url":"/","wieght":7}`, "", `r.jsonl:2: there is no field "wieght": expected one JSON object a line with url, and method, headers, body, weight, name, expect and take`},
 		{ok + `{"url":"/","weight":0}`, "", "r.jsonl:2: weight must be more than 0, got 0"},
 		{ok + `{"method":"GET"}`, "", "r.jsonl:2: url is missing"},
 		{ok + `{"url":"feed/1"}`, "", `r.jsonl:2: url: expected a URL, as in http://127.0.0.1:8080/feed/1, or a path at --target, as in /feed/1, got "feed/1"`},

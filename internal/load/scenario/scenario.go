@@ -45,6 +45,8 @@ type Scenario struct {
 type kind interface {
 	// maker returns what makes the requests of one of so many threads.
 	maker(threads uint64) maker
+	// parts names what of the kind is counted apart, at least one.
+	parts() []string
 	// samples are requests that Check makes, one of each sort.
 	samples() []sample
 	String() string
@@ -124,9 +126,12 @@ func (s *Scenario) Source(thread, threads int) client.Source {
 	runners := parts * uint64(threads)
 	src := source{numbers: numbers{at: uint64(s.spec.Part) + parts*uint64(thread), by: runners}, order: s.order}
 	var hears listener
+	first := 0
 	for _, k := range s.kinds {
 		m := k.maker(runners)
 		src.makers = append(src.makers, m)
+		src.first = append(src.first, first)
+		first += len(k.parts())
 		if l, ok := m.(listener); ok {
 			hears = l
 		}
@@ -135,6 +140,23 @@ func (s *Scenario) Source(thread, threads int) client.Source {
 		return &listeningSource{src, hears}
 	}
 	return &src
+}
+
+// Parts names what is counted apart: the scenarios of a mix, and the requests of a file.
+func (s *Scenario) Parts() []string {
+	var names []string
+	for _, k := range s.kinds {
+		names = append(names, k.parts()...)
+	}
+	return names
+}
+
+// Judges says whether answers are looked at, so that they have to be kept whole.
+func (s *Scenario) Judges() bool {
+	return slices.ContainsFunc(s.kinds, func(k kind) bool {
+		q, ok := k.(*requests)
+		return ok && q.judges
+	})
 }
 
 // Rate is how many requests a second Users and Every mean, 0 when there is no Every. In a mix with poll it is so many

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"math/rand/v2"
+	"net/http"
 
 	"weir/internal/load/client"
 )
@@ -22,16 +23,45 @@ type source struct {
 	numbers
 	order
 	makers []maker
+	first  []int // part of each
+	part   int   // of the last request
+}
+
+// Part implements client.Parted.
+func (s *source) Part() int { return s.part }
+
+// Judge implements client.Judge.
+func (s *source) Judge(part int, r *http.Response, body []byte) error {
+	for i := len(s.makers) - 1; i >= 0; i-- {
+		if m, ok := s.makers[i].(*fileMaker); ok && part >= s.first[i] && part-s.first[i] < len(m.all) {
+			return m.judge(part-s.first[i], r, body)
+		} else if part >= s.first[i] {
+			return nil
+		}
+	}
+	return nil
+}
+
+// liner is a maker of several parts.
+type liner interface {
+	// line is the part of the last request.
+	line() int
 }
 
 // Next implements client.Source.
 func (s *source) Next(wire []byte) (out []byte, target int, ref uint64) {
 	k := s.next()
-	if len(s.makers) == 1 {
-		return s.makers[0].make(wire, k)
+	part := 0
+	if len(s.makers) > 1 {
+		part, k = s.order.at(k)
 	}
-	part, k := s.order.at(k)
-	return s.makers[part].make(wire, k)
+	m := s.makers[part]
+	out, target, ref = m.make(wire, k)
+	s.part = s.first[part]
+	if l, ok := m.(liner); ok {
+		s.part += l.line()
+	}
+	return out, target, ref
 }
 
 // listeningSource is a source one of whose makers wants its answers.

@@ -11,14 +11,39 @@ import (
 type piece struct {
 	text   []byte
 	values *values
+	taken  *taken
 }
 
+// taken is a value that a request has taken from an answer, by its slot.
+type taken struct {
+	slot int
+	form form
+}
+
+// in returns the value in its form, nothing where it has none: an answer may be anything.
+func (t *taken) in(all []string) []byte {
+	if t.slot >= len(all) {
+		return nil
+	}
+	text, err := t.form.append(nil, all[t.slot])
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// fixed says whether p is text.
+func (p *piece) fixed() bool { return p.values == nil && p.taken == nil }
+
 // appendPieces appends the pieces, with the variables of a row.
-func appendPieces(b []byte, pieces []piece, row int) []byte {
+func appendPieces(b []byte, pieces []piece, row int, all []string) []byte {
 	for i := range pieces {
-		if p := &pieces[i]; p.values != nil {
+		switch p := &pieces[i]; {
+		case p.values != nil:
 			b = append(b, p.values.at(row)...)
-		} else {
+		case p.taken != nil:
+			b = append(b, p.taken.in(all)...)
+		default:
 			b = append(b, p.text...)
 		}
 	}
@@ -26,11 +51,13 @@ func appendPieces(b []byte, pieces []piece, row int) []byte {
 }
 
 // sizeOf is how many bytes the pieces have with the variables of a row.
-func sizeOf(pieces []piece, row int) int {
+func sizeOf(pieces []piece, row int, all []string) int {
 	n := 0
 	for i := range pieces {
 		if p := &pieces[i]; p.values != nil {
 			n += len(p.values.at(row))
+		} else if p.taken != nil {
+			n += len(p.taken.in(all))
 		} else {
 			n += len(p.text)
 		}
@@ -43,10 +70,10 @@ func merge(pieces []piece) []piece {
 	var merged []piece
 	for _, p := range pieces {
 		switch last := len(merged) - 1; {
-		case p.values == nil && len(p.text) == 0:
-		case p.values == nil && last >= 0 && merged[last].values == nil:
+		case p.fixed() && len(p.text) == 0:
+		case p.fixed() && last >= 0 && merged[last].fixed():
 			merged[last].text = append(merged[last].text, p.text...)
-		case p.values == nil:
+		case p.fixed():
 			merged = append(merged, piece{text: append([]byte(nil), p.text...)})
 		default:
 			merged = append(merged, p)
@@ -119,7 +146,12 @@ func (t template) join(with string) string { return strings.Join(t.texts, with) 
 func (t template) pieces(v *vars, form func(variable) form) ([]piece, error) {
 	pieces := []piece{{text: []byte(t.texts[0])}}
 	for i, name := range t.variables {
-		values, err := v.column(name.name, form(name))
+		f := form(name)
+		if slot := v.slot(name.name); slot >= 0 {
+			pieces = append(pieces, piece{taken: &taken{slot, f}}, piece{text: []byte(t.texts[i+1])})
+			continue
+		}
+		values, err := v.column(name.name, f)
 		if err != nil {
 			return nil, err
 		}

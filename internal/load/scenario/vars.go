@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -26,7 +27,8 @@ const (
 
 // vars is a CSV file with a head, of which only the columns that are asked for are kept.
 type vars struct {
-	name    string // of the file
+	takes   []string // names of values that are taken from answers
+	name    string   // of the file
 	columns []string
 	text    string
 	rows    int
@@ -72,9 +74,17 @@ func (v *vars) reader() *csv.Reader {
 	return r
 }
 
+// slot is that of a value taken from answers, -1 for none of that name.
+func (v *vars) slot(name string) int {
+	if v == nil {
+		return -1
+	}
+	return slices.Index(v.takes, name)
+}
+
 // column returns a column in a form. It has its rows once fill was called.
 func (v *vars) column(name string, f form) (*values, error) {
-	if v == nil {
+	if v == nil || v.columns == nil {
 		return nil, fmt.Errorf("{{%s}} is a variable, and there are none: expected --vars FILE, a CSV file with the column %[1]q", name)
 	}
 	for i, column := range v.columns {
@@ -95,7 +105,7 @@ func (v *vars) column(name string, f form) (*values, error) {
 
 // fill reads all rows into the columns that are used.
 func (v *vars) fill() error {
-	if v == nil {
+	if v == nil || v.columns == nil {
 		return nil
 	}
 	r := v.reader()

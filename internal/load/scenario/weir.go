@@ -196,3 +196,8 @@ func (s *sequence) make(wire []byte, k uint64) (out []byte, target int, ref uint
 	}
 	return append(wire, s.on...), s.index, 0
 }
+
+func (f *feed) parts() []string     { return []string{"feed"} }
+func (p *predict) parts() []string  { return []string{"predict"} }
+func (s *sequence) parts() []string { return []string{"sequence"} }
+func (p *poll) parts() []string     { return []string{"poll"} }

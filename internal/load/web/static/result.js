@@ -58,10 +58,17 @@ export async function showResult(id, { rerun }) {
       h('div', { class: 'panel' }, h('h2', {}, 'Requests'), h('table', { class: 'figures' }, h('tbody', {},
         row('Served', f.count(r.served)), row('Shed', f.count(r.shed)), row('Errors', f.count(r.errors)),
         Object.entries(r.failures ?? {}).filter(([, n]) => n > 0).map(([kind, n]) => row('\u2003' + kind.replaceAll('_', ' '), f.count(n))),
+        Object.entries(r.statuses ?? {}).map(([code, n]) => row('Status ' + code, f.count(n))),
+        r.redirects > 0 && row('Redirects, not followed', f.count(r.redirects)),
         row('Read', f.bytes(r.bytes.in)), row('Written', f.bytes(r.bytes.out))))),
       h('div', { class: 'panel' }, h('h2', {}, 'The generator'), h('table', { class: 'figures' }, h('tbody', {},
         row('CPU a request', f.micros(g.cpu_us_per_request)), row('Busiest thread', f.percent(g.busy)), row('Lag p99', f.micros(g.lag_p99_us)), row('Lag max', f.micros(g.lag_max_us)),
         row('Runners', f.count(g.runners)), row('Was the limit', g.saturated ? '\u26a0 yes' : 'no'))))),
+    r.parts?.length > 0 && h('div', { class: 'panel scroll' }, h('h2', {}, 'Parts'), h('table', { class: 'figures' },
+      h('thead', {}, h('tr', {}, h('td', {}), ['Served', 'Shed', 'Errors', 'Mean', 'Max'].map((t) => h('th', { scope: 'col' }, t)))),
+      h('tbody', {}, r.parts.map((p) => row(p.name, f.count(p.served), f.count(p.shed), f.count(p.errors), f.micros(p.mean_us), f.micros(p.max_us)))))),
+    r.samples?.length > 0 && h('div', { class: 'panel' }, h('h2', {}, 'Errors, for example'), h('ul', { id: 'samples' }, r.samples.map((s) =>
+      h('li', {}, h('code', {}, s.request), ': ' + s.kind.replaceAll('_', ' ') + (s.detail ? ', ' + s.detail : ''))))),
     h('details', { class: 'panel' }, h('summary', {}, h('h2', {}, 'Plan')), h('pre', { tabindex: '0' }, JSON.stringify(r.plan, null, 2))),
   );
   for (const spec of RUN_PLOTS) {
