@@ -18,9 +18,6 @@ GO_CGO   := CGO_ENABLED=1 go
 # The systems weir must build for, besides the one it is developed on.
 PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 
-# Packages with tests that the race detector would falsify: allocations counted, for one.
-NO_RACE := $(shell grep -rlE '^//go:build .*!race' --include='*_test.go' cmd internal 2>/dev/null | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
-
 DEMO_FEEDS := build/demo/feeds.weir
 
 .PHONY: help
@@ -42,20 +39,41 @@ $(DEMO_FEEDS): | build
 
 ##### tests
 
+# Packages whose tests run a second time under the race detector: those in which goroutines share memory. The second time
+# leaves out what make check leaves out.
+RACE := $(addprefix ./internal/,server disk/... metrics shed feed/... bandit/... sequence journal progress/... load/...) ./cmd/weir
+
+.PHONY: check
+check: ## vet, build and the quick tests: no network, no root, no browser, in three minutes
+	@scripts/timed.sh "make check" $(MAKE) --no-print-directory checked
+
+.PHONY: checked
+checked: build
+	@$(MAKE) --no-print-directory vetted
+	$(GO_TEST) -short -v ./... 2>&1 | awk -f scripts/testlog.awk
+	cd bench && $(GO_TEST) -short -v ./... 2>&1 | awk -f ../scripts/testlog.awk
+
+.PHONY: vetted
+vetted:
+	$(GO) vet ./...
+	cd bench && $(GO) vet ./...
+	@unformatted=$$(gofmt -l cmd internal bench); \
+	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
+
 .PHONY: test-deps
 test-deps:
-	@scripts/need.sh gcc=gcc gmp.h=libgmp-dev redis-server=redis-server chromium=chromium
+	@scripts/need.sh gcc=gcc g++=g++ gmp.h=libgmp-dev redis-server=redis-server chromium=chromium
 	@scripts/venv.sh build/venv
 
 .PHONY: test
-test: test-deps build cross ## run all tests, race detector included; installs what they need
-	cd bench && $(GO_TEST) -v ./... 2>&1 | awk -f ../scripts/testlog.awk
-	@scripts/need.sh g++=g++
-	cd bench && $(GO_CGO) test -timeout 10m -v ./bandit 2>&1 | awk -f ../scripts/testlog.awk
-ifneq ($(NO_RACE),)
-	$(GO_TEST) -v $(NO_RACE) 2>&1 | awk -f scripts/testlog.awk
-endif
-	$(GO_RACE) -v ./... 2>&1 | awk -f scripts/testlog.awk
+test: ## run all tests, the race detector where goroutines share memory; installs what they need
+	@scripts/timed.sh "make test" $(MAKE) --no-print-directory tested
+
+.PHONY: tested
+tested: test-deps build cross
+	cd bench && $(GO_CGO) test -timeout 10m -v ./... 2>&1 | awk -f ../scripts/testlog.awk
+	$(GO_TEST) -v ./... 2>&1 | awk -f scripts/testlog.awk
+	$(GO_RACE) -short -v $(RACE) 2>&1 | awk -f scripts/testlog.awk
 
 .PHONY: cross
 cross: ## build and vet for the other systems
@@ -81,13 +99,9 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: lint
-lint: ## vet, staticcheck and gofmt, in both modules
-	$(GO) vet ./...
-	cd bench && $(GO) vet ./...
+lint: vetted ## vet, gofmt and staticcheck, in both modules
 	$(GO) tool staticcheck ./...
 	staticcheck=$$($(GO) tool -n staticcheck); cd bench && CGO_ENABLED=0 "$$staticcheck" ./...
-	@unformatted=$$(gofmt -l cmd internal bench); \
-	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
 
 ##### benches
 

@@ -1,6 +1,5 @@
-# Reads the output of go test -v and prints what matters of it: all that a failing package said, at
-# once; at the end the tests that were skipped, with their reasons, and go test's own closing
-# lines. Skipped tests would otherwise go unnoticed: without -v go test does not mention them.
+# Reads the output of go test -v and prints what matters of it: each package's closing line as it comes, with all that a
+# failing package said before it, and at the end the tests that were skipped, by their reasons.
 
 # A package's closing line.
 /^(ok  |FAIL|\?   )\t/ || /^\t[^ ]+\t+coverage:/ {
@@ -8,7 +7,8 @@
 		printf "%s", said
 	said = ""
 	delete reason
-	closing = closing $0 "\n"
+	print
+	fflush()
 	next
 }
 
@@ -20,19 +20,21 @@
 # A test that skips says why with its last words.
 /^ +[^ ]+\.go:[0-9]+: / {
 	reason[test] = $0
-	sub(/^ +/, "", reason[test])
+	sub(/^ +[^ ]+\.go:[0-9]+: /, "", reason[test])
 }
 
 /^ *--- SKIP: / {
 	why = $3 in reason ? reason[$3] : "no reason given"
-	skipped = skipped "  " $3 ": " why "\n"
+	skipped[why] = skipped[why] " " $3
 	skips++
 }
 
 END {
-	if (skips)
-		printf "\n%d skipped:\n%s\n", skips, skipped
-	else
+	printf "%s", said
+	if (!skips)
 		print "no test was skipped"
-	printf "%s%s", closing, said
+	else
+		printf "%d skipped:\n", skips
+	for (why in skipped)
+		printf "  %s:%s\n", why, skipped[why]
 }

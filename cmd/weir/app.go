@@ -28,35 +28,35 @@ type app struct {
 // dataFormat is the version of the data directory's layout.
 const dataFormat = "1"
 
-// openApp locks the data directory, opens the services and listens. Run serves and closes all of
-// it. Without a data directory the services must have been told of places of their own.
+// openApp takes the ports, locks the data directory and opens the services, which have been checked. Run serves and closes all of
+// it. Ports come first, so that an address that is taken leaves no files behind; connections wait until the services are open.
+// Without a data directory the services must have been told of places of their own.
 func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
-	var lock *disk.DirLock
-	if dataDir != "" {
-		if lock, err = openData(dataDir); err != nil {
-			return nil, err
-		}
+	if cfg.Ports, err = server.Listen(cfg); err != nil {
+		return nil, err
 	}
-	a := &app{lock: lock, log: cfg.Log}
+	a := &app{log: cfg.Log}
 	defer func() {
 		if err != nil {
+			cfg.Ports.Close()
 			err = errors.Join(err, a.close())
 		}
 	}()
+	if dataDir != "" {
+		if a.lock, err = openData(dataDir); err != nil {
+			return nil, err
+		}
+	}
 	cfg.Metrics = metrics.New(cfg.Stripes())
 	cfg.Metrics.Gauge("weir_build_info", "1, with what was built as labels.", func() float64 { return 1 },
 		"version", version, "commit", commit, "go", runtime.Version())
 	// Services are opened before the server is there that they ask.
 	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore, Refuse: func() bool { return a.Server.Refuse() }}
-	for _, open := range openers {
-		service, err := open(ctx, env)
-		if errors.Is(err, server.ErrOff) {
-			cfg.Log.Info("a service stays " + err.Error())
-			continue
-		}
+	for _, o := range openers {
+		service, err := o.Open(ctx, env)
 		if err != nil {
 			return nil, err
 		}

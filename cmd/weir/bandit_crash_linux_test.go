@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"weir/internal/systest"
 )
 
 // sums is what events add to the posterior of an item: rewards to alpha, what is missing from 1 to beta. Rewards are
@@ -144,6 +146,7 @@ func between(t *testing.T, round int, kind string, got, acked, open *tally) {
 // event that was acknowledged counts exactly once, one in flight at most once. Half of the clients give their
 // events ids and send what was not answered again after the restart: those count exactly once in the end.
 func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	const clients, batch = 8, 6
 	rounds := 24
 	if os.Getenv(soakEnv) != "" {
@@ -310,6 +313,7 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 // TestKillBringsNothingBackThatWasForgotten kills the server between events and what is forgotten of them: what the next one knows is what this
 // one knew.
 func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	dir := t.TempDir()
 	serve := func() *process { return start(t, "--data", dir, "--sequence=false", "--bandit-learn", "segment") }
 	p := serve()

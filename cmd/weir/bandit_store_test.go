@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/bandit/featurestore/feasttest"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // passage is what a test puts between weir and a store, to take the store away and give it back.
@@ -151,7 +152,7 @@ func TestPredictionsOutOfFeast(t *testing.T) {
 			}
 
 			way.give()
-			eventually(t, "the store is asked again", func() bool {
+			systest.Eventually(t, "the store is asked again", func() bool {
 				_, e := predict(t, p, "u1", "[1]")
 				return !e.Degraded && len(e.Scores) == 1
 			})

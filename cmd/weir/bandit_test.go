@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // importArms runs weir import-arms on sources, files given by name and text.
@@ -78,7 +79,7 @@ func TestServeHasTheBanditBesideTheFeed(t *testing.T) {
 		})
 		t.Run("again, with arms", func(t *testing.T) {
 			p := serveHere(t, cfg, data, "--bandit-arms", arms)
-			eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
+			systest.Eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
 			p.post("/events", `{"item":"a","reward":1,"id":"e1"}`, `{"accepted":0,"duplicates":1}`)
 			p.wantPosterior(`{"items":["a"]`, `[{"alpha":3,"beta":3,"mean":0.5,"source":"item"}]`)
 			p.wantPosterior(`{"user":"u1","items":["a"]`, `[{"alpha":10,"beta":30,"mean":0.25,"source":"segment"}],"segment":"young"`)
@@ -119,7 +120,7 @@ func TestDamagedArmsAreTheReasonInHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--bandit-arms", arms)
-	eventually(t, "what is wrong", func() bool {
+	systest.Eventually(t, "what is wrong", func() bool {
 		status, body := p.get("/health")
 		return status == 503 && strings.Contains(body, "bandit") && strings.Contains(body, "the arms cannot be used; see the log, and replace the file")
 	})
@@ -152,7 +153,7 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 	loops := serveHere(t, server.Config{TLS: keys.config()}, filepath.Join(dir, "data"), "--bandit-arms", arms)
 	other := serveHere(t, server.Config{NetHTTP: true}, filepath.Join(dir, "other"), "--bandit-arms", arms)
 	for _, p := range []*ports{loops, other} {
-		eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
+		systest.Eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
 	}
 	secure := trusting(t, cert)
 	defer secure.CloseIdleConnections()
@@ -198,7 +199,7 @@ func TestAllServicesAtOnce(t *testing.T) {
 		numbered(users, perUser).write(t, feeds)
 		importArms(t, arms, "items.csv", "item,alpha,beta\n1,2,3\n")
 		p := serveHere(t, cfg, filepath.Join(dir, "data"), "--feeds", feeds, "--bandit-arms", arms)
-		eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
+		systest.Eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
 		var many []string
 		for i := range 2000 {
 			many = append(many, fmt.Sprint(i))
@@ -268,7 +269,7 @@ func TestSIGHUPTakesUpArms(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a refusal", func() bool {
+	systest.Eventually(t, "a refusal", func() bool {
 		return strings.Contains(p.logs.String(), "the new arms are refused, generation 2 serves on") && strings.Contains(p.logs.String(), "not a file of arms")
 	})
 	p.want("/health", 200)

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"weir/internal/systest"
 )
 
 // soakEnv asks for the long variant of the crash test.
@@ -23,6 +25,7 @@ const soakEnv = "WEIR_SOAK"
 // received may come again, no position may go back, and a position may be ahead of what was received
 // by what was in flight at the kills, no more.
 func TestKillLosesNoAcknowledgedPosition(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	// Users are found by their number, or by way of the key file.
 	t.Run("dense", func(t *testing.T) { killAndRestart(t, 1) })
 	t.Run("keyed", func(t *testing.T) { killAndRestart(t, 1<<40) })
@@ -103,7 +106,7 @@ func killAndRestart(t *testing.T, step uint64) {
 		}
 		if round%3 == 0 {
 			half := answers.Load() + (killAt-answers.Load())/2
-			eventually(t, "answers", func() bool { return answers.Load() >= half })
+			systest.Eventually(t, "answers", func() bool { return answers.Load() >= half })
 			version++
 			current = write(version, feeds)
 			p.cmd.Process.Signal(syscall.SIGHUP) //nolint:errcheck // it may be dead already

@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/load/measure"
 	"weir/internal/load/report"
+	"weir/internal/systest"
 )
 
 // documents returns the texts of what users read, by path.
@@ -91,7 +92,7 @@ func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
 	_, public, admin := startAPI(t, "--bandit-store", "feast+http://127.0.0.1:1") // with a store there are all of them
 	callAPI(t, "GET", public+"/health", "", 0)
 	var exposed string
-	eventually(t, "the metrics of a request", func() bool {
+	systest.Eventually(t, "the metrics of a request", func() bool {
 		exposed = string(callAPI(t, "GET", admin+"/metrics", "", 0).body)
 		return strings.Contains(exposed, "weir_http_requests_total{")
 	})

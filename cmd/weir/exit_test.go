@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,13 +63,57 @@ func TestExitCodes(t *testing.T) {
 			defer stop()
 			cmd := exec.CommandContext(ctx, "weir", strings.Fields(line)...)
 			cmd.Stderr = &stderr
+			before := everyFile(t, dir)
 			err := cmd.Run()
+			if after := everyFile(t, dir); code == 2 && after != before {
+				t.Errorf("weir %s: there is\n%s, there was\n%s", line, after, before)
+			}
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {
 				t.Fatal(err)
 			}
 			if got := cmd.ProcessState.ExitCode(); got != code || (code == 2) != strings.Contains(stderr.String(), "--help' for the flags and their defaults.") {
 				t.Errorf("weir %s: code %d, want %d\n%s", line, got, code, &stderr)
+			}
+		}
+	}
+}
+
+// everyFile lists what is in a directory and below it.
+func everyFile(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		all.WriteString(path + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// Two servers on one address are a mistake that leaves nothing to clean up.
+func TestAnAddressThatIsTakenLeavesNoFiles(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	data := filepath.Join(t.TempDir(), "data")
+	for _, format := range []string{"text", "json"} {
+		var stderr strings.Builder
+		cmd := exec.Command("weir", "serve", "--listen", ln.Addr().String(), "--admin=", "--data", data, "--log-format", format)
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "address already in use") {
+			t.Errorf("%v:\n%s", err, &stderr)
+		}
+		if _, err := os.Stat(data); err == nil {
+			t.Error("a data directory was made")
+		}
+		for line := range strings.Lines(stderr.String()) {
+			if format == "json" && !json.Valid([]byte(line)) {
+				t.Errorf("a line of the log is no JSON: %s", line)
 			}
 		}
 	}

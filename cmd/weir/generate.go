@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
-	"weir/internal/feed"
-
 	"github.com/spf13/cobra"
+
+	"weir/internal/feed"
 )
 
 func newGenerate() *cobra.Command {
@@ -39,7 +40,7 @@ the new one is complete.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			bar := newBar("generating", "users", int64(o.Users))
-			o.Published = time.Now()
+			o.Published = published()
 			o.Progress = func(users uint64) { bar.Set64(int64(users)) }
 			start := time.Now()
 			stats, err := feed.Generate(ctx, out, o)
@@ -61,4 +62,13 @@ the new one is complete.`,
 	f.Uint32Var(&o.MaxItem, "max-item", 1_000_000, "largest item id, at most 4294967295; the smallest is 1")
 	f.Uint64Var(&o.Seed, "seed", 1, "number that everything random depends on")
 	return cmd
+}
+
+// published is when lists that are made now are made: the time, or what SOURCE_DATE_EPOCH says in seconds since 1970, so that the
+// same lists make the same file.
+func published() time.Time {
+	if seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
+		return time.Unix(seconds, 0)
+	}
+	return time.Now()
 }

@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/feed"
 	"weir/internal/ingest"
-	"weir/internal/size"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -28,7 +28,7 @@ func newImport() *cobra.Command {
 		duplicate = "merge"
 		userIDs   = "auto"
 		itemIDs   = "auto"
-		memory    = size.Bytes(1 << 30)
+		memory    = config.Bytes(1 << 30)
 	)
 	cmd := &cobra.Command{
 		Use:   "import SOURCE... -o FILE",
@@ -116,7 +116,7 @@ func runImport(cmd *cobra.Command, sources []string, out string, o feed.ImportOp
 	defer stop()
 
 	meter := newImportMeter(cmd.ErrOrStderr(), out, &o.Ingest)
-	o.Bad, o.Progress, o.Published = meter.bad, meter.update, time.Now()
+	o.Bad, o.Progress, o.Published = meter.bad, meter.update, published()
 
 	start := time.Now()
 	stats, err := feed.Import(ctx, sources, out, o)
@@ -167,8 +167,8 @@ type importMeter struct {
 	last  time.Time
 }
 
-// newImportMeter returns a meter that also says what was guessed, and which rows are bad. Temporary files
-// go beside the output unless o names another place.
+// newImportMeter returns a meter that also says what was guessed, and which rows are bad. Temporary files go beside the output
+// unless o names another place.
 func newImportMeter(to io.Writer, out string, o *ingest.Options) *importMeter {
 	m := &importMeter{to: to}
 	o.Note = m.say

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"weir/internal/disk/record":                   {"weir/internal/disk", "weir/internal/metrics"},
 	"weir/internal/metrics":                       {"weir/internal/disk"},
 	"weir/internal/strictjson":                    {},
-	"weir/internal/size":                          {},
+	"weir/internal/config":                        {},
 	"weir/internal/systest":                       {},
 	"weir/internal/jsonscan":                      {},
 	"weir/internal/ingest":                        {"weir/internal/disk", "weir/internal/jsonscan"},
@@ -37,13 +37,13 @@ var mayImport = map[string][]string{
 	"weir/internal/bandit/beta":                   {},
 	"weir/internal/sequence/decimal":              {},
 	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server", "weir/internal/progress",
-		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/size"},
+		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/bandit/arms":                  {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/bandit/learning":              {"weir/internal/bandit/arms", "weir/internal/disk", "weir/internal/journal", "weir/internal/metrics"},
 	"weir/internal/bandit/learning/learningtest": {"weir/internal/bandit/arms", "weir/internal/bandit/learning"},
 	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore",
 		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk",
-		"weir/internal/metrics", "weir/internal/size"},
+		"weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/load/access":   {},
 	"weir/internal/load/measure":  {},
 	"weir/internal/load/client":   {"weir/internal/load/measure"},
@@ -59,7 +59,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/web":      {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
-		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics"},
+		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 }
 
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/server"
 )
 
@@ -27,6 +28,9 @@ func run(args []string) int {
 	cmd, err := root.ExecuteC()
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, errLogged) {
+		return 1
 	}
 	fmt.Fprintln(os.Stderr, "weir:", err)
 	var usage usageError
@@ -67,7 +71,10 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var number *strconv.NumError
 		var value *pflag.InvalidValueError
-		if errors.As(err, &number) && errors.As(err, &value) { // without the name of a Go function
+		switch {
+		case errors.As(err, &value) && value.GetFlag().Value.Type() == config.Word:
+			err = fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
+		case errors.As(err, &number) && errors.As(err, &value): // without the name of a Go function
 			err = fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(), value.GetFlag().Name, number.Err)
 		}
 		return usageError{cmd.CommandPath(), err}

@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/load/mock"
 	"weir/internal/server"
-	"weir/internal/size"
 )
 
 func newMock() *cobra.Command {
@@ -20,7 +20,7 @@ func newMock() *cobra.Command {
 		listen string
 		clock  string
 		step   time.Duration
-		cache  = size.Bytes(256 << 20)
+		cache  = config.Bytes(256 << 20)
 	)
 	cmd := &cobra.Command{
 		Use:   "mock",
@@ -40,7 +40,7 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8091", "address to listen on; port 0 takes a free one")
-	f.StringVar(&clock, "clock", "real", "what moves time on: real, or stepped for POST /clock")
+	config.Choice(f, &clock, "clock", "real", "what moves time on: real, or stepped for POST /clock", "real", "stepped")
 	f.DurationVar(&step, "step", time.Minute, "how long a step of the clock takes, or is said to take in dates")
 	f.Var(&cache, "cache", "memory for feeds that were made, so that they need not be again")
 	knobs.AddFlags(f)
@@ -48,13 +48,9 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 	// The weir beside which a mock mostly runs has the address; and a 503 of a mock's own would be taken for one that was asked for.
 	f.Lookup("admin").DefValue, kernel.cfg.Admin = "", ""
 	f.Lookup("shed").DefValue, kernel.shed.on = "false", false
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("clock", cobra.FixedCompletions([]string{"real", "stepped"}, cobra.ShellCompDirectiveNoFileComp)))
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, keys, err := kernel.config(cmd)
-		if err == nil && clock != "real" && clock != "stepped" {
-			err = fmt.Errorf("--clock must be real or stepped, got %q", clock)
-		}
 		if err == nil && step == 0 { // which is the default for mock.Open
 			err = errors.New("--step must be a duration from 1s to 24h, got 0s")
 		}
@@ -66,11 +62,19 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 			return usageError{cmd.CommandPath(), err}
 		}
 		cfg.Listen = listen
-		open := func(ctx context.Context, _ server.Env) (server.Service, error) {
-			context.AfterFunc(ctx, m.Stop) // else requests that hang would hold up the end
-			return m, nil
-		}
-		return serve(cmd.Context(), cfg, "", []server.Opener{open}, keys)
+		return kernel.serve(cmd, cfg, "", []server.Opener{opened{m}}, keys)
 	}
 	return cmd
+}
+
+// opened is a mock that was opened by its options, as an Opener without flags.
+type opened struct{ *mock.Server }
+
+func (opened) AddFlags(*pflag.FlagSet) {}
+func (opened) Check() error            { return nil }
+
+// Open implements server.Opener.
+func (o opened) Open(ctx context.Context, _ server.Env) (server.Service, error) {
+	context.AfterFunc(ctx, o.Stop) // else requests that hang would hold up the end
+	return o.Server, nil
 }

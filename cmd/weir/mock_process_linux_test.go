@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // A mock says where it listens, answers, and ends at once when it is told to, though a request hangs.
@@ -27,7 +29,7 @@ func TestMockServesFeedsUntilItIsTold(t *testing.T) {
 				}
 				hung <- err
 			}()
-			eventually(t, "a request hangs", func() bool {
+			systest.Eventually(t, "a request hangs", func() bool {
 				_, body := ask(t, "GET", "http://"+p.public+"/stats", "")
 				return strings.Contains(string(body), `"waiting":1,`)
 			})

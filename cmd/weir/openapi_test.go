@@ -23,6 +23,7 @@ import (
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
 	"weir/internal/shed"
+	"weir/internal/systest"
 )
 
 // apiDoc is docs/openapi.yaml, as far as the tests look at it.
@@ -129,22 +130,23 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 		further = []string{"--bandit-arms", writeArms(t, dir)}
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	openers := make([]server.Opener, len(services))
-	for i, add := range services {
-		openers[i] = add(flags)
+	services := newServices()
+	for _, s := range services {
+		s.AddFlags(flags)
 	}
 	if err := flags.Parse(append(further, "--feeds", filepath.Join(dir, "feeds.weir"), "--feeds-watch", "-1s",
 		"--sequence-max-index", "4294967295", "--sequence-range-bytes", "2GiB")); err != nil {
 		t.Fatal(err)
 	}
-	log, err := newLog(t.Output(), "text", "info")
+	log := newLog(t.Output(), "text", "info")
+	on, err := checkServices(log, services)
 	if err != nil {
 		t.Fatal(err)
 	}
 	overload := shed.Defaults()
 	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1, Shed: &overload, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
-	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), openers); err != nil {
+	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), on); err != nil {
 		cancel()
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 			t.Errorf("the server's end: %v", err)
 		}
 	})
-	eventually(t, "the arms are loaded, or cannot be", func() bool {
+	systest.Eventually(t, "the arms are loaded, or cannot be", func() bool {
 		for _, s := range a.services {
 			if err := s.Ready(); err != nil && strings.Contains(err.Error(), "being loaded") {
 				return false

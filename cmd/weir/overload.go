@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/shed"
-	"weir/internal/size"
 )
 
 // shedFlags are the flags of what overload is.
@@ -43,17 +42,16 @@ func newShedFlags() *shedFlags {
 	return &shedFlags{cfg: shed.Defaults()}
 }
 
-func (s *shedFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
+func (s *shedFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.on, "shed", true, "refuse requests when the server is overloaded")
 	f.DurationVar(&s.cfg.Interval, "shed-interval", s.cfg.Interval, "how often to look whether it is")
 	f.DurationVar(&s.cfg.Deaf, "shed-deaf", s.cfg.Deaf, "the longest time for which a connection is not read after its request was refused; 0 is never")
-	f.StringVar(&s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf, "whose stalls are looked at: host or cgroup, the server's own")
+	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf, "whose stalls are looked at: host or cgroup, the server's own",
+		shed.Host, shed.OwnCgroup)
 	for _, sig := range shedSignals {
 		f.Var(&limitsFlag{s.cfg.Limits, sig.signal, sig.unit}, sig.flag, sig.usage+": from where to refuse, and where to refuse all; or off")
 	}
 	f.Float64Var(&s.memory, "memory-ratio", 0.7, "share of the memory its cgroup may have that the garbage collector keeps to (GOMEMLIMIT); 0 leaves that alone")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("shed-stalls-of", cobra.FixedCompletions([]string{shed.Host, shed.OwnCgroup}, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // config returns what the flags say; nil is never to refuse.
@@ -63,8 +61,6 @@ func (s *shedFlags) config() (*shed.Config, error) {
 		return nil, fmt.Errorf("--shed-interval must be 10ms or more, got %v", s.cfg.Interval)
 	case s.cfg.Deaf < 0:
 		return nil, fmt.Errorf("--shed-deaf must not be negative, got %v", s.cfg.Deaf)
-	case s.cfg.StallsOf != shed.Host && s.cfg.StallsOf != shed.OwnCgroup:
-		return nil, fmt.Errorf("--shed-stalls-of must be host or cgroup, got %q", s.cfg.StallsOf)
 	case !(s.memory >= 0 && s.memory <= 1):
 		return nil, fmt.Errorf("--memory-ratio must be from 0 to 1, got %v", s.memory)
 	}
@@ -119,7 +115,7 @@ func (f *limitsFlag) Type() string { return "soft:hard" }
 func (f *limitsFlag) parse(text string) (float64, error) {
 	switch f.unit {
 	case shed.Bytes:
-		var b size.Bytes
+		var b config.Bytes
 		err := b.Set(text)
 		return float64(b), err
 	case shed.Seconds:
@@ -140,7 +136,7 @@ func (f *limitsFlag) format(l shed.Limits) string {
 	one := func(v float64) string {
 		switch f.unit {
 		case shed.Bytes:
-			b := size.Bytes(v)
+			b := config.Bytes(v)
 			return b.String()
 		case shed.Seconds:
 			return time.Duration(math.Round(v * 1e9)).String()

@@ -14,7 +14,7 @@ import (
 func parseShed(t *testing.T, args ...string) (*shed.Config, error) {
 	t.Helper()
 	s, cmd := newShedFlags(), new(cobra.Command)
-	s.add(cmd)
+	s.add(cmd.Flags())
 	if err := cmd.ParseFlags(args); err != nil {
 		return nil, err
 	}

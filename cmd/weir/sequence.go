@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/sequence"
 	"weir/internal/server"
 )
@@ -17,7 +19,7 @@ func newSequence() *cobra.Command {
 	var (
 		kernel  = newKernelFlags()
 		port    int
-		file    string
+		file    = "sequence.cells"
 		seconds float64
 	)
 	cmd := &cobra.Command{
@@ -34,14 +36,15 @@ ends; after a loss of power the index may be behind by --seconds.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&port, "port", 8080, "public port, on all addresses")
-	f.StringVar(&file, "file", "sequence.cells", "file of the index")
+	config.File(f, &file, "file", "file of the index (default sequence.cells)")
 	f.Float64Var(&seconds, "seconds", 3, "how often the index is made safe against a loss of power")
-	kernel.add(cmd)
-	open := sequence.Flags(f)
+	var service sequence.Flags
+	own := pflag.NewFlagSet(service.Name(), pflag.ContinueOnError)
+	service.AddFlags(own)
 	for _, name := range []string{"sequence", "sequence-file", "sequence-sync"} {
-		cobra.CheckErr(f.MarkHidden(name)) // --file and --seconds say it here
+		cobra.CheckErr(own.MarkHidden(name)) // --file and --seconds say it here
 	}
-	cobra.CheckErr(cmd.MarkFlagFilename("file"))
+	kernel.add(cmd, config.Group{Title: "Values", Flags: own})
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, keys, err := kernel.config(cmd)
@@ -59,11 +62,11 @@ ends; after a loss of power the index may be behind by --seconds.`,
 			return usageError{cmd.CommandPath(), err}
 		}
 		sync := time.Duration(seconds * float64(time.Second))
-		cobra.CheckErr(errors.Join(f.Set("sequence-file", file), f.Set("sequence-sync", sync.String())))
+		service.SetFile(file, "--file", sync)
 		cfg.Listen = ":" + strconv.Itoa(port)
 		// The heap is a cache of fixed size, and there is next to no garbage: it need not double.
 		debug.SetGCPercent(25)
-		return serve(cmd.Context(), cfg, "", []server.Opener{open}, keys)
+		return kernel.serve(cmd, cfg, "", []server.Opener{&service}, keys)
 	}
 	return cmd
 }

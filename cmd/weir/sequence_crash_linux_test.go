@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"weir/internal/sequence/decimal"
+	"weir/internal/systest"
 )
 
 // stepped is an answer of the sequence.
@@ -77,6 +78,7 @@ func (p *ports) current() stepped {
 // client was given by /next may come again, none may be lost, and the index may be ahead of what was
 // received by what was in flight at the kill, no more.
 func TestKillLosesNoAcknowledgedStep(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	const clients, batch = 8, 8
 	rounds := 20
 	if os.Getenv(soakEnv) != "" {
@@ -134,6 +136,7 @@ func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 
 // A single client that goes both ways finds the index where it left it, or where its last request would have moved it.
 func TestKillLeavesTheIndexWhereItsClientHasIt(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	const rounds = 12
 	file := filepath.Join(t.TempDir(), "f")
 	at, last := uint64(0), ""

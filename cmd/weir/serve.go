@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,9 +14,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/server"
-	"weir/internal/size"
 )
 
 func newServe() *cobra.Command {
@@ -43,24 +43,16 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", ":8080", "address of the public port; empty is off, with --tls-listen")
-	f.StringVar(&dataDir, "data", "weir-data", "directory of what must outlive the process")
-	kernel.add(cmd)
-	openers := make([]server.Opener, len(services))
-	for i, flags := range services {
-		openers[i] = flags(f)
+	config.Dir(f, &dataDir, "data", "weir-data", "directory of what must outlive the process")
+	groups := kernel.groups()
+	services := newServices()
+	for _, s := range services {
+		set := pflag.NewFlagSet(s.Name(), pflag.ContinueOnError)
+		s.AddFlags(set)
+		groups = append(groups, config.Group{Title: "Service " + s.Name(), Flags: set})
 	}
-	cobra.CheckErr(cmd.MarkFlagFilename("feeds"))
-	cobra.CheckErr(cmd.MarkFlagFilename("fallback"))
-	cobra.CheckErr(cmd.MarkFlagFilename("sequence-file"))
-	cobra.CheckErr(cmd.MarkFlagFilename("bandit-arms"))
-	cobra.CheckErr(cmd.MarkFlagDirname("data"))
-	for flag, values := range map[string][]string{
-		"feed-fallback":         {"uniform", "bandit"},
-		"bandit-learn":          {"item", "segment", "pair"},
-		"bandit-on-store-error": {"fail", "prior"},
-	} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
+	config.AddGroups(cmd, groups...)
+	config.Complete(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, keys, err := kernel.config(cmd)
@@ -79,7 +71,7 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		if err != nil {
 			return usageError{cmd.CommandPath(), err}
 		}
-		return serve(cmd.Context(), cfg, dataDir, openers, keys)
+		return kernel.serve(cmd, cfg, dataDir, services, keys)
 	}
 	return cmd
 }
@@ -89,8 +81,8 @@ type kernelFlags struct {
 	cfg                  server.Config
 	logFormat, logLevel  string
 	certificate, keyFile string
-	maxHeader, maxBody   size.Bytes
-	maxOutput, maxInput  size.Bytes
+	maxHeader, maxBody   config.Bytes
+	maxOutput, maxInput  config.Bytes
 	shed                 *shedFlags
 }
 
@@ -98,46 +90,62 @@ func newKernelFlags() *kernelFlags {
 	cfg := server.Defaults()
 	return &kernelFlags{
 		cfg:       cfg,
-		maxHeader: size.Bytes(cfg.MaxHeader), maxBody: size.Bytes(cfg.MaxBody),
-		maxOutput: size.Bytes(cfg.MaxOutput), maxInput: size.Bytes(cfg.MaxInput),
+		maxHeader: config.Bytes(cfg.MaxHeader), maxBody: config.Bytes(cfg.MaxBody),
+		maxOutput: config.Bytes(cfg.MaxOutput), maxInput: config.Bytes(cfg.MaxInput),
 		shed: newShedFlags(),
 	}
 }
 
-// add adds the flags to a command, all but that of the public port's address.
-func (k *kernelFlags) add(cmd *cobra.Command) {
-	f, cfg := cmd.Flags(), &k.cfg
-	f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081", "address of the admin port (metrics, profiles, reload); keep it private; empty is off")
-	f.StringVar(&cfg.TLSListen, "tls-listen", "", "address of the public port with TLS and HTTP/2; empty is off")
-	f.StringVar(&k.certificate, "tls-cert", "", "certificate chain for --tls-listen, PEM; read again at SIGHUP")
-	f.StringVar(&k.keyFile, "tls-key", "", "private key for --tls-listen, PEM; read again at SIGHUP")
-	f.StringVar(&k.logFormat, "log-format", "text", "how to log: text or json")
-	f.StringVar(&k.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
-	f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
-	f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers for requests too long for an event loop")
-	f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests that may wait for a worker; one more is answered 503")
-	f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections, "open connections; one more is answered 503 and closed")
-	f.Var(&k.maxHeader, "max-header", "size of a request's line and headers")
-	f.Var(&k.maxBody, "max-body", "size of a request's body, but for routes with a bound of their own")
-	f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
-	f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
-	f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout, "from a request's first byte to its last")
-	f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "from an answer to the connection's next request")
-	f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout, "without the client taking a byte of its answer")
-	f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout, "discarding what follows a refused request, so that its answer arrives")
-	f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
-	k.shed.add(cmd)
-	f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp)))
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
+// groups are the flags, all but that of the public port's address, by what they are about.
+func (k *kernelFlags) groups() []config.Group {
+	cfg := &k.cfg
+	group := func(title string, add func(f *pflag.FlagSet)) config.Group {
+		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		f.SortFlags = false
+		add(f)
+		return config.Group{Title: title, Flags: f}
+	}
+	return []config.Group{
+		group("Ports and logs", func(f *pflag.FlagSet) {
+			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081", "address of the admin port (metrics, profiles, reload); keep it private; empty is off")
+			f.StringVar(&cfg.TLSListen, "tls-listen", "", "address of the public port with TLS and HTTP/2; empty is off")
+			config.File(f, &k.certificate, "tls-cert", "certificate chain for --tls-listen, PEM; read again at SIGHUP")
+			config.File(f, &k.keyFile, "tls-key", "private key for --tls-listen, PEM; read again at SIGHUP")
+			config.Choice(f, &k.logFormat, "log-format", "text", "how to log: text or json", "text", "json")
+			config.Choice(f, &k.logLevel, "log-level", "info", "what to log: debug, info, warn or error",
+				"debug", "info", "warn", "error")
+		}),
+		group("Limits", func(f *pflag.FlagSet) {
+			f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections, "open connections; one more is answered 503 and closed")
+			f.Var(&k.maxHeader, "max-header", "size of a request's line and headers")
+			f.Var(&k.maxBody, "max-body", "size of a request's body, but for routes with a bound of their own")
+			f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
+			f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
+			f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers for requests too long for an event loop")
+			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests that may wait for a worker; one more is answered 503")
+			f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
+			f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
+		}),
+		group("Timeouts", func(f *pflag.FlagSet) {
+			f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout, "from a request's first byte to its last")
+			f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "from an answer to the connection's next request")
+			f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout, "without the client taking a byte of its answer")
+			f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout, "discarding what follows a refused request, so that its answer arrives")
+			f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
+		}),
+		group("Overload", k.shed.add),
+	}
+}
+
+// add adds the flags to a command that has its own, and shows them by what they are about.
+func (k *kernelFlags) add(cmd *cobra.Command, more ...config.Group) {
+	config.AddGroups(cmd, append(more, k.groups()...)...)
+	config.Complete(cmd)
 }
 
 // config returns what the flags say, once they are parsed, and has limited memory as they say.
 func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, error) {
-	log, err := newLog(cmd.ErrOrStderr(), k.logFormat, k.logLevel)
-	if err != nil {
-		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
-	}
+	log := newLog(cmd.ErrOrStderr(), k.logFormat, k.logLevel)
 	cfg := k.cfg
 	cfg.Log = log
 	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
@@ -145,13 +153,15 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	if err := k.check(cmd, &cfg); err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
+	var err error
 	if cfg.Shed, err = k.shed.config(); err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
 	keys, err := openCertificate(k.certificate, k.keyFile)
 	if err != nil {
-		return server.Config{}, nil, err
+		return server.Config{}, nil, k.failure(log, err)
 	}
+	slog.SetDefault(log) // for what libraries have to say
 	cfg.TLS = keys.config()
 	if err := k.shed.limitMemory(); err != nil {
 		log.Warn("the limit of memory could not be found; set GOMEMLIMIT if there is one", "error", err)
@@ -203,8 +213,12 @@ func checkAddress(flag, address string) error {
 }
 
 // serve runs a server until it is told to stop.
-func serve(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener, keys *certificates) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir string, openers []server.Opener, keys *certificates) error {
+	on, err := checkServices(cfg.Log, openers)
+	if err != nil {
+		return usageError{cmd.CommandPath(), err}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -217,9 +231,9 @@ func serve(ctx context.Context, cfg server.Config, dataDir string, openers []ser
 		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
 	}
 	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
-	a, err := openApp(ctx, cfg, dataDir, openers)
+	a, err := openApp(ctx, cfg, dataDir, on)
 	if err != nil {
-		return err
+		return k.failure(cfg.Log, err)
 	}
 	go func() {
 		for {
@@ -250,25 +264,52 @@ func serve(ctx context.Context, cfg server.Config, dataDir string, openers []ser
 	}
 	cfg.Log.Info("weir is serving", attrs...)
 	if err := a.Run(ctx); err != nil {
-		return err
+		return k.failure(cfg.Log, err)
 	}
 	cfg.Log.Info("weir has stopped")
 	return nil
 }
 
-func newLog(w io.Writer, format, level string) (*slog.Logger, error) {
+// failure returns an error that main prints, or has printed it where the log is JSON: then it is that to its last line.
+func (k *kernelFlags) failure(log *slog.Logger, err error) error {
+	if k.logFormat != "json" {
+		return err
+	}
+	log.Error("weir has failed", "error", err)
+	return errLogged
+}
+
+// errLogged is a failure that the log has told.
+var errLogged = errors.New("see the log")
+
+// checkServices returns the services that will be opened, and says which stay off.
+func checkServices(log *slog.Logger, services []server.Opener) (on []server.Opener, err error) {
+	var off []error
+	for _, s := range services {
+		switch err := s.Check(); {
+		case errors.Is(err, server.ErrOff):
+			off = append(off, err)
+		case err != nil:
+			return nil, err
+		default:
+			on = append(on, s)
+		}
+	}
+	for _, err := range off {
+		log.Info("a service stays " + err.Error())
+	}
+	return on, checkTogether(on)
+}
+
+// newLog returns a log of a format and from a level on, which are flags that have been checked.
+func newLog(w io.Writer, format, level string) *slog.Logger {
 	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level must be debug, info, warn or error, got %q", level)
-	}
+	cobra.CheckErr(l.UnmarshalText([]byte(level)))
 	options := &slog.HandlerOptions{Level: l}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
 	}
-	return nil, fmt.Errorf("--log-format must be text or json, got %q", format)
+	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // certificates holds the certificate of the TLS port, which may be renewed while it serves.

@@ -103,7 +103,7 @@ func TestNewListsAreTakenUpUnderLoad(t *testing.T) {
 			}
 			for v := 1; v <= swaps && !t.Failed(); v++ {
 				before := answers.Load()
-				eventually(t, "answers", func() bool { return answers.Load() > before+100 || t.Failed() })
+				systest.Eventually(t, "answers", func() bool { return answers.Load() > before+100 || t.Failed() })
 				versions(v, users, perList).write(t, feeds)
 				c.trigger(t, p)
 				p.reaches("weir_feed_generation", float64(v+1))
@@ -145,7 +145,7 @@ func TestABrokenFileIsRefusedAndWhatServesServesOn(t *testing.T) {
 	if err := os.Rename(feeds+".bad", feeds); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "generation 1 serves on") })
+	systest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "generation 1 serves on") })
 	wantSays(t, "the log", p.logs.String(), "block 0 of the lists", feeds)
 	p.want("/feed/1?size=2", 200, "[21,22]")
 	p.want("/health", 200)
@@ -159,10 +159,10 @@ func TestABrokenFileIsRefusedAndWhatServesServesOn(t *testing.T) {
 	stop(t, p)
 	// It is refused at start, too, as far as it can be known at once; a broken list is found later.
 	p = start(t, "--feeds", feeds, "--data", filepath.Join(dir, "data"), "--feeds-watch", "5ms")
-	eventually(t, "readiness to fail", func() bool { status, _ := p.get("/health"); return status == 503 })
+	systest.Eventually(t, "readiness to fail", func() bool { status, _ := p.get("/health"); return status == 503 })
 	p.want("/health", 503, `"feed":"the snapshot is damaged`)
 	numbered(10, 20).write(t, feeds)
-	eventually(t, "readiness after the repair", func() bool { status, _ := p.get("/health"); return status == 200 })
+	systest.Eventually(t, "readiness after the repair", func() bool { status, _ := p.get("/health"); return status == 200 })
 	p.want("/feed/1?size=2", 200, "[23,24]")
 	stop(t, p)
 }
@@ -181,7 +181,7 @@ func TestAFileChangedInPlaceIsAnAlarm(t *testing.T) {
 	}
 	f.Close()
 	p.reaches("weir_feed_changed_in_place", 1)
-	eventually(t, "a line in the log", func() bool { return strings.Contains(p.logs.String(), "changed in place") })
+	systest.Eventually(t, "a line in the log", func() bool { return strings.Contains(p.logs.String(), "changed in place") })
 	p.want("/feed/1?size=2", 200, "[21,22]")
 	if n, _ := p.metric("weir_feed_generation"); n != 1 {
 		t.Errorf("generation %v serves", n)
@@ -292,7 +292,7 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	}
 	certificate(t, dir, "two")
 	hangup()
-	eventually(t, "the new certificate", func() bool { return get() == nil })
+	systest.Eventually(t, "the new certificate", func() bool { return get() == nil })
 	good, err := os.ReadFile(cert)
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	hangup()
-	eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "the old one is used on") })
+	systest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "the old one is used on") })
 	if err := os.WriteFile(cert, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -451,7 +451,7 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "answers", func() bool { return answers.Load() > int64(200*(round+1)) })
+		systest.Eventually(t, "answers", func() bool { return answers.Load() > int64(200*(round+1)) })
 		signal := syscall.SIGTERM
 		if round%2 == 1 {
 			signal = syscall.SIGINT

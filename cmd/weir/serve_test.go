@@ -143,20 +143,10 @@ func (p *ports) metric(name string) (sum float64, ok bool) {
 
 func (p *ports) reaches(name string, value float64) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%s at %v", name, value), func() bool {
+	systest.Eventually(p.t, fmt.Sprintf("%s at %v", name, value), func() bool {
 		now, _ := p.metric(name)
 		return now == value
 	})
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
 }
 
 // position returns a user's position.
@@ -184,9 +174,9 @@ func items(t testing.TB, body string) (all []uint64) {
 func openServer(t testing.TB, cfg server.Config, dataDir string, args ...string) (*app, error) {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	var openers []server.Opener
-	for _, add := range services {
-		openers = append(openers, add(flags))
+	services := newServices()
+	for _, s := range services {
+		s.AddFlags(flags)
 	}
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
@@ -199,7 +189,11 @@ func openServer(t testing.TB, cfg server.Config, dataDir string, args ...string)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return openApp(context.Background(), cfg, dataDir, openers)
+	on, err := checkServices(cfg.Log, services)
+	if err != nil {
+		return nil, err
+	}
+	return openApp(context.Background(), cfg, dataDir, on)
 }
 
 // serveHere runs a server in this process until the test ends.

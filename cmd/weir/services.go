@@ -3,44 +3,47 @@ package main
 import (
 	"errors"
 
-	"github.com/spf13/pflag"
-
 	"weir/internal/bandit"
 	"weir/internal/feed"
 	"weir/internal/sequence"
 	"weir/internal/server"
 )
 
-// wire lets services use each other. They do not know of one another; what they have in common is said here.
-func wire(services []server.Service) error {
-	var feeds *feed.Feed
-	var predictions *bandit.Bandit
-	for _, s := range services {
-		switch s := s.(type) {
-		case *feed.Feed:
-			feeds = s
-		case *bandit.Bandit:
-			predictions = s
-		}
-	}
-	if feeds == nil || !feeds.WantsRanker() {
-		return nil
-	}
+// newServices lists what weir serves: a service is one folder and one line.
+func newServices() []server.Opener {
+	return []server.Opener{new(feed.Flags), new(sequence.Flags), new(bandit.Flags)}
+}
+
+// checkTogether refuses flags of services that do not go together. Services do not know of one another; what they have in
+// common is said in this file. on are those that will be opened.
+func checkTogether(on []server.Opener) error {
+	feeds, predictions := find[*feed.Flags](on), find[*bandit.Flags](on)
 	switch {
+	case feeds == nil || !feeds.WantsRanker():
 	case predictions == nil:
-		return flagError("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use --feed-fallback uniform")
+		return errors.New("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use --feed-fallback uniform")
 	case predictions.HasStore():
-		return flagError("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms instead of --bandit-store, or --feed-fallback uniform")
+		return errors.New("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms instead of --bandit-store, " +
+			"or --feed-fallback uniform")
+	}
+	return nil
+}
+
+// wire lets services use each other.
+func wire(services []server.Service) error {
+	feeds, predictions := find[*feed.Feed](services), find[*bandit.Bandit](services)
+	if feeds == nil || !feeds.WantsRanker() || predictions == nil {
+		return nil
 	}
 	return feeds.SetRanker(func(items []string) feed.Ranking { return predictions.Ranking(items) })
 }
 
-func flagError(text string) error { return &server.FlagError{Err: errors.New(text)} }
-
-// services lists what weir serves: a service is one folder and one line. Each adds its flags and
-// returns what opens it once they are parsed.
-var services = []func(*pflag.FlagSet) server.Opener{
-	feed.Flags,
-	sequence.Flags,
-	bandit.Flags,
+// find returns the one of a type, or nil.
+func find[T, E any](all []E) (found T) {
+	for _, one := range all {
+		if t, ok := any(one).(T); ok {
+			return t
+		}
+	}
+	return found
 }

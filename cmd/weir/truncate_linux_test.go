@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"weir/internal/systest"
 )
 
 // mapped returns the files below dir that a process has mapped.
@@ -70,12 +72,12 @@ func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 		}
 		requests := func() float64 { n, _ := p.metric("weir_http_requests_total"); return n }
 		before := requests()
-		eventually(t, "load", func() bool { return requests() > before+200 })
+		systest.Eventually(t, "load", func() bool { return requests() > before+200 })
 		if err := os.Truncate(paths[i], 0); err != nil {
 			t.Fatal(err)
 		}
 		before = requests()
-		eventually(t, "requests and syncs after "+paths[i]+" was cut off", func() bool { return requests() > before+1000 })
+		systest.Eventually(t, "requests and syncs after "+paths[i]+" was cut off", func() bool { return requests() > before+1000 })
 		close(done)
 		load.Wait()
 		p.want("/version", 200)

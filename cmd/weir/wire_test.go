@@ -7,6 +7,7 @@ import (
 
 	"weir/internal/bandit"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 func TestTheBanditFillsShortFeedsWithTheBest(t *testing.T) {
@@ -25,7 +26,7 @@ func TestTheBanditFillsShortFeedsWithTheBest(t *testing.T) {
 	}
 	for _, netHTTP := range []bool{false, true} {
 		p := serveHere(t, server.Config{NetHTTP: netHTTP}, filepath.Join(t.TempDir(), "data"), "--feeds", feeds, "--bandit-arms", arms, "--feed-fallback", "bandit")
-		eventually(t, "ready", func() bool { status, _ := p.get("/health"); return status == 200 })
+		systest.Eventually(t, "ready", func() bool { status, _ := p.get("/health"); return status == 200 })
 		for range 20 {
 			p.want("/feed/9?size=2", 200, "[502,503]")
 			p.want("/feed/77?size=2", 200, "[504,503]") // who is of segment s

@@ -171,10 +171,6 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 		o := cfg.StoreOptions
 		o.Prior, o.Metrics, o.Log, o.Refuse = cfg.Prior, env.Metrics, env.Log, env.Refuse
 		if b.store, err = featurestore.Open(cfg.Store, o); err != nil {
-			// All that is refused here is in the flags, but for a file of certificates.
-			if file := (*os.PathError)(nil); !errors.As(err, &file) {
-				err = &server.FlagError{Err: err}
-			}
 			return nil, err
 		}
 	}

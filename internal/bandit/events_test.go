@@ -18,6 +18,7 @@ import (
 	"weir/internal/bandit/arms"
 	"weir/internal/metrics"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // accepted is the answer to events.
@@ -289,10 +290,10 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if a := s.do("GET", s.url+"/health", ""); a.status != 200 {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
-		eventually(t, "a sync", func() bool { return f.metric("weir_bandit_journal_unsynced_bytes") == 0 })
+		systest.Eventually(t, "a sync", func() bool { return f.metric("weir_bandit_journal_unsynced_bytes") == 0 })
 		broken.Store(true)
 		s.events(`{"item":"a","reward":1}`, accepted{1, 0}) // it is written, and not yet synced
-		eventually(t, "a failed sync", func() bool { return f.learner.Err() != nil })
+		systest.Eventually(t, "a failed sync", func() bool { return f.learner.Err() != nil })
 		before := f.memory()
 		a := s.do("POST", s.url+"/events", `{"item":"a","reward":1,"id":"x"}`)
 		s.problem(a, 503, "events cannot be saved at the moment, so none of this request counts")
@@ -448,7 +449,7 @@ func TestALongJournalIsWrittenAsACheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "a checkpoint", func() bool { return f.metric("weir_bandit_journal_checkpoints_total") > 0 })
+	systest.Eventually(t, "a checkpoint", func() bool { return f.metric("weir_bandit_journal_checkpoints_total") > 0 })
 	sameMemory(t, open(t, copied(t, dir)).memory(), f.memory())
 }
 

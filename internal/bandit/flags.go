@@ -13,62 +13,80 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/bandit/featurestore"
+	"weir/internal/config"
 	"weir/internal/server"
-	"weir/internal/size"
 )
 
-// Flags adds the bandit's flags to a command and returns what opens the bandit once they are parsed.
-func Flags(flags *pflag.FlagSet) server.Opener {
-	cfg := Defaults()
-	var (
-		on         bool
-		prior      string
-		learn      string
-		storeError string
-		checkpoint = size.Bytes(cfg.Checkpoint)
-		memory     size.Bytes
-	)
-	flags.BoolVar(&on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
-	flags.StringVar(&cfg.Arms, "bandit-arms", "", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
-	flags.DurationVar(&cfg.Watch, "bandit-arms-watch", cfg.Watch, "how often to look for arms renamed over --bandit-arms; negative is never")
-	flags.StringVar(&prior, "bandit-prior", "1,1", "alpha and beta of items that nothing is known of")
-	flags.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
-	flags.StringVar(&learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)")
-	flags.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
-	flags.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
-	flags.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
-	flags.Var(&memory, "bandit-memory", "bytes for what events teach and their ids; beyond that, new arms and ids are refused (default a quarter of the memory there is)")
-	flags.Float64Var(&cfg.ClientIDs, "bandit-client-ids", cfg.ClientIDs, "share of the ids of events that are remembered, for a day or two, that one client may take up")
-	flags.DurationVar(&cfg.MaxAhead, "bandit-max-ahead", cfg.MaxAhead, "how far the ts of an event may be ahead of the clock")
-	flags.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
-	flags.Var(&checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
-	flags.StringVar(&cfg.Model, "bandit-model", cfg.Model, "name of the model in the Open Inference Protocol")
-	flags.StringVar(&cfg.Store, "bandit-store", "", "feature store to read posteriors and segments from: feast+http://, feast+redis:// or vertex:// (default the arms above)")
-	flags.StringVar(&storeError, "bandit-on-store-error", "fail", "when the feature store fails and nothing is cached: fail (503) or prior")
-	cfg.StoreOptions.AddFlags(flags)
-	return func(ctx context.Context, env server.Env) (server.Service, error) {
-		if !on {
-			if err := checkOff(flags); err != nil {
-				return nil, &server.FlagError{Err: err}
-			}
-			return nil, server.Off("--bandit=false")
+// Flags is a bandit before it is opened. It implements server.Opener.
+type Flags struct {
+	cfg                      Config
+	on                       bool
+	prior, learn, storeError string
+	checkpoint, memory       config.Bytes
+	set                      *pflag.FlagSet
+}
+
+// Name implements server.Opener.
+func (o *Flags) Name() string { return "bandit" }
+
+// AddFlags implements server.Opener.
+func (o *Flags) AddFlags(f *pflag.FlagSet) {
+	o.cfg, o.set = Defaults(), f
+	cfg := &o.cfg
+	o.checkpoint = config.Bytes(cfg.Checkpoint)
+	f.BoolVar(&o.on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
+	config.File(f, &cfg.Arms, "bandit-arms", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
+	f.DurationVar(&cfg.Watch, "bandit-arms-watch", cfg.Watch, "how often to look for arms renamed over --bandit-arms; negative is never")
+	f.StringVar(&o.prior, "bandit-prior", "1,1", "alpha and beta of items that nothing is known of")
+	f.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
+	config.Choice(f, &o.learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)",
+		"item", "segment", "pair")
+	f.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
+	f.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
+	f.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
+	f.Var(&o.memory, "bandit-memory", "bytes for what events teach and their ids; beyond that, new arms and ids are refused "+
+		"(default a quarter of the memory there is)")
+	f.Float64Var(&cfg.ClientIDs, "bandit-client-ids", cfg.ClientIDs, "share of the ids of events that are remembered, for a day or two, "+
+		"that one client may take up")
+	f.DurationVar(&cfg.MaxAhead, "bandit-max-ahead", cfg.MaxAhead, "how far the ts of an event may be ahead of the clock")
+	f.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
+	f.Var(&o.checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
+	f.StringVar(&cfg.Model, "bandit-model", cfg.Model, "name of the model in the Open Inference Protocol")
+	f.StringVar(&cfg.Store, "bandit-store", "", "feature store to read posteriors and segments from: feast+http://, feast+redis:// or vertex:// (default the arms above)")
+	config.Choice(f, &o.storeError, "bandit-on-store-error", "fail",
+		"when the feature store fails and nothing is cached: fail (503) or prior", "fail", "prior")
+	cfg.StoreOptions.AddFlags(f)
+}
+
+// Check implements server.Opener.
+func (o *Flags) Check() error {
+	if !o.on {
+		if err := checkOff(o.set); err != nil {
+			return err
 		}
-		cfg.Checkpoint = int64(checkpoint)
-		if cfg.Memory = int64(memory); !flags.Changed("bandit-memory") {
-			cfg.Memory = defaultMemory()
-		}
-		if err := cfg.readFlags(flags, prior, learn, storeError); err != nil {
-			return nil, &server.FlagError{Err: err}
-		}
-		return Open(ctx, cfg, env)
+		return server.Off("--bandit=false")
 	}
+	o.cfg.Checkpoint = int64(o.checkpoint)
+	if o.cfg.Memory = int64(o.memory); !o.set.Changed("bandit-memory") {
+		o.cfg.Memory = defaultMemory()
+	}
+	return o.cfg.readFlags(o.set, o.prior, o.learn, o.storeError)
+}
+
+// HasStore reports whether the flags name a feature store.
+func (o *Flags) HasStore() bool { return o.cfg.Store != "" }
+
+// Open implements server.Opener.
+func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
+	return Open(ctx, o.cfg, env)
 }
 
 // checkOff refuses what was said of a bandit that is off.
 func checkOff(flags *pflag.FlagSet) error {
 	var idle []string
-	flags.Visit(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, "bandit-") {
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && strings.HasPrefix(f.Name, "bandit-") {
 			idle = append(idle, "--"+f.Name)
 		}
 	})
@@ -91,22 +109,20 @@ func (c *Config) readFlags(flags *pflag.FlagSet, prior, learn, storeError string
 		c.Learn = arms.Segmented
 	case "pair":
 		c.Learn = arms.Pair
-	default:
-		return fmt.Errorf("--bandit-learn must be item, segment or pair, got %q", learn)
 	}
-	switch storeError {
-	case "fail", "prior":
-		c.PriorOnStoreError = storeError == "prior"
-	default:
-		return fmt.Errorf("--bandit-on-store-error must be fail or prior, got %q", storeError)
-	}
+	c.PriorOnStoreError = storeError == "prior"
 	switch {
 	case c.Store == "" && flags.Changed("bandit-on-store-error"):
 		return errors.New("--bandit-on-store-error: there is no feature store to fail; name one with --bandit-store, or leave it out")
 	case c.Arms == "" && flags.Changed("bandit-arms-watch"):
 		return errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, or leave it out")
 	}
-	return errors.Join(c.StoreOptions.CheckFlags(flags, c.Store), c.check())
+	if err := errors.Join(c.StoreOptions.CheckFlags(flags, c.Store), c.check()); err != nil || c.Store == "" {
+		return err
+	}
+	o := c.StoreOptions
+	o.Prior = c.Prior
+	return featurestore.Check(c.Store, o)
 }
 
 // ParsePrior reads the alpha and beta of a prior.

@@ -6,22 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 func TestAFullDiskRefusesEventsAsLongAsItIsFull(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		dir := t.TempDir()
-		if err := unix.Mount("weir-test", dir, "tmpfs", 0, "size=1m"); err != nil {
-			t.Skipf("needs permission to mount a file system of 1 MiB (run as root): %v", err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-				t.Errorf("unmount: %v", err)
-			}
-		})
+		dir := systest.Disk(t, "1m")
 		f := open(t, dir)
 		s := serve(t, f, kernel)
 		s.events(`{"item":"a","reward":1,"id":"x"}`, accepted{1, 0})

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/bandit/arms"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 func TestUntilTheArmsAreLoadedItIsNotReady(t *testing.T) {
@@ -91,7 +92,7 @@ func TestArmsThatAreDamagedInsideAreSaidAndMayBeReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, f, server.Config{})
-	eventually(t, "a failure", func() bool { return f.failed.Load() != nil })
+	systest.Eventually(t, "a failure", func() bool { return f.failed.Load() != nil })
 	if a := s.do("GET", s.url+"/health", ""); a.status != 503 || !strings.Contains(a.body, "the arms cannot be used; see the log, and replace the file") {
 		t.Errorf("/health: %d %s", a.status, a.body)
 	}
@@ -233,7 +234,7 @@ func TestAFileThatNobodyReadsIsUnmapped(t *testing.T) {
 		if err := f.Reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, fmt.Sprintf("the end of the old file, watched every %v", watch), func() bool {
+		systest.Eventually(t, fmt.Sprintf("the end of the old file, watched every %v", watch), func() bool {
 			runtime.GC()
 			select {
 			case <-gone:

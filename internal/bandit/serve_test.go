@@ -15,6 +15,7 @@ import (
 	"weir/internal/bandit/arms"
 	"weir/internal/metrics"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // arm is an arm of a file: of an item, of an item for a segment, or of an item for a user.
@@ -119,7 +120,7 @@ func tryOpen(t testing.TB, dir string, change ...func(*Config)) (*fixture, error
 // loaded waits until the arms are there.
 func (f *fixture) loaded() {
 	f.t.Helper()
-	eventually(f.t, "arms", func() bool { return f.model.Load() != nil || f.failed.Load() != nil })
+	systest.Eventually(f.t, "arms", func() bool { return f.model.Load() != nil || f.failed.Load() != nil })
 	if err := f.Ready(); err != nil {
 		f.t.Fatalf("%v\n%s", err, f.log)
 	}
@@ -133,16 +134,6 @@ func (f *fixture) close() {
 	f.done = true
 	if err := f.Close(); err != nil {
 		f.t.Errorf("Close: %v", err)
-	}
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
 	}
 }
 

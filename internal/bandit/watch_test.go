@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 func TestArmsThatAreRenamedOverThePathAreTakenUp(t *testing.T) {
@@ -17,7 +18,7 @@ func TestArmsThatAreRenamedOverThePathAreTakenUp(t *testing.T) {
 	s := serve(t, f, server.Config{})
 	s.posterior(`{"items":["a"]`, 2, 3, "item")
 	writeArms(t, path, []arm{{item: "a", alpha: 4, beta: 5}}) // by rename
-	eventually(t, "the second file", func() bool { return f.model.Load().generation == 2 })
+	systest.Eventually(t, "the second file", func() bool { return f.model.Load().generation == 2 })
 	s.posterior(`{"items":["a"]`, 4, 5, "item")
 
 	// What is broken is refused, once however often it is looked at.
@@ -28,9 +29,9 @@ func TestArmsThatAreRenamedOverThePathAreTakenUp(t *testing.T) {
 	if err := os.Rename(broken, path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a refusal", func() bool { return f.stats.refused.Value() == 1 })
+	systest.Eventually(t, "a refusal", func() bool { return f.stats.refused.Value() == 1 })
 	writeArms(t, path, []arm{{item: "a", alpha: 6, beta: 7}})
-	eventually(t, "the third file", func() bool { return f.model.Load().generation == 3 })
+	systest.Eventually(t, "the third file", func() bool { return f.model.Load().generation == 3 })
 	if n := f.stats.refused.Value(); n != 1 {
 		t.Errorf("a broken file was refused %d times", n)
 	}
@@ -43,7 +44,7 @@ func TestArmsThatAreRenamedOverThePathAreTakenUp(t *testing.T) {
 	}
 	n := f.model.Load().generation
 	writeArms(t, path, []arm{{item: "a", alpha: 10, beta: 11}})
-	eventually(t, "the last file", func() bool { return f.model.Load().generation > n })
+	systest.Eventually(t, "the last file", func() bool { return f.model.Load().generation > n })
 	if got := f.model.Load().generation; got > n+1 {
 		t.Errorf("generation %d, want %d", got, n+1)
 	}

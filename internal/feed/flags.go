@@ -8,40 +8,62 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/server"
 )
 
-// Flags adds the feed's flags to a command and returns what opens the feed once they are parsed.
-func Flags(flags *pflag.FlagSet) server.Opener {
-	var cfg Config
-	var fill string
-	flags.StringVar(&cfg.Path, "feeds", "", "snapshot of the recommendation lists, written by weir import or weir generate")
-	flags.StringVar(&cfg.Fallback, "fallback", "", "file of up to 10,000 items, one a line, for users who have too few left; # begins a comment, \\# an item (default the snapshot's most frequent)")
-	flags.StringVar(&fill, "feed-fallback", "uniform", "which fallback items fill short feeds: uniform, drawn at random, or bandit, the best samples for the user")
-	flags.DurationVar(&cfg.Watch, "feeds-watch", time.Second, "how often to look for a snapshot renamed over --feeds; negative is never")
-	flags.DurationVar(&cfg.Sync, "sync-interval", time.Second, "how often positions are made safe against a loss of power")
-	flags.BoolVar(&cfg.LockMemory, "lock-memory", false, "keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
-	return func(ctx context.Context, env server.Env) (server.Service, error) {
-		if cfg.Path == "" {
-			for _, name := range []string{"fallback", "feed-fallback", "lock-memory"} {
-				if flags.Changed(name) {
-					return nil, &server.FlagError{Err: fmt.Errorf("--%s is for feeds: name their lists with --feeds", name)}
-				}
+// Flags is a feed before it is opened. It implements server.Opener.
+type Flags struct {
+	cfg  Config
+	fill string
+	set  *pflag.FlagSet
+}
+
+// The words of --feed-fallback.
+const (
+	fillUniform = "uniform"
+	fillBandit  = "bandit"
+)
+
+// Name implements server.Opener.
+func (o *Flags) Name() string { return "feed" }
+
+// AddFlags implements server.Opener.
+func (o *Flags) AddFlags(f *pflag.FlagSet) {
+	o.set = f
+	config.File(f, &o.cfg.Path, "feeds", "snapshot of the recommendation lists, written by weir import or weir generate")
+	config.File(f, &o.cfg.Fallback, "fallback", "file of up to 10,000 items, one a line, for users who have too few left; "+
+		"# begins a comment, \\# an item (default the snapshot's most frequent)")
+	config.Choice(f, &o.fill, "feed-fallback", fillUniform, "which fallback items fill short feeds: uniform, drawn at random, or "+
+		"bandit, the best samples for the user", fillUniform, fillBandit)
+	f.DurationVar(&o.cfg.Watch, "feeds-watch", time.Second, "how often to look for a snapshot renamed over --feeds; negative is never")
+	f.DurationVar(&o.cfg.Sync, "sync-interval", time.Second, "how often positions are made safe against a loss of power")
+	f.BoolVar(&o.cfg.LockMemory, "lock-memory", false, "keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
+}
+
+// Check implements server.Opener.
+func (o *Flags) Check() error {
+	switch {
+	case o.cfg.Path == "":
+		for _, name := range []string{"fallback", "feed-fallback", "lock-memory"} {
+			if o.set.Changed(name) {
+				return fmt.Errorf("--%s is for feeds: name their lists with --feeds", name)
 			}
-			return nil, server.Off("no lists are given for feeds, use --feeds FILE")
 		}
-		if cfg.Sync <= 0 {
-			return nil, &server.FlagError{Err: fmt.Errorf("--sync-interval must be above 0, got %v", cfg.Sync)}
-		}
-		if cfg.Watch == 0 {
-			return nil, &server.FlagError{Err: errors.New("--feeds-watch must not be 0; negative is never")}
-		}
-		switch fill {
-		case "uniform", "bandit":
-			cfg.RankFallback = fill == "bandit"
-		default:
-			return nil, &server.FlagError{Err: fmt.Errorf("--feed-fallback must be uniform or bandit, got %q", fill)}
-		}
-		return Open(ctx, cfg, env)
+		return server.Off("no lists are given for feeds, use --feeds FILE")
+	case o.cfg.Sync <= 0:
+		return fmt.Errorf("--sync-interval must be above 0, got %v", o.cfg.Sync)
+	case o.cfg.Watch == 0:
+		return errors.New("--feeds-watch must not be 0; negative is never")
 	}
+	o.cfg.RankFallback = o.fill == fillBandit
+	return nil
+}
+
+// WantsRanker reports whether the flags say to fill short feeds by scores, so that the feed needs SetRanker.
+func (o *Flags) WantsRanker() bool { return o.cfg.RankFallback }
+
+// Open implements server.Opener.
+func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
+	return Open(ctx, o.cfg, env)
 }

@@ -17,6 +17,7 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // served is a feed behind a server.
@@ -434,7 +435,7 @@ func TestAnswersAreFilledFromTheFallback(t *testing.T) {
 		if n := s.value("weir_feed_items_total"); n != 3 {
 			t.Errorf("%v own items are counted, want 3", n)
 		}
-		eventually(t, "a line in the log", func() bool { return strings.Contains(s.logged.String(), "too few items") })
+		systest.Eventually(t, "a line in the log", func() bool { return strings.Contains(s.logged.String(), "too few items") })
 		line := s.logged.String()
 		for _, says := range []string{`"level":"ERROR"`, `"user":8`, `"asked":255`, `"given":7`} {
 			if !strings.Contains(line, says) {
@@ -539,7 +540,7 @@ func TestAPoisonedStoreAnswers503(t *testing.T) {
 	s.ok("GET", "/feed/1", "")
 	close(failing)
 	s.do("GET", "/feed/3", "") // there is something to sync
-	eventually(t, "the failure of a sync", func() bool { return s.Ready() != nil })
+	systest.Eventually(t, "the failure of a sync", func() bool { return s.Ready() != nil })
 	for _, c := range [][3]string{{"GET", "/feed/1"}, {"POST", "/feed/2"}, {"PUT", "/feed/1/position", `{"position":3}`}, {"DELETE", "/feed/1/position"}} {
 		s.problem(503, c[0], c[1], c[2], "positions cannot be saved")
 		if a := s.do(c[0], c[1], c[2]); a.header.Get("Retry-After") == "" || strings.Contains(a.body, "secret") {
@@ -568,7 +569,7 @@ func TestADamagedListIs503AndMovesNothing(t *testing.T) {
 		dir := writeDemo(t, shape(as), as == 1)
 		path := filepath.Join(dir, "feeds.weir")
 		s := serveFeed(t, dir, server.Config{})
-		eventually(t, "the lists to be checked", s.current.Load().lists.InMemory)
+		systest.Eventually(t, "the lists to be checked", s.current.Load().lists.InMemory)
 		s.ok("GET", "/feed/4", "")
 		wantBody := s.ok("GET", "/feed/4?peek=1", "")
 		position := s.ok("GET", "/feed/4/position", "")

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weir/internal/feed/snapshot"
 	"weir/internal/metrics"
@@ -222,16 +221,6 @@ func (x *fixture) value(name string) (sum float64) {
 		x.t.Fatalf("there is no metric %s", name)
 	}
 	return sum
-}
-
-// eventually waits until a condition holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
 }
 
 // visitUnder looks a user up as a request does, under a generation that is pinned.

@@ -11,6 +11,7 @@ import (
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
 	"weir/internal/progress"
+	"weir/internal/systest"
 )
 
 // eachShape runs a test on every way a snapshot may keep users and items.
@@ -104,7 +105,7 @@ func TestManyUsersKeepTheirOwnPositions(t *testing.T) {
 			t.Fatalf("%d of %d users came to their end: the test wants some", ended, users)
 		}
 		// After the restart they are counted in the background.
-		eventually(t, "the count of the users at their end", func() bool { return f.value("weir_feed_exhausted_users") == float64(ended) })
+		systest.Eventually(t, "the count of the users at their end", func() bool { return f.value("weir_feed_exhausted_users") == float64(ended) })
 		if ratio := f.value("weir_feed_exhausted_ratio"); ratio != float64(ended)/users {
 			t.Errorf("the ratio of exhausted users is %v, want %v", ratio, float64(ended)/users)
 		}
@@ -148,7 +149,7 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 	l[3] = nil // an empty list is at its end
 	l.write(t, filepath.Join(dir, "feeds.weir"), dense, false)
 	f := open(t, dir)
-	eventually(t, "the empty list in the count", func() bool { return f.value("weir_feed_exhausted_users") == 1 })
+	systest.Eventually(t, "the empty list in the count", func() bool { return f.value("weir_feed_exhausted_users") == 1 })
 	check := func() {
 		t.Helper()
 		want := 0
@@ -292,7 +293,7 @@ func TestAFailedSyncPoisonsAdvancesAndNothingElse(t *testing.T) {
 	g := f.pin(0)
 	defer g.unpin(0)
 	v, _ := f.visitUnder(g, 2)
-	eventually(t, "an advance that fails", func() bool {
+	systest.Eventually(t, "an advance that fails", func() bool {
 		at, err := v.do(progress.Advance(1))
 		return err != nil || at.To == v.list.Len()
 	})

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // byNumber is a ranking in which items with larger numbers are better.
@@ -66,7 +67,7 @@ func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 		// Without scores the fill is a random one: it does not stay the same.
 		off.Store(true)
 		first := s.items("GET", "/feed/99999?size=3")
-		eventually(t, "another fill", func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
+		systest.Eventually(t, "another fill", func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
 	})
 }
 

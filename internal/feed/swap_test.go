@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/progress"
+	"weir/internal/systest"
 )
 
 // versions makes n snapshots of changing shape. A third of the users has the same list in all of
@@ -239,7 +240,7 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 		t.Error("the file of a pinned generation is closed")
 	}
 	old.unpin(3)
-	eventually(t, "the end of the old generation", func() bool { return old.lists.ChangedOnDisk() != nil })
+	systest.Eventually(t, "the end of the old generation", func() bool { return old.lists.ChangedOnDisk() != nil })
 	<-f.current.Load().warmed
 }
 
@@ -268,7 +269,7 @@ func TestTheEndCancelsAReload(t *testing.T) {
 	f := open(t, dir)
 	f.stop() // as Close begins
 	// That ends the reload a moment after it has begun, which this one may not last.
-	eventually(t, "a reload that was cancelled", func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
+	systest.Eventually(t, "a reload that was cancelled", func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
 }
 
 // TestWhoEndsUnderAnOldGenerationIsCountedByTheNew has a request that began before a swap and ends after it.
@@ -404,13 +405,13 @@ func TestTheWatcherActsOnRenamesOnly(t *testing.T) {
 		return func() bool { return f.value("weir_feed_generation") == n }
 	}
 	l.write(t, path, dense, false)
-	eventually(t, "generation 2", generation(2))
+	systest.Eventually(t, "generation 2", generation(2))
 
 	// Written in place: an alarm, once, and nothing is taken up.
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the alarm", func() bool { return f.value("weir_feed_changed_in_place") == 1 })
+	systest.Eventually(t, "the alarm", func() bool { return f.value("weir_feed_changed_in_place") == 1 })
 	if !generation(2)() {
 		t.Error("a file changed in place was taken up")
 	}
@@ -423,15 +424,15 @@ func TestTheWatcherActsOnRenamesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := func() float64 { return float64(f.stats.refused.Value()) }
-	eventually(t, "the refusal", func() bool { return refused() == 1 })
+	systest.Eventually(t, "the refusal", func() bool { return refused() == 1 })
 	// It is tried again when it was written to.
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the second refusal", func() bool { return refused() == 2 })
+	systest.Eventually(t, "the second refusal", func() bool { return refused() == 2 })
 	// A good one behind it is taken up, which shows that looks went on meanwhile.
 	l.write(t, path, dense, false)
-	eventually(t, "generation 3", generation(3))
+	systest.Eventually(t, "generation 3", generation(3))
 	if refused() != 2 || f.value("weir_feed_changed_in_place") != 0 {
 		t.Errorf("%v refusals, want 2; alarm %v, want 0", refused(), f.value("weir_feed_changed_in_place"))
 	}

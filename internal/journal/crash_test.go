@@ -85,6 +85,7 @@ func next(records []string) int {
 }
 
 func TestKillLosesNoAcknowledgedBatch(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	rounds := 20
 	if os.Getenv("WEIR_SOAK") != "" {
 		rounds = 1000

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"weir/internal/disk/record"
+	"weir/internal/systest"
 )
 
 // outage runs a journal and makes what a power failure would leave of it at some moment: of each page that was written since the last
@@ -224,6 +225,7 @@ func (o *outage) run(generation int) {
 }
 
 func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
+	systest.LongRun(t, "many copies of files as a power failure leaves them")
 	rounds := uint64(50)
 	if os.Getenv("WEIR_SOAK") != "" {
 		rounds = 2000

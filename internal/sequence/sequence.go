@@ -155,7 +155,7 @@ var howNames = [hows]string{"direct", "close", "miss"}
 // Open opens the index, which is 0 when there is none yet.
 func Open(cfg Config, env server.Env) (*Sequence, error) {
 	if err := cfg.fill(); err != nil {
-		return nil, &server.FlagError{Err: err}
+		return nil, err
 	}
 	s := &Sequence{cache: newCache(cfg.CacheBytes), long: env.Long}
 	if s.long == nil {

@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Listen, TLSListen and Admin are addresses to listen on; an empty one is off.
 	Listen, TLSListen, Admin string
+	// Ports are these addresses, taken before; nil has New take them.
+	Ports *Ports
 	// TLS is used on TLSListen.
 	TLS *tls.Config
 

@@ -91,27 +91,14 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	h.tick(time.Now())
 	s.turnedAway = h.append(nil, &resp, false, true)
 
-	for _, l := range []struct {
-		flag, addr string
-		to         *net.Listener
-	}{
-		{"--listen", cfg.Listen, &s.listen},
-		{"--tls-listen", cfg.TLSListen, &s.tls},
-		{"--admin", cfg.Admin, &s.admin},
-	} {
-		if l.addr == "" {
-			continue
+	ports := cfg.Ports
+	if ports == nil {
+		var err error
+		if ports, err = Listen(cfg); err != nil {
+			return nil, err
 		}
-		// Multipath TCP would cost every connection for what nobody here uses.
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(false)
-		ln, err := lc.Listen(context.Background(), "tcp", l.addr)
-		if err != nil {
-			s.closeListeners()
-			return nil, fmt.Errorf("%s %s: %w", l.flag, l.addr, err)
-		}
-		*l.to = ln
 	}
+	s.listen, s.tls, s.admin = ports.public, ports.tls, ports.admin
 	if s.listen != nil && !cfg.NetHTTP {
 		fast, err := newFastLane(s, s.listen.Addr())
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
@@ -121,6 +108,45 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		s.fast = fast
 	}
 	return s, nil
+}
+
+// Ports are the listeners of a server that is not there yet: connections wait for it. It owns them from New on.
+type Ports struct{ public, tls, admin net.Listener }
+
+// Listen takes the configured addresses, for Config.Ports.
+func Listen(cfg Config) (*Ports, error) {
+	p := &Ports{}
+	for _, l := range []struct {
+		flag, addr string
+		to         *net.Listener
+	}{
+		{"--listen", cfg.Listen, &p.public},
+		{"--tls-listen", cfg.TLSListen, &p.tls},
+		{"--admin", cfg.Admin, &p.admin},
+	} {
+		if l.addr == "" {
+			continue
+		}
+		// Multipath TCP would cost every connection for what nobody here uses.
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		ln, err := lc.Listen(context.Background(), "tcp", l.addr)
+		if err != nil {
+			p.Close()
+			return nil, fmt.Errorf("%s %s: %w", l.flag, l.addr, err)
+		}
+		*l.to = ln
+	}
+	return p, nil
+}
+
+// Close gives the addresses back.
+func (p *Ports) Close() {
+	for _, l := range []net.Listener{p.public, p.tls, p.admin} {
+		if l != nil {
+			l.Close()
+		}
+	}
 }
 
 func (s *Server) addRoutes() {
@@ -159,13 +185,7 @@ func address(l net.Listener) net.Addr {
 	return l.Addr()
 }
 
-func (s *Server) closeListeners() {
-	for _, l := range []net.Listener{s.listen, s.tls, s.admin} {
-		if l != nil {
-			l.Close()
-		}
-	}
-}
+func (s *Server) closeListeners() { (&Ports{s.listen, s.tls, s.admin}).Close() }
 
 // Run serves until ctx is done, then stops in order: listeners, loops once their answers are
 // sent, net/http, services. It returns nil after an orderly stop.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/spf13/pflag"
+
 	"weir/internal/metrics"
 	"weir/internal/shed"
 )
@@ -48,11 +50,21 @@ type Env struct {
 	Refuse func() bool
 }
 
-// Opener opens a service. It returns an error that wraps ErrOff when the service was not given
-// what it needs and stays off.
-type Opener func(ctx context.Context, env Env) (Service, error)
+// Opener is a service before it is opened: it has the flags that say how.
+type Opener interface {
+	// Name is the name of the service.
+	Name() string
+	// AddFlags adds the service's flags, which nobody else names.
+	AddFlags(f *pflag.FlagSet)
+	// Check says what is wrong with the flags by themselves, once they are parsed: a value that cannot be, or flags that do
+	// not go together. It touches nothing, so that a command line that is refused leaves nothing behind. An error that wraps
+	// ErrOff says that the service was not given what it needs, and stays off.
+	Check() error
+	// Open opens the service after a Check that returned nil.
+	Open(ctx context.Context, env Env) (Service, error)
+}
 
-// ErrOff is wrapped by an Opener's error when its service stays off.
+// ErrOff is wrapped by the error of Opener.Check when its service stays off.
 var ErrOff = errors.New("off")
 
 // Off returns an error that wraps ErrOff and says what would turn the service on.
@@ -61,8 +73,7 @@ func Off(format string, args ...any) error {
 }
 
 // A FlagError is what is wrong with the flags of a command by themselves: a value that cannot be, or flags that do not go together.
-// A file that is missing or an address that is taken is none. An Opener returns one so that the command ends as it does after other
-// mistakes in its flags.
+// A file that is missing or an address that is taken is none.
 type FlagError struct{ Err error }
 
 // Error implements error.

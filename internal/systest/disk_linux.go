@@ -8,6 +8,7 @@ import (
 // Disk makes a small file system in memory, of a size like "1m", and returns its directory.
 func Disk(t testing.TB, size string) string {
 	t.Helper()
+	LongRun(t, "root, to mount a small file system")
 	dir := t.TempDir()
 	if err := syscall.Mount("weir-test", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("needs permission to mount a small file system (run as root): %v", err)

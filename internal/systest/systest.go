@@ -1,5 +1,5 @@
-// Package systest is what tests of several packages ask of the system: processes that end with the test and are killed by
-// it, small disks, and what happens to a directory. Only tests import it.
+// Package systest is what tests of several packages share: waiting for a condition, what a short run leaves out, processes that
+// end with the test and are killed by it, small disks, and what happens to a directory. Only tests import it.
 //
 // What it returns is given back by the test's cleanup. What the system does not permit, to mount a file system for one, skips the
 // test.
@@ -14,7 +14,30 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 )
+
+// patience is how long a condition may take to hold: far longer than it does on a machine that is busy with other tests.
+const patience = time.Minute
+
+// Eventually waits until a condition holds that no channel tells of.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// LongRun skips the test under go test -short, as make check runs it. needs is what the test takes: seconds of a processor,
+// root, a browser, another server.
+func LongRun(t testing.TB, needs string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("make check leaves it out: it takes %s", needs)
+	}
+}
 
 // Start starts a process which the system ends when this one does, however that comes about. On systems that cannot do that it
 // is started all the same.
@@ -43,6 +66,7 @@ var starter = sync.OnceValue(func() chan<- func() {
 // then, and returns all complete lines it said. A victim that ends by itself before that fails the test.
 func KillAfter(t testing.TB, n int, environment ...string) []string {
 	t.Helper()
+	LongRun(t, "processes to kill")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), environment...)
 	var stderr bytes.Buffer

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"weir/internal/bandit/featurestore/feasttest"
+	"weir/internal/systest"
 )
 
 func TestMain(m *testing.M) { os.Exit(feasttest.Main(m)) }
@@ -162,7 +163,7 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 		return dst[0], degraded, err
 	}
 	// A laden machine may be slower than the timeout.
-	eventually(t, "the store answers", func() bool { arm, degraded, err := ask("1"); return arm == want && !degraded && err == nil })
+	systest.Eventually(t, "the store answers", func() bool { arm, degraded, err := ask("1"); return arm == want && !degraded && err == nil })
 
 	for name, break_ := range map[string]struct {
 		never   string // fetched
@@ -190,7 +191,7 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 			t.Errorf("%s: the store says it is ready", name)
 		}
 		break_.on()
-		eventually(t, name+": the store is back", func() bool {
+		systest.Eventually(t, name+": the store is back", func() bool {
 			arm, degraded, err := ask("1")
 			return arm == want && !degraded && err == nil && s.Ready() == nil
 		})

@@ -42,8 +42,8 @@ func (o *Options) CheckFlags(flags *pflag.FlagSet, store string) error {
 	given := func(name string) bool { return flags.Changed(flagPrefix + name) }
 	if store == "" {
 		var idle []string
-		flags.Visit(func(f *pflag.Flag) {
-			if strings.HasPrefix(f.Name, flagPrefix) {
+		flags.VisitAll(func(f *pflag.Flag) {
+			if f.Changed && strings.HasPrefix(f.Name, flagPrefix) {
 				idle = append(idle, "--"+f.Name)
 			}
 		})

@@ -53,17 +53,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !is() {
-		if time.Now().After(deadline) {
-			t.Fatal("in vain: " + what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // counted returns what the cache of items counts under that name.
 func (s *Store) counted(name string) (n uint64) {
 	for _, sample := range s.o.Metrics.Snapshot() {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // oneArm asks for one item and returns the error, and which kind of error was counted.
@@ -107,12 +109,12 @@ func TestFeatureServerThatHangsIsGivenUp(t *testing.T) {
 		_, err := s.Arms(ctx, []string{"1"}, make([]Arm, 1))
 		asked <- err
 	}()
-	eventually(t, "the server is asked", func() bool { return s.fetches.Running() == 1 })
+	systest.Eventually(t, "the server is asked", func() bool { return s.fetches.Running() == 1 })
 	cancel()
 	if err := <-asked; err != context.Canceled {
 		t.Errorf("error %v", err)
 	}
-	eventually(t, "the fetch ends", func() bool { return s.fetches.Running() == 0 })
+	systest.Eventually(t, "the fetch ends", func() bool { return s.fetches.Running() == 0 })
 	select {
 	case <-gone: // the server was told, if it ever heard of it
 	case <-time.After(100 * time.Millisecond):
@@ -291,7 +293,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
-	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	systest.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestFeatureServerThatIsNotThere(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,22 @@ func Open(url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	return open(b, o), nil
+}
+
+// Check returns what is wrong with a URL and options by themselves. Files that are missing are not: Open finds that out.
+func Check(url string, o Options) error {
+	o, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	b, err := dial(url, &o)
+	if file := (*os.PathError)(nil); errors.As(err, &file) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return b.close()
 }
 
 // open is Open with a backend that is there already and options that are complete.

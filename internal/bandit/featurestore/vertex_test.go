@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // vertexServer answers in the shapes of the REST methods of both of Vertex AI's stores. It has features by entity: the
@@ -316,7 +318,7 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 	// One that is about to expire is used while a new one is asked for.
 	lifetime.Store(int64(renewBefore.Seconds()) - 5)
 	s = open()
-	eventually(t, "the token is renewed", func() bool { arms(t, s, "a"); return tokens.Load() > 3 })
+	systest.Eventually(t, "the token is renewed", func() bool { arms(t, s, "a"); return tokens.Load() > 3 })
 
 	lifetime.Store(0)
 	if _, err := open().Arms(t.Context(), []string{"a"}, make([]Arm, 1)); err == nil || !strings.Contains(err.Error(), "credentials") {

@@ -135,16 +135,6 @@ func (r reply) want(t testing.TB, status int, parts ...string) reply {
 	return r
 }
 
-// eventually waits for something that another goroutine does.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("did not come: %s", what)
-		}
-	}
-}
-
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	bad := Defaults()
 	bad.Items = -1

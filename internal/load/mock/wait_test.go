@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/systest"
 )
 
 // timed answers one request without a network, and says how long it took by the clock of a bubble.
@@ -122,13 +124,13 @@ func TestHungRequestsEndWithTheirClients(t *testing.T) {
 				}
 			})
 		}
-		eventually(t, "30 requests hang", func() bool { return s.Stats().Waiting == 30 })
+		systest.Eventually(t, "30 requests hang", func() bool { return s.Stats().Waiting == 30 })
 		get(t, url+"/feed/1.rss").want(t, 200) // the others go on
 		leave()
 		all.Wait()
-		eventually(t, "no request hangs", func() bool { return s.Stats().Waiting == 0 })
+		systest.Eventually(t, "no request hangs", func() bool { return s.Stats().Waiting == 0 })
 		client.CloseIdleConnections()
-		eventually(t, "their goroutines are gone", func() bool { return runtime.NumGoroutine() <= before+2 })
+		systest.Eventually(t, "their goroutines are gone", func() bool { return runtime.NumGoroutine() <= before+2 })
 		if got := s.Stats(); got.Hung != 30 || got.Statuses["200"] != 2 {
 			t.Errorf("got %+v", got)
 		}
@@ -149,7 +151,7 @@ func TestStopEndsWhatWaits(t *testing.T) {
 			})
 			all.Go(func() { get(t, fmt.Sprintf("%s/feed/%d.rss?delay=10m", url, 10+i)).want(t, 200) })
 		}
-		eventually(t, "8 requests wait", func() bool { return s.Stats().Waiting == 8 })
+		systest.Eventually(t, "8 requests wait", func() bool { return s.Stats().Waiting == 8 })
 		s.Stop()
 		all.Wait()
 	})
@@ -171,7 +173,7 @@ func TestChanceIsByNumberAlsoOnEventLoops(t *testing.T) {
 				_, err := client.Do(req)
 				done <- err
 			}()
-			eventually(t, fmt.Sprintf("request %d hangs", n), func() bool { return s.Stats().Hung == hung+1 })
+			systest.Eventually(t, fmt.Sprintf("request %d hangs", n), func() bool { return s.Stats().Hung == hung+1 })
 			cancel()
 			if err := <-done; err == nil || !strings.Contains(err.Error(), "canceled") {
 				t.Errorf("request %d: %v", n, err)

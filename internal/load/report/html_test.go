@@ -21,6 +21,7 @@ import (
 
 	"weir/internal/load/control"
 	"weir/internal/load/measure"
+	"weir/internal/systest"
 )
 
 func pageOf(t testing.TB, r *Result) string {
@@ -162,6 +163,7 @@ func realistic(t testing.TB) *Result {
 // browser returns a context of a headless Chromium, and what its pages complain of.
 func browser(t *testing.T) (context.Context, func() []string) {
 	t.Helper()
+	systest.LongRun(t, "a browser")
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium here: scripts/need.sh chromium=chromium installs it")

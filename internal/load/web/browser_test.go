@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"weir/internal/load"
+	"weir/internal/systest"
 )
 
 // browser is a tab of a headless Chromium that looks at a UI.
@@ -37,6 +38,7 @@ type browser struct {
 // there is none.
 func openBrowser(t *testing.T, url string, width, height int64, scheme string) *browser {
 	t.Helper()
+	systest.LongRun(t, "a browser")
 	path := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless-shell"} {
 		if found, err := exec.LookPath(name); err == nil {

@@ -32,6 +32,7 @@ func (c *crashes) sync() error {
 }
 
 func TestPowerFailureWhileGrowingLosesNothing(t *testing.T) {
+	systest.LongRun(t, "many copies of files as a power failure leaves them")
 	for _, c := range []struct {
 		name          string
 		before, after uint64
@@ -151,6 +152,7 @@ func victim(path string, o Options) error {
 }
 
 func TestKillLosesNoAcknowledgedAdvance(t *testing.T) {
+	systest.LongRun(t, "many processes to kill")
 	inBothModes(t, func(t *testing.T, o Options) {
 		const rounds = 20
 		path := temp(t)

@@ -19,6 +19,7 @@ import (
 	"weir/internal/disk"
 	"weir/internal/disk/record"
 	"weir/internal/metrics"
+	"weir/internal/systest"
 )
 
 // mapped skips a test of the redo log where there is none.
@@ -78,6 +79,7 @@ func values(s *Store) []uint64 {
 // The disk may hold any page of the cells as it was at any time since the last checkpoint, and any sector of the log that the
 // sync in progress was writing. Whatever it is, no cell may be behind the last sync that has returned.
 func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
+	systest.LongRun(t, "many copies of files as a power failure leaves them")
 	mapped(t)
 	const cells, rounds, sector = 5000, 80, 512
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -48,6 +48,7 @@ type Feast struct {
 // Shared starts Feast for the first test that asks, and stops it in Main.
 func Shared(t testing.TB) *Feast {
 	t.Helper()
+	systest.LongRun(t, "Feast")
 	f, err := shared()
 	Need(t, err)
 	return f
@@ -84,7 +85,7 @@ func Need(t testing.TB, err error) {
 	var a absent
 	switch {
 	case err == nil:
-	case errors.As(err, &a) && os.Getenv("CI") == "":
+	case errors.As(err, &a) && (testing.Short() || os.Getenv("CI") == ""):
 		t.Skipf("%v: run make test-deps", err)
 	default:
 		t.Fatal(err)
@@ -93,6 +94,9 @@ func Need(t testing.TB, err error) {
 
 // Python returns a Python that has the packages of scripts/requirements.txt, and whether it has a module.
 func Python(module string) (string, error) {
+	if testing.Short() {
+		return "", absent{errors.New("make check leaves out what takes Python")}
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -222,6 +226,9 @@ func NewEncryptedRedis(dir, cert, key string, args ...string) (*Redis, error) {
 }
 
 func newRedis(r *Redis) (*Redis, error) {
+	if testing.Short() {
+		return nil, absent{errors.New("make check leaves out what takes Redis")}
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		return nil, absent{errors.New("no redis-server")}
 	}

@@ -1,4 +1,4 @@
-package size
+package config
 
 import "testing"
 

@@ -1,0 +1,112 @@
+// Package config has the kinds of flag values that the standard ones leave out: one of a few words, the path of a file, a
+// size; and groups of flags in the help.
+// A command that has such flags can complete them without knowing them: see Complete.
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Choice adds a flag that takes one of a few words; value is the one it has if nobody gives one.
+func Choice(f *pflag.FlagSet, p *string, name, value, usage string, words ...string) {
+	*p = value
+	f.Var(&choice{p, words}, name, usage)
+}
+
+type choice struct {
+	p     *string
+	words []string
+}
+
+// Word is the type of flags that Choice adds. The error of a wrong value begins with "must be".
+const Word = "word"
+
+// String implements pflag.Value.
+func (c *choice) String() string { return *c.p }
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return Word }
+
+// Set implements pflag.Value.
+func (c *choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		last := len(c.words) - 1
+		return fmt.Errorf("must be %s or %s", strings.Join(c.words[:last], ", "), c.words[last])
+	}
+	*c.p = word
+	return nil
+}
+
+// File adds a flag that takes the path of a file, none if nobody gives one.
+func File(f *pflag.FlagSet, p *string, name, usage string) { f.Var((*file)(p), name, usage) }
+
+// Dir adds a flag that takes the path of a directory.
+func Dir(f *pflag.FlagSet, p *string, name, value, usage string) {
+	*p = value
+	f.Var((*dir)(p), name, usage)
+}
+
+type (
+	file string
+	dir  string
+)
+
+func (p *file) String() string        { return string(*p) }
+func (p *file) Type() string          { return "file" }
+func (p *file) Set(path string) error { *p = file(path); return nil }
+func (p *dir) String() string         { return string(*p) }
+func (p *dir) Type() string           { return "directory" }
+func (p *dir) Set(path string) error  { *p = dir(path); return nil }
+
+// Complete has a shell complete the values of a command's flags of these kinds.
+func Complete(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch v := f.Value.(type) {
+		case *choice:
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(v.words, cobra.ShellCompDirectiveNoFileComp)))
+		case *file:
+			cobra.CheckErr(cmd.MarkFlagFilename(f.Name))
+		case *dir:
+			cobra.CheckErr(cmd.MarkFlagDirname(f.Name))
+		}
+	})
+}
+
+// A Group is flags that belong together, under a title.
+type Group struct {
+	Title string
+	Flags *pflag.FlagSet
+}
+
+// AddGroups adds groups of flags to a command, whose usage then shows each under its title, and the command's own before.
+func AddGroups(cmd *cobra.Command, groups ...Group) {
+	own := cmd.Flags()
+	var grouped pflag.FlagSet
+	for _, g := range groups {
+		grouped.AddFlagSet(g.Flags)
+	}
+	own.AddFlagSet(&grouped)
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		rest := pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if grouped.Lookup(f.Name) == nil {
+				rest.AddFlag(f)
+			}
+		})
+		w := cmd.OutOrStderr()
+		fmt.Fprintf(w, "Usage:\n  %s\n", cmd.UseLine())
+		if cmd.HasExample() {
+			fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+		}
+		fmt.Fprintf(w, "\nFlags:\n%s", rest.FlagUsages())
+		for _, g := range groups {
+			fmt.Fprintf(w, "\n%s:\n%s", g.Title, g.Flags.FlagUsages())
+		}
+		return nil
+	})
+}
