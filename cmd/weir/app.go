@@ -89,7 +89,7 @@ func oneProcessorMore() (done func()) {
 
 // openData makes and locks a data directory and checks its version.
 func openData(dir string) (*disk.DirLock, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
 	}
 	path := filepath.Join(dir, "format")
@@ -101,7 +101,7 @@ func openData(dir string) (*disk.DirLock, error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err = checkFormat(path); errors.Is(err, os.ErrNotExist) {
-		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"), 0o644)
+		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"), 0o600)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -387,6 +388,38 @@ func TestAFullAndAReadOnlyDisk(t *testing.T) {
 	stop(t, p)
 }
 
+// What is on a full disk serves on after a restart, however the process before ended.
+func TestARestartOnAFullDisk(t *testing.T) {
+	feeds := filepath.Join(t.TempDir(), "feeds.weir")
+	numbered(1000, 20).write(t, feeds)
+	disk := systest.Disk(t, "4m")
+	args := []string{"--feeds", feeds, "--data", filepath.Join(disk, "data")}
+	p := start(t, args...)
+	p.want("/feed/1?size=5", 200, "[21,22,23,24,25]")
+	p.want("/next", 200)
+	ask(t, "POST", "http://"+p.public+"/events", `{"item":"a","reward":1}`)
+	filler, err := os.Create(filepath.Join(disk, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filler.Close()
+	for size := 1 << 16; size > 0; {
+		if _, err := filler.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+	for i, end := range []func(){p.kill, func() { stop(t, p) }} {
+		end()
+		p = start(t, args...)
+		p.want("/feed/1?size=1", 200, fmt.Sprintf("[%d]", 26+i))
+		if n, _ := p.metric("weir_bandit_learned_arms"); n != 1 {
+			t.Errorf("%v arms are known", n)
+		}
+		p.want("/current", 200, "1")
+	}
+	stop(t, p)
+}
+
 func TestRestartsWithOtherSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	feeds, data := filepath.Join(dir, "feeds.weir"), filepath.Join(dir, "data")
@@ -469,5 +502,37 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 			}
 		}
 		stop(t, p)
+	}
+}
+
+// Data are for their user alone.
+func TestDataFilesAreForTheirUserAlone(t *testing.T) {
+	dir := t.TempDir()
+	feeds, data := filepath.Join(dir, "feeds.weir"), filepath.Join(dir, "data")
+	numbered(100, 20).write(t, feeds)
+	p := start(t, "--feeds", feeds, "--data", data)
+	p.want("/feed/1", 200)
+	ask(t, "POST", "http://"+p.public+"/events", `{"item":"a","reward":1}`)
+	stop(t, p)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 && d.Name() != "keys.log" {
+			t.Errorf("%s has permissions %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever opens lists to others keeps them open.
+	if err := os.Chmod(feeds, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	numbered(100, 20).write(t, feeds)
+	if info, err := os.Stat(feeds); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("lists that were replaced have permissions %v, error %v", info.Mode(), err)
 	}
 }

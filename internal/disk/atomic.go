@@ -16,9 +16,22 @@ type AtomicFile struct {
 	path string
 }
 
-// CreateAtomic begins a file that will be at path after Commit. A symbolic link at path is replaced, not followed. A
-// directory there is an error, and so is a device or a pipe: a rename would put the file in its place, in that of /dev/null for one.
-func CreateAtomic(path string) (*AtomicFile, error) { return createAtomic(path, 0o644) }
+// CreateAtomic begins a file that will be at path after Commit. It is for its user alone, or has the permissions of the file
+// that it replaces. A symbolic link at path is replaced, not followed. A directory there is an error, and so is a device or a
+// pipe: a rename would put the file in its place, in that of /dev/null for one.
+func CreateAtomic(path string) (*AtomicFile, error) {
+	perm, chmod := os.FileMode(0o600), false
+	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+		perm, chmod = info.Mode().Perm(), true
+	}
+	a, err := createAtomic(path, perm)
+	if err == nil && chmod { // also what umask has taken
+		if err := a.f.Chmod(perm); err != nil {
+			return nil, errors.Join(fmt.Errorf("create %s: %w", path, advise(err, path)), a.Abort())
+		}
+	}
+	return a, err
+}
 
 func createAtomic(path string, perm os.FileMode) (*AtomicFile, error) {
 	if info, err := os.Lstat(path); err == nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ErrLocked means that another process has locked the directory.
@@ -23,7 +24,7 @@ type DirLock struct {
 // process holds it the error wraps ErrLocked and names that process.
 func LockDir(dir string) (*DirLock, error) {
 	path := filepath.Join(dir, "LOCK")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory %s: %w", dir, advise(err, path))
 	}
@@ -45,18 +46,17 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{f}, nil
 }
 
-// Close releases the directory. LOCK stays: to remove it would let two processes lock two files of that name.
-func (l *DirLock) Close() error {
-	// An empty file names nobody; one that keeps a stale process id does no harm.
-	_ = l.f.Truncate(0)
-	return l.f.Close()
-}
+// Close releases the directory. LOCK stays: to remove it would let two processes lock two files of that name. So does what
+// is in it, which names nobody once the lock is free.
+func (l *DirLock) Close() error { return l.f.Close() }
 
+// writePID writes over what is there, always as many bytes: that needs no space, which a full disk does not have. One that has
+// none for the first time is no reason to refuse: the lock holds without.
 func writePID(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
+	_, err := f.WriteAt(fmt.Appendf(nil, "%-20d\n", os.Getpid()), 0)
+	if errors.Is(err, syscall.ENOSPC) {
+		return nil
 	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return err
 }
 

@@ -69,7 +69,7 @@ func TestLockNamesTheProcessThatHoldsIt(t *testing.T) {
 	}
 	defer lock.Close()
 	pid, err := os.ReadFile(filepath.Join(dir, "LOCK"))
-	if want := fmt.Sprintf("%d\n", os.Getpid()); err != nil || string(pid) != want {
+	if want := fmt.Sprint(os.Getpid()); err != nil || strings.TrimSpace(string(pid)) != want {
 		t.Errorf("LOCK holds %q, error %v, want %q", pid, err, want)
 	}
 }

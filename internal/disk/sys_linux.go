@@ -22,10 +22,21 @@ func allocate(f *os.File, off, n int64) error {
 		return err
 	}
 	err := retry(func() error { return unix.Fallocate(int(f.Fd()), 0, off, n) })
+	if errors.Is(err, unix.ENOSPC) && owns(f, off+n) {
+		return nil
+	}
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return writeZeros(f, off, n)
 	}
 	return err
+}
+
+// owns says whether f is at least size bytes long and has all its blocks. XFS wants space for a range that is there
+// already, which a full disk does not have.
+func owns(f *os.File, size int64) bool {
+	var info unix.Stat_t
+	err := retry(func() error { return unix.Fstat(int(f.Fd()), &info) })
+	return err == nil && info.Size >= size && info.Blocks*512 >= info.Size
 }
 
 // Not all of these are in x/sys/unix.

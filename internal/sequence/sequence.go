@@ -182,7 +182,7 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 		}
 	} else {
 		cfg.File = filepath.Join(env.DataDir, "sequence", "current.cells")
-		if err := os.MkdirAll(filepath.Dir(cfg.File), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(cfg.File), 0o700); err != nil {
 			return fmt.Errorf("%w; name another place with %s", err, cfg.fileFlag)
 		}
 	}
@@ -202,7 +202,7 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 func lockFile(path, flag string) (*disk.DirLock, error) {
 	dir := path + ".lock"
 	// Only what is beside the file is made: a path to nowhere is a mistake.
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("lock %s: %w; name another place with %s", path, err, flag)
 	}
 	lock, err := disk.LockDir(dir)

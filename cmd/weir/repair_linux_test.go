@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// flipBit changes a bit of a file.
+func flipBit(t *testing.T, path string, at int64) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[at] ^= 1
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestADamagedJournalIsRefusedUntilItIsRepaired(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--data", data, "--bandit-sync", "1ms")
+	for _, item := range []string{"a", "b", "c"} {
+		ask(t, "POST", "http://"+p.public+"/events", `{"item":"`+item+`","reward":1}`)
+		p.reaches("weir_bandit_journal_unsynced_bytes", 0)
+	}
+	p.kill()
+	segment := filepath.Join(data, "bandit", "00000000000000000000.journal")
+	flipBit(t, segment, 2*4096+40) // the frame of b, which that of c knows to have been synced
+	before, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--data", data}
+	fails(t, args, segment, "at offset", "weir repair --accept-loss")
+
+	out, err := exec.Command("weir", "repair", data).CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 {
+		t.Errorf("repair without --accept-loss: %v", err)
+	}
+	wantSays(t, "repair without --accept-loss", string(out), "--accept-loss", "copy the directory")
+	if after, err := os.ReadFile(segment); err != nil || string(after) != string(before) {
+		t.Errorf("repair without --accept-loss changed the journal, error %v", err)
+	}
+	for _, says := range []string{"bandit: repaired, without what was damaged", "bandit: not damaged"} {
+		out, err := exec.Command("weir", "repair", "--accept-loss", data).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		wantSays(t, "repair", string(out), says)
+	}
+	p = start(t, args...)
+	if n, _ := p.metric("weir_bandit_learned_arms"); n != 1 {
+		t.Errorf("%v arms are left, want that of a", n)
+	}
+	stop(t, p)
+}
