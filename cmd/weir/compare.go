@@ -18,19 +18,24 @@ func newLoadCompare() *cobra.Command {
 		Use:   "compare BEFORE AFTER",
 		Short: "Say how two results of weir load differ",
 		Long: `Compare two results of weir load --json: rates, latencies, errors and ceilings side by side, and which of the differences
-are more than chance. With --fail-over the exit code is 1 when a figure of the second is worse by more than that.`,
-		Example: "  weir load compare before.json after.json --fail-over 10%",
-		Args:    exactly(2, "two files that weir load --json wrote"),
+are more than chance; of the others, below which change these runs can decide nothing. Either side may be several runs, by comma, which
+shows what differs from run to run. With --fail-over the exit code is 1 when a figure of the second is worse by more than that.`,
+		Example: "  weir load compare before.json after.json --fail-over 10%\n  weir load compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json",
+		Args:    exactly(2, "two files that weir load --json wrote, or two lists of them by comma"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o report.CompareOptions
 			var err error
 			if o.Worse, err = share(worse); err != nil {
 				return usageError{cmd.CommandPath(), fmt.Errorf("--fail-over: %w", err)}
 			}
-			var results [2]*report.Result
-			for i, path := range args {
-				if results[i], err = readResult(path); err != nil {
-					return err
+			var results [2][]*report.Result
+			for i, paths := range args {
+				for path := range strings.SplitSeq(paths, ",") {
+					r, err := readResult(path)
+					if err != nil {
+						return err
+					}
+					results[i] = append(results[i], r)
 				}
 			}
 			c, err := report.Compare(results[0], results[1], o)

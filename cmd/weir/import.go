@@ -167,8 +167,8 @@ type importMeter struct {
 	last  time.Time
 }
 
-// newImportMeter returns a meter that also says what was guessed, and which rows are bad. Temporary files go beside the output
-// unless o names another place.
+// newImportMeter returns a meter that also says what was guessed, and which rows are bad. Temporary files
+// go beside the output unless o names another place.
 func newImportMeter(to io.Writer, out string, o *ingest.Options) *importMeter {
 	m := &importMeter{to: to}
 	o.Note = m.say

@@ -182,7 +182,8 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 	return err
 }
 
-// kindOf decides by the columns what the rows of a source are, and returns what adds one, and the columns it looks at.
+// kindOf decides by the columns what the rows of a source are, and returns what adds one, and the columns
+// it looks at.
 func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string, *ingest.Batch, int) error, used []int, err error) {
 	found := plan.Found
 	m.ofArms = m.ofArms || found[itemColumn]

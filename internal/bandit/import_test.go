@@ -14,14 +14,11 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	arrays "github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	allocators "github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/klauspost/compress/zstd"
-	"github.com/parquet-go/parquet-go"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/ingest"
+	"weir/internal/ingest/ingesttest"
 )
 
 // importOptions are those of the command without flags.
@@ -58,19 +55,7 @@ func TestEveryKindOfSourceGivesTheSameFile(t *testing.T) {
 	text := "item,segment,user,alpha,beta\na,,,2,3\n7,,,4.5,1\na,young,,20,30\n7,,u1,1,1e-3\na,,5,6,1e9\n"
 	users := []byte("user,segment\nu1,young\n5,old\n")
 
-	type row struct {
-		Item    string  `parquet:"item"`
-		Segment *string `parquet:"segment,optional"`
-		User    *string `parquet:"user,optional"`
-		Alpha   float64 `parquet:"alpha"`
-		Beta    float64 `parquet:"beta"`
-	}
-	young, u1, five, none := "young", "u1", "5", ""
-	var columns bytes.Buffer
-	if err := parquet.Write(&columns, []row{{"a", nil, nil, 2, 3}, {"7", nil, &none, 4.5, 1}, {"a", &young, nil, 20, 30}, {"7", nil, &u1, 1, 1e-3}, {"a", nil, &five, 6, 1e9}}); err != nil {
-		t.Fatal(err)
-	}
-	var zipped, squeezed, stream bytes.Buffer
+	var zipped, squeezed bytes.Buffer
 	gz := gzip.NewWriter(&zipped)
 	gz.Write([]byte(text)) //nolint:errcheck // to memory
 	gz.Close()             //nolint:errcheck // as above
@@ -80,24 +65,13 @@ func TestEveryKindOfSourceGivesTheSameFile(t *testing.T) {
 	}
 	zst.Write([]byte(text)) //nolint:errcheck // to memory
 	zst.Close()             //nolint:errcheck // as above
-	schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "segment", Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: "user", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "alpha", Type: arrow.PrimitiveTypes.Float64}, {Name: "beta", Type: arrow.PrimitiveTypes.Float64}}, nil)
-	b := arrays.NewRecordBuilder(allocators.DefaultAllocator, schema)
-	defer b.Release()
-	b.Field(0).(*arrays.StringBuilder).AppendValues([]string{"a", "7", "a", "7", "a"}, nil)
-	b.Field(1).(*arrays.StringBuilder).AppendValues([]string{"", "", "young", "", ""}, []bool{false, true, true, false, false})
-	b.Field(2).(*arrays.StringBuilder).AppendValues([]string{"", "", "", "u1", "5"}, []bool{false, false, false, true, true})
-	b.Field(3).(*arrays.Float64Builder).AppendValues([]float64{2, 4.5, 20, 1, 6}, nil)
-	b.Field(4).(*arrays.Float64Builder).AppendValues([]float64{3, 1, 30, 1e-3, 1e9}, nil)
-	record := b.NewRecordBatch()
-	defer record.Release()
-	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	if err := errors.Join(w.Write(record), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	schema := ingesttest.Schema(arrow.Field{Name: "item", Type: arrow.BinaryTypes.String}, arrow.Field{Name: "segment", Type: arrow.BinaryTypes.String},
+		arrow.Field{Name: "user", Type: arrow.BinaryTypes.String}, arrow.Field{Name: "alpha", Type: arrow.PrimitiveTypes.Float64}, arrow.Field{Name: "beta", Type: arrow.PrimitiveTypes.Float64})
+	const rows = `[{"item":"a","alpha":2,"beta":3},{"item":"7","user":"","alpha":4.5,"beta":1},{"item":"a","segment":"young","alpha":20,"beta":30},
+		{"item":"7","user":"u1","alpha":1,"beta":1e-3},{"item":"a","user":"5","alpha":6,"beta":1e9}]`
 
 	for name, source := range map[string][]byte{
-		"csv": []byte(text), "tsv": []byte(strings.ReplaceAll(text, ",", "\t")), "gz": zipped.Bytes(), "zst": squeezed.Bytes(), "parquet": columns.Bytes(), "arrows": stream.Bytes(),
+		"csv": []byte(text), "tsv": []byte(strings.ReplaceAll(text, ",", "\t")), "gz": zipped.Bytes(), "zst": squeezed.Bytes(), "parquet": ingesttest.Parquet(t, schema, rows), "arrows": ingesttest.Arrow(t, schema, rows),
 		"jsonl": []byte(`{"item":"a","alpha":2,"beta":3}
 {"item":7,"alpha":4.5,"beta":1,"segment":null}
 {"item":"a","segment":"young","alpha":20,"beta":30}
@@ -231,20 +205,10 @@ func TestAnImportWithoutArmsIsRefused(t *testing.T) {
 
 // A column that has the name and no numbers is what somebody has to be told of, and what is in it.
 func TestPosteriorsThatAreNoNumbersAreNamed(t *testing.T) {
-	type row struct {
-		Item  string  `parquet:"item"`
-		Alpha bool    `parquet:"alpha"`
-		Beta  []int32 `parquet:"beta,list"`
-	}
-	var inParquet, inArrow bytes.Buffer
-	if err := parquet.Write(&inParquet, []row{{"a", true, []int32{1}}}); err != nil {
-		t.Fatal(err)
-	}
-	schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "alpha", Type: arrow.FixedWidthTypes.Boolean},
-		{Name: "beta", Type: arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Float64})}}, nil)
-	if err := ipc.NewWriter(&inArrow, ipc.WithSchema(schema)).Close(); err != nil {
-		t.Fatal(err)
-	}
+	item, alpha := arrow.Field{Name: "item", Type: arrow.BinaryTypes.String}, arrow.Field{Name: "alpha", Type: arrow.FixedWidthTypes.Boolean}
+	inParquet := ingesttest.Parquet(t, ingesttest.Schema(item, alpha, arrow.Field{Name: "beta", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)}), "[]")
+	inArrow := ingesttest.Arrow(t, ingesttest.Schema(item, alpha,
+		arrow.Field{Name: "beta", Type: arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Float64})}), "[]")
 	const together, both, number = "alpha and beta go together", "clicks and impressions go together", "expected a finite number above 0, found "
 	for _, c := range []struct {
 		file string
@@ -261,8 +225,8 @@ func TestPosteriorsThatAreNoNumbersAreNamed(t *testing.T) {
 		{"a.jsonl", []byte("{\"item\":\"a\",\"alpha\":1,\"beta\":2}\n{\"item\":\"b\",\"alpha\":1,\"beta\":[2]}\n"), []string{"row 2: beta: " + number + `the list "[2]"`}},
 		{"a.jsonl", []byte("{\"item\":\"a\",\"alpha\":1,\"beta\":2}\n{\"item\":\"b\",\"alpha\":{},\"beta\":2}\n"), []string{"row 2: alpha: " + number + `the object "{}"`}},
 		{"a.csv", []byte("a,1,2\nb,3,4\n"), []string{"no column looks like the item: name it with --item-column", "; the columns are 1 (text), 2 (text), 3 (text), by their numbers, as there is no header"}},
-		{"a.parquet", inParquet.Bytes(), []string{"column alpha (BOOLEAN) cannot be the alpha, expected numbers; column beta (list of integer) cannot be the beta, expected numbers; "}},
-		{"a.arrows", inArrow.Bytes(), []string{"column alpha (bool) cannot be the alpha, expected numbers; column beta (object) cannot be the beta, expected numbers; "}},
+		{"a.parquet", inParquet, []string{"column alpha (BOOLEAN) cannot be the alpha, expected numbers; column beta (list of integer) cannot be the beta, expected numbers; "}},
+		{"a.arrows", inArrow, []string{"column alpha (bool) cannot be the alpha, expected numbers; column beta (object) cannot be the beta, expected numbers; "}},
 	} {
 		_, _, err := imported(t, importOptions(t), map[string][]byte{c.file: c.data})
 		for _, says := range append(c.says, c.file+": ") {
@@ -282,57 +246,35 @@ func TestPosteriorsMayBeWrittenAsText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type shapes struct{ Item, Alpha, Beta string }
-	type counts struct{ Item, Clicks, Impressions string }
-	columns := func(write func(*bytes.Buffer) error) []byte {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
-	}
-	stream := func(rows ...[3]string) []byte {
-		schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String}, {Name: "alpha", Type: arrow.BinaryTypes.LargeString},
-			{Name: "beta", Type: arrow.BinaryTypes.StringView}}, nil)
-		b := arrays.NewRecordBuilder(allocators.DefaultAllocator, schema)
-		defer b.Release()
+	table := func(write func(testing.TB, *arrow.Schema, string) []byte, a, b string, rows ...[3]string) []byte {
+		schema := ingesttest.Schema(arrow.Field{Name: "item", Type: arrow.BinaryTypes.String}, arrow.Field{Name: a, Type: arrow.BinaryTypes.LargeString},
+			arrow.Field{Name: b, Type: arrow.BinaryTypes.String})
+		var objects []string
 		for _, row := range rows {
-			for i, s := range row {
-				if err := b.Field(i).AppendValueFromString(s); err != nil {
-					t.Fatal(err)
-				}
-			}
+			objects = append(objects, fmt.Sprintf(`{"item":%q,%q:%q,%q:%q}`, row[0], a, row[1], b, row[2]))
 		}
-		record := b.NewRecordBatch()
-		defer record.Release()
-		return columns(func(b *bytes.Buffer) error {
-			w := ipc.NewWriter(b, ipc.WithSchema(schema))
-			return errors.Join(w.Write(record), w.Close())
-		})
+		return write(t, schema, "["+strings.Join(objects, ",")+"]")
 	}
-	byShape := func(rows ...shapes) []byte {
-		return columns(func(b *bytes.Buffer) error { return parquet.Write(b, rows) })
-	}
-	byCount := func(rows ...counts) []byte {
-		return columns(func(b *bytes.Buffer) error { return parquet.Write(b, rows) })
-	}
+	stream := func(rows ...[3]string) []byte { return table(ingesttest.Arrow, "alpha", "beta", rows...) }
+	byShape := func(rows ...[3]string) []byte { return table(ingesttest.Parquet, "alpha", "beta", rows...) }
+	byCount := func(rows ...[3]string) []byte { return table(ingesttest.Parquet, "clicks", "impressions", rows...) }
 	young := []byte("item,segment,alpha,beta\na,young,4,5\n")
 	for name, c := range map[string]struct {
 		data  []byte
 		prior [2]float64
 		says  string // "" is good
 	}{
-		"shapes.parquet":   {byShape(shapes{"a", "1.5", " 2 "}, shapes{"b", "0.25", "1e3"}), [2]float64{1, 1}, ""},
-		"counts.parquet":   {byCount(counts{"a", "1.25", "2.25"}, counts{"b", "0", "999.0"}), [2]float64{0.25, 1}, ""},
+		"shapes.parquet":   {byShape([3]string{"a", "1.5", " 2 "}, [3]string{"b", "0.25", "1e3"}), [2]float64{1, 1}, ""},
+		"counts.parquet":   {byCount([3]string{"a", "1.25", "2.25"}, [3]string{"b", "0", "999.0"}), [2]float64{0.25, 1}, ""},
 		"shapes.jsonl":     {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":"0.25","beta":1e3}`), [2]float64{1, 1}, ""},
 		"digits.jsonl":     {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":0.25,"beta":"1000"}`), [2]float64{1, 1}, ""},
 		"counts.jsonl":     {[]byte(`{"item":"a","clicks":"1.25","impressions":"2"}` + "\n" + `{"item":"b","clicks":"0","impressions":"998.75"}`), [2]float64{0.25, 1.25}, ""},
 		"shapes.arrows":    {stream([3]string{"a", "1.5", "2"}, [3]string{"b", "0.25", "1e3"}), [2]float64{1, 1}, ""},
 		"no number.arrows": {stream([3]string{"a", "1.5", "2"}, [3]string{"b", "0.25", "x"}), [2]float64{1, 1}, `no number.arrows: row 2: beta: expected a finite number above 0, found "x"`},
-		"words.parquet":    {byShape(shapes{"a", "1.5", "2"}, shapes{"b", "many", "2"}), [2]float64{1, 1}, `words.parquet: row 2: alpha: expected a finite number above 0, found "many"`},
-		"empty.parquet":    {byShape(shapes{"a", "", "2"}), [2]float64{1, 1}, `empty.parquet: row 1: alpha: expected a finite number above 0, found ""`},
+		"words.parquet":    {byShape([3]string{"a", "1.5", "2"}, [3]string{"b", "many", "2"}), [2]float64{1, 1}, `words.parquet: row 2: alpha: expected a finite number above 0, found "many"`},
+		"empty.parquet":    {byShape([3]string{"a", "", "2"}), [2]float64{1, 1}, `empty.parquet: row 1: alpha: expected a finite number above 0, found ""`},
 		"words.jsonl":      {[]byte(`{"item":"a","alpha":"1.5","beta":"2"}` + "\n" + `{"item":"b","alpha":"1","beta":"2,5"}`), [2]float64{1, 1}, `words.jsonl: row 2: beta: expected a finite number above 0, found "2,5"`},
-		"less.parquet":     {byCount(counts{"a", "-1", "2"}), [2]float64{1, 1}, `less.parquet: row 1: clicks: expected a finite number, 0 or above, found "-1"`},
+		"less.parquet":     {byCount([3]string{"a", "-1", "2"}), [2]float64{1, 1}, `less.parquet: row 1: clicks: expected a finite number, 0 or above, found "-1"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := importOptions(t)

@@ -99,6 +99,7 @@ func Import(ctx context.Context, sources []string, path string, o ImportOptions)
 	if err := checkOutput(path); err != nil {
 		return ImportStats{}, err
 	}
+	o.Ingest.Memory = o.Memory
 	in, err := ingest.Open(ctx, sources, o.Ingest)
 	if err != nil {
 		return ImportStats{}, err

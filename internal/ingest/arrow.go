@@ -5,17 +5,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/parquet-go/parquet-go/encoding"
 )
 
-// arrowTable reads Arrow IPC, a file's record batches or a stream's. Memory is left to the garbage
-// collector, so nothing is retained or released.
+// arrowTable reads Arrow IPC, a file's record batches or a stream's.
 type arrowTable struct {
+	memory *budget
 	file   readerAtCloser          // of the file format
 	size   int64                   // of the file
 	open   func() (*stream, error) // of the stream format
@@ -25,60 +24,50 @@ type arrowTable struct {
 
 // An arrowLeaf leads from a record batch to an array of values, by indices of fields.
 type arrowLeaf struct {
-	path    []int // to the values or to the lists
-	list    bool
-	member  []int // from a list's elements to the values
-	physics physics
+	path   []int // to the values or to the lists
+	list   bool
+	member []int // from a list's elements to the values
+	stored storedType
 }
 
-// maxArrowBody bounds the record batches that are believed in. Arrow keeps a whole one in memory.
-const maxArrowBody = 1 << 30
+// maxArrowRows bounds the rows of a record batch that are believed in: lengths of some columns cost nothing.
+const maxArrowRows = 1 << 28
 
-// A boundedAllocator refuses what no record batch needs. The panic is how arrow-go is left; Open and
-// Read make an error of it.
-type boundedAllocator struct{ *memory.GoAllocator }
-
-func (a boundedAllocator) Allocate(size int) []byte {
-	if size > maxArrowBody {
-		panic(fmt.Sprintf("a buffer of %d bytes", size))
-	}
-	return a.GoAllocator.Allocate(size)
+func (t *arrowTable) options() []ipc.Option {
+	return []ipc.Option{ipc.WithAllocator(t.memory), ipc.WithBodySizeLimit(0), ipc.WithMetadataSizeLimit(maxArrowFooter)}
 }
 
-func (a boundedAllocator) Reallocate(size int, b []byte) []byte {
-	if size > maxArrowBody {
-		panic(fmt.Sprintf("a buffer of %d bytes", size))
-	}
-	return a.GoAllocator.Reallocate(size, b)
-}
-
-// arrowOptions are how files and streams are opened.
-func arrowOptions() []ipc.Option {
-	return []ipc.Option{ipc.WithBodySizeLimit(maxArrowBody), ipc.WithAllocator(boundedAllocator{memory.NewGoAllocator()})}
-}
-
-func openArrowFile(file readerAtCloser, size int64) (table, error) {
+func openArrowFile(file readerAtCloser, size int64, o Options) (table, error) {
 	if err := checkArrowFile(file, size); err != nil {
 		return nil, damaged(err)
 	}
-	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, size), arrowOptions()...)
+	t := &arrowTable{file: file, size: size, memory: newBudget(o, 1)}
+	r, err := t.openFile()
 	if err != nil {
-		return nil, damaged(err)
+		return nil, err
 	}
-	t := &arrowTable{file: file, size: size}
 	return t, t.describe(r.Schema())
 }
 
-func openArrowStream(head []byte, open func() (*stream, error)) (table, error) {
+func openArrowStream(head []byte, o Options, open func() (*stream, error)) (table, error) {
 	if err := checkArrowStream(head); err != nil {
 		return nil, damaged(err)
 	}
-	r, err := ipc.NewReader(bytes.NewReader(head), arrowOptions()...)
+	t := &arrowTable{open: open, memory: newBudget(o, 1)}
+	r, err := ipc.NewReader(bytes.NewReader(head), t.options()...)
 	if err != nil {
-		return nil, damaged(err)
+		return nil, t.memory.explain(err)
 	}
-	t := &arrowTable{open: open}
+	defer r.Release()
 	return t, t.describe(r.Schema())
+}
+
+func (t *arrowTable) openFile() (r *ipc.FileReader, err error) {
+	err = t.memory.try(func() (err error) {
+		r, err = ipc.NewFileReader(io.NewSectionReader(t.file, 0, t.size), t.options()...)
+		return err
+	})
+	return r, err
 }
 
 func (t *arrowTable) columns() []column { return t.offers }
@@ -129,63 +118,47 @@ func (t *arrowTable) walkMembers(name, member string, field arrow.Field, path, i
 }
 
 func (t *arrowTable) add(offer column, field arrow.Field, l arrowLeaf) {
-	p := arrowPhysics(field.Type)
-	if name, _ := field.Metadata.GetValue(ipc.ExtensionTypeKeyName); name == "arrow.uuid" && p.form == formFixed {
-		p.form = formUUID
+	l.stored = arrowType(field.Type)
+	extension, _ := field.Metadata.GetValue(ipc.ExtensionTypeKeyName)
+	if extension == "arrow.uuid" && field.Type.ID() == arrow.FIXED_SIZE_BINARY {
+		l.stored.form = formUUID
 	}
-	l.physics = p
-	if offer.typ = field.Type.String(); p.form != formNone {
-		offer.ids, offer.float, offer.typ = p.describe()
+	if offer.typ = field.Type.String(); l.stored.form != formNone {
+		offer.ids, offer.float, offer.typ = l.stored.describe()
 	}
 	t.offers = append(t.offers, offer)
 	t.leaves = append(t.leaves, l)
 }
 
-// arrowPhysics says how the values of a type are stored once arrowValues has widened the short ones.
-func arrowPhysics(typ arrow.DataType) physics {
+// arrowType says what the values of a type mean.
+func arrowType(typ arrow.DataType) storedType {
 	switch typ := typ.(type) {
 	case *arrow.DictionaryType:
-		return arrowPhysics(typ.ValueType)
-	case *arrow.FixedSizeBinaryType:
-		return physics{formFixed, 0}
-	case *arrow.Decimal32Type:
-		return physics{formInt32, int(typ.Scale)}
-	case *arrow.Decimal64Type:
-		return physics{formInt64, int(typ.Scale)}
-	case *arrow.Decimal128Type:
-		return physics{formFixedDecimal, int(typ.Scale)}
-	case *arrow.Decimal256Type:
-		return physics{formFixedDecimal, int(typ.Scale)}
+		return arrowType(typ.ValueType)
+	case arrow.DecimalType:
+		return storedType{formDecimal, int(typ.GetScale())}
 	}
-	switch typ.ID() {
-	case arrow.INT8, arrow.INT16, arrow.UINT8, arrow.UINT16, arrow.INT32:
-		return physics{formInt32, 0}
-	case arrow.UINT32:
-		return physics{formUint32, 0}
-	case arrow.INT64:
-		return physics{formInt64, 0}
-	case arrow.UINT64:
-		return physics{formUint64, 0}
-	case arrow.FLOAT32:
-		return physics{formFloat, 0}
-	case arrow.FLOAT64:
-		return physics{formDouble, 0}
-	case arrow.STRING, arrow.BINARY, arrow.LARGE_STRING, arrow.LARGE_BINARY, arrow.STRING_VIEW, arrow.BINARY_VIEW:
-		return physics{formBytes, 0}
+	switch id := typ.ID(); {
+	case arrow.IsInteger(id):
+		return storedType{form: formInteger}
+	case id == arrow.FLOAT32 || id == arrow.FLOAT64:
+		return storedType{form: formFloat}
+	case arrow.IsBaseBinary(id), id == arrow.FIXED_SIZE_BINARY, id == arrow.STRING_VIEW, id == arrow.BINARY_VIEW:
+		return storedType{form: formText}
 	}
-	return physics{}
+	return storedType{}
 }
 
 func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
-	a := &arrowReader{to: to}
+	a := &arrowReader{to: to, out: Batch{next: 1}}
 	for f, c := range to.chosen {
 		if c.column < 0 {
 			a.fields = append(a.fields, nil)
 			continue
 		}
+		l := t.leaves[c.column]
 		a.fields = append(a.fields, &arrowField{
-			arrowLeaf: t.leaves[c.column],
-			values:    converter{physics: t.leaves[c.column].physics, field: &to.fields[f], kind: to.kinds[f]},
+			arrowLeaf: l, values: converter{storedType: l.stored, field: &to.fields[f], kind: to.kinds[f]},
 		})
 	}
 	if t.file != nil {
@@ -196,36 +169,42 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 		return err
 	}
 	defer s.close()
-	r, err := ipc.NewReader(s, arrowOptions()...)
+	r, err := ipc.NewReader(s, t.options()...)
 	if err != nil {
-		return damaged(err)
+		return t.memory.explain(err)
 	}
+	defer r.Release()
 	for r.Next() {
 		if err := a.batch(r.RecordBatch(), emit); err != nil {
 			return err
 		}
 		s.counted.report(to.bytes)
 	}
-	return damaged(r.Err())
+	return t.memory.explain(r.Err())
 }
 
 func (t *arrowTable) readFile(a *arrowReader, emit func(*Batch) error) error {
-	r, err := ipc.NewFileReader(io.NewSectionReader(t.file, 0, t.size), arrowOptions()...)
+	r, err := t.openFile()
 	if err != nil {
-		return damaged(err)
+		return err
 	}
 	for i := range r.NumRecords() {
-		b, err := r.RecordBatchAt(i)
+		var b arrow.RecordBatch
+		err := t.memory.try(func() (err error) {
+			b, err = r.RecordBatchAt(i)
+			return err
+		})
 		if err != nil {
-			return damaged(err)
+			return err
 		}
 		if err := a.batch(b, emit); err != nil {
 			return err
 		}
+		b.Release()
 		n := int64(r.NumRecords())
 		a.to.bytes.Add(t.size*int64(i+1)/n - t.size*int64(i)/n)
 	}
-	return nil
+	return r.Close()
 }
 
 // arrowReader turns record batches into batches.
@@ -233,7 +212,6 @@ type arrowReader struct {
 	to     target
 	fields []*arrowField // nil for one that is missing
 	out    Batch
-	rows   int64 // before this record batch
 }
 
 // arrowField is where the values of a field are in the present record batch.
@@ -243,7 +221,7 @@ type arrowField struct {
 	above  []arrow.Array  // whose nulls make nulls of rows
 	lists  array.ListLike // nil for single values
 	inner  []arrow.Array  // whose nulls, and the values' own, make nulls of values
-	bad    []badValue
+	nulls  bool           // some of inner has any
 }
 
 func (a *arrowReader) batch(rec arrow.RecordBatch, emit func(*Batch) error) error {
@@ -255,37 +233,29 @@ func (a *arrowReader) batch(rec arrow.RecordBatch, emit func(*Batch) error) erro
 		}
 	}
 	rows := int(rec.NumRows())
-	for from := 0; from < rows; {
-		to := a.extent(from, rows)
+	for from, to := 0, 0; from < rows; from = to {
+		to = a.extent(from, rows)
 		b := &a.out
-		b.reset(len(a.to.fields))
-		b.Rows, b.seen, b.first = to-from, int64(to-from), a.rows+int64(from)+1
+		b.reset(len(a.to.fields), to-from)
 		for i, f := range a.fields {
 			if f == nil {
 				continue
 			}
-			c := &b.Columns[i]
-			f.bad = f.bad[:0]
+			f.values.bad = f.values.bad[:0]
 			if f.lists != nil {
-				f.appendLists(c, from, to)
+				f.appendLists(&b.Columns[i], from, to)
 			} else {
-				f.take(c, from, to)
+				f.appendValues(&b.Columns[i], from, to)
 			}
-			for _, bad := range f.bad {
-				row := bad.index
-				if c.Lists != nil && !bad.isRow {
-					row = rowOf(c.Lists, bad.index)
-				}
-				b.reject(row, BadRow{File: a.to.file, Row: a.rows + int64(from+row) + 1, Field: f.values.field.Name, Want: bad.want, Found: bad.found})
+			for _, bad := range f.values.bad {
+				b.reject(bad.index, bad, f.values.field, a.to.file)
 			}
 		}
 		b.drop()
 		if err := emit(b); err != nil {
 			return err
 		}
-		from = to
 	}
-	a.rows += int64(rows)
 	return nil
 }
 
@@ -297,7 +267,7 @@ func (a *arrowReader) extent(from, rows int) int {
 		}
 		values := 0
 		for i := from; i < rows; i++ {
-			if start, end := f.lists.ValueOffsets(i); !f.lists.IsNull(i) {
+			if start, end := f.lists.ValueOffsets(i); !f.lists.IsNull(i) && end-start <= MaxList {
 				values += int(end - start)
 			}
 			if values >= batchValues || i-from >= batchRows {
@@ -329,6 +299,7 @@ func (f *arrowField) use(rec arrow.RecordBatch) error {
 		f.inner = append(f.inner, f.above...)
 	}
 	f.inner = append(f.inner, arr)
+	f.nulls = slices.ContainsFunc(f.inner, func(a arrow.Array) bool { return a.NullN() > 0 })
 	return f.values.useArray(arr)
 }
 
@@ -336,165 +307,103 @@ func (f *arrowField) appendLists(c *Column, from, to int) {
 	if c.Lists == nil {
 		c.Lists = make([]uint32, 0, to-from)
 	}
+	v := &f.values
 	for i := from; i < to; i++ {
 		start, end := f.lists.ValueOffsets(i)
-		switch {
+		switch n := len(v.bad); {
 		case anyNull(f.above, i):
-			f.rejectRow(i-from, "null")
+			v.bad = append(v.bad, badValue{i - from, v.field.wantList(), "null"})
 		case end-start > MaxList:
-			f.rejectRow(i-from, fmt.Sprint(end-start))
+			v.bad = append(v.bad, badValue{i - from, v.field.wantList(), fmt.Sprint(end - start)})
 		default:
-			f.take(c, int(start), int(end))
+			f.appendValues(c, int(start), int(end))
+			for j := range v.bad[n:] {
+				v.bad[n+j].index = i - from
+			}
 		}
 		c.Lists = append(c.Lists, uint32(c.values()))
 	}
 }
 
-func (f *arrowField) rejectRow(row int, found string) {
-	f.bad = append(f.bad, badValue{index: row, want: f.values.field.wantList(), found: found, isRow: true})
-}
-
-// take appends values from..to, with placeholders for nulls.
-func (f *arrowField) take(c *Column, from, to int) {
-	nulls := false
-	for _, a := range f.inner {
-		nulls = nulls || a.NullN() > 0
-	}
-	if !nulls {
-		f.bad = f.values.append(c, from, to, f.bad)
+// appendValues appends values from..to, with placeholders for nulls.
+func (f *arrowField) appendValues(c *Column, from, to int) {
+	if !f.nulls {
+		f.values.append(c, from, to)
 		return
 	}
 	for i := from; i < to; i++ {
 		if anyNull(f.inner, i) {
-			if !f.values.field.Nullable {
-				f.bad = append(f.bad, badValue{index: c.values(), want: f.values.want(), found: "null"})
-			}
-			f.values.placeholder(c)
-			continue
+			f.values.null(c)
+		} else {
+			f.values.append(c, i, i+1)
 		}
-		f.bad = f.values.append(c, i, i+1, f.bad)
 	}
 }
 
 func anyNull(arrays []arrow.Array, i int) bool {
-	for _, a := range arrays {
-		if a.IsNull(i) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(arrays, func(a arrow.Array) bool { return a.IsNull(i) })
 }
 
 // useArray makes arr the one that append takes from.
-func (v *converter) useArray(arr arrow.Array) error {
-	if arr.Len() > maxArrowBody/4 {
+func (v *converter) useArray(arr arrow.Array) (err error) {
+	if arr.Len() > maxArrowRows {
 		return fmt.Errorf("a record batch of %d values: write smaller ones", arr.Len())
 	}
-	v.indices = nil
-	if d, ok := arr.(*array.Dictionary); ok {
-		all := d.Dictionary()
-		if v.source != any(all) {
-			if all.Len() > maxArrowBody/4 {
-				return fmt.Errorf("a dictionary of %d values", all.Len())
-			}
-			v.source = all
-			values, err := arrowValues(all)
-			if err != nil {
-				return err
-			}
-			v.useDictionary(values, all.Len())
-		}
-		v.indices = make([]int32, d.Len())
-		for i := range v.indices {
-			if !d.IsNull(i) {
-				v.indices[i] = int32(d.GetValueIndex(i))
-			}
-		}
-		return nil
+	d, ok := arr.(*array.Dictionary)
+	if !ok {
+		v.values, err = arrowValues(arr)
+		return err
 	}
-	var err error
-	v.values, err = arrowValues(arr)
-	return err
+	if all := d.Dictionary(); v.dictionary != any(all) {
+		values, err := arrowValues(all)
+		if err != nil {
+			return err
+		}
+		v.dictionary = all
+		v.useDictionary(values, all.Len())
+	}
+	v.indices = make([]int32, d.Len())
+	for i := range v.indices {
+		if !d.IsNull(i) {
+			v.indices[i] = int32(d.GetValueIndex(i))
+		}
+	}
+	return nil
 }
 
-// arrowValues returns the values of an array as they are or, where they are stored in a way of
-// their own, copied.
-func arrowValues(arr arrow.Array) (encoding.Values, error) {
+// arrowValues returns what a converter takes the values of an array from.
+func arrowValues(arr arrow.Array) (any, error) {
 	switch arr := arr.(type) {
 	case *array.Int8:
-		return encoding.Int32Values(widened[int32](arr.Int8Values())), nil
+		return arr.Int8Values(), nil
 	case *array.Int16:
-		return encoding.Int32Values(widened[int32](arr.Int16Values())), nil
-	case *array.Uint8:
-		return encoding.Int32Values(widened[int32](arr.Uint8Values())), nil
-	case *array.Uint16:
-		return encoding.Int32Values(widened[int32](arr.Uint16Values())), nil
+		return arr.Int16Values(), nil
 	case *array.Int32:
-		return encoding.Int32Values(arr.Int32Values()), nil
-	case *array.Uint32:
-		return encoding.Uint32Values(arr.Uint32Values()), nil
+		return arr.Int32Values(), nil
 	case *array.Int64:
-		return encoding.Int64Values(arr.Int64Values()), nil
+		return arr.Int64Values(), nil
+	case *array.Uint8:
+		return arr.Uint8Values(), nil
+	case *array.Uint16:
+		return arr.Uint16Values(), nil
+	case *array.Uint32:
+		return arr.Uint32Values(), nil
 	case *array.Uint64:
-		return encoding.Uint64Values(arr.Uint64Values()), nil
+		return arr.Uint64Values(), nil
 	case *array.Float32:
-		return encoding.FloatValues(arr.Float32Values()), nil
+		return arr.Float32Values(), nil
 	case *array.Float64:
-		return encoding.DoubleValues(arr.Float64Values()), nil
-	case *array.FixedSizeBinary:
-		size := arr.DataType().(*arrow.FixedSizeBinaryType).ByteWidth
-		var data []byte
-		for i := range arr.Len() {
-			data = append(data, arr.Value(i)...)
-		}
-		return encoding.FixedLenByteArrayValues(data, size), nil
+		return arr.Float64Values(), nil
 	case *array.Decimal32:
-		return encoding.Int32Values(widened[int32](arr.Values())), nil
+		return arr.Values(), nil
 	case *array.Decimal64:
-		return encoding.Int64Values(widened[int64](arr.Values())), nil
+		return arr.Values(), nil
 	case *array.Decimal128:
-		var data []byte
-		for _, n := range arr.Values() {
-			data = bigEndian(data, n.LowBits(), uint64(n.HighBits()))
-		}
-		return encoding.FixedLenByteArrayValues(data, 16), nil
+		return arr.Values(), nil
 	case *array.Decimal256:
-		var data []byte
-		for _, n := range arr.Values() {
-			words := n.Array()
-			data = bigEndian(data, words[:]...)
-		}
-		return encoding.FixedLenByteArrayValues(data, 32), nil
-	case *array.String:
-		return textValues(arr.Len(), arr.Value), nil
-	case *array.LargeString:
-		return textValues(arr.Len(), arr.Value), nil
-	case *array.StringView:
-		return textValues(arr.Len(), arr.Value), nil
-	case *array.Binary:
-		return textValues(arr.Len(), arr.Value), nil
-	case *array.LargeBinary:
-		return textValues(arr.Len(), arr.Value), nil
-	case *array.BinaryView:
-		return textValues(arr.Len(), arr.Value), nil
+		return arr.Values(), nil
+	case interface{ Value(int) string }, interface{ Value(int) []byte }:
+		return arr, nil
 	}
-	return encoding.Values{}, fmt.Errorf("values of type %s are not read", arr.DataType())
-}
-
-func textValues[T string | []byte](n int, value func(int) T) encoding.Values {
-	var data []byte
-	ends := []uint32{0} // n is not to be believed: a broken array panics at the first value beyond its end
-	for i := range n {
-		data = append(data, value(i)...)
-		ends = append(ends, uint32(len(data)))
-	}
-	return encoding.ByteArrayValues(data, ends)
-}
-
-func widened[W int32 | int64, T ~int8 | ~int16 | ~uint8 | ~uint16 | ~int32 | ~int64](values []T) []W {
-	wide := make([]W, len(values))
-	for i, v := range values {
-		wide[i] = W(v)
-	}
-	return wide
+	return nil, fmt.Errorf("values of type %s are not read", arr.DataType())
 }

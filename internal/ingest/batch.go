@@ -1,14 +1,15 @@
 // Package ingest reads rows out of what data pipelines write: Parquet, Arrow IPC, CSV, TSV and JSONL,
 // each plain or compressed with gzip or zstd, from files, directories of part files and standard input.
 //
-// [Open] recognises sources by their content. [Input.Plan] finds the caller's fields among their
-// columns, by name or by guess, and settles whether ids are numbers or strings. [Plan.Read] says what was
-// guessed, decodes one source after the other into batches of columns, in the order of the input, and gives
-// an account of bad rows. [Sorter] brings more rows than fit into memory into the order of their keys; [Table] turns
-// strings into numbers for it.
+// [Open] recognises sources by their content. [Input.Plan] finds the caller's fields among their columns,
+// by name or by guess, and settles whether ids are numbers or strings. [Plan.Read] says what was guessed,
+// decodes one source after the other into batches of columns, in the order of the input, and gives an
+// account of bad rows. [Sorter] brings more rows than fit into memory into the order of their keys; [Table]
+// turns strings into numbers.
 //
-// Nothing on the way of a row calls through an interface or allocates: decoders fill columns from
-// pages of Parquet or blocks of text, in parallel where the format allows it.
+// arrow-go decodes pages of Parquet and record batches of Arrow, within the memory that [Options] allow; a
+// converter turns its values into ids and numbers. Text is parsed in blocks. Both fill columns in parallel
+// where the format allows it, without allocating or calling through an interface for every row.
 //
 // Whatever is in a file, reading it ends in rows or an error that names the file, never in a panic.
 package ingest
@@ -32,6 +33,7 @@ type Batch struct {
 	bad   []BadRow // rows left out, in order
 	lines []int64  // of the rows of text, in the order of the rows
 	first int64    // number of the first row of other sources, bad ones included
+	next  int64    // of the first row of the next batch
 	seen  int64    // rows of the source this batch stands for, bad ones included
 	spare []bool   // which rows to leave out; all false between uses
 }
@@ -98,11 +100,12 @@ func (c *Column) rewind(m mark) {
 	c.Text, c.Ends, c.Lists = c.Text[:m.text], c.Ends[:m.ends], c.Lists[:m.lists]
 }
 
-func (b *Batch) reset(columns int) {
+// reset makes room for the next rows of a source.
+func (b *Batch) reset(columns, rows int) {
 	if b.Columns == nil {
 		b.Columns = make([]Column, columns)
 	}
-	b.Rows, b.seen, b.first = 0, 0, 0
+	b.Rows, b.seen, b.first, b.next = rows, int64(rows), b.next, b.next+int64(rows)
 	b.lines = b.lines[:0]
 	b.bad = b.bad[:0]
 	for i := range b.Columns {
@@ -110,15 +113,14 @@ func (b *Batch) reset(columns int) {
 	}
 }
 
-// reject marks a row of the batch as bad: drop takes it out. Only the first complaint about a row
-// is kept.
-func (b *Batch) reject(row int, bad BadRow) {
+// reject marks a row of the batch as bad: drop takes it out. Only the first complaint about a row is kept.
+func (b *Batch) reject(row int, bad badValue, field *Field, file string) {
 	for len(b.spare) <= row {
 		b.spare = append(b.spare, false)
 	}
 	if !b.spare[row] {
 		b.spare[row] = true
-		b.bad = append(b.bad, bad)
+		b.bad = append(b.bad, BadRow{file, b.first + int64(row), field.Name, bad.want, bad.found})
 	}
 }
 
@@ -145,36 +147,44 @@ func (c *Column) drop(bad []bool) {
 	}
 	was := *c
 	c.rewind(mark{})
-	kept := 0
 	for row, out := range bad {
-		from, to := row, row+1
-		if was.Lists != nil {
-			from, to = was.List(row)
+		if !out { // nothing is written beyond what has been read, so the same memory serves both
+			c.appendRows(&was, row, row+1)
 		}
-		if out {
-			continue
+	}
+}
+
+// appendRows appends rows of another column.
+func (c *Column) appendRows(o *Column, from, to int) {
+	if o.Lists != nil {
+		if c.Lists == nil {
+			c.Lists = make([]uint32, 0, to-from)
 		}
-		// Nothing is written beyond what has been read, so the same memory serves both.
-		if len(was.Numbers) > 0 {
-			c.Numbers = append(c.Numbers, was.Numbers[from:to]...)
+		ends, first := o.Lists[from:to], uint32(0)
+		if from > 0 {
+			first = o.Lists[from-1]
 		}
-		if len(was.Floats) > 0 {
-			c.Floats = append(c.Floats, was.Floats[from:to]...)
+		at := uint32(c.values())
+		from, to = int(first), int(o.Lists[to-1])
+		for _, end := range ends {
+			c.Lists = append(c.Lists, at+end-first)
 		}
-		if len(was.Ends) > 0 {
-			start := uint32(0)
-			if from > 0 {
-				start = was.Ends[from-1]
-			}
-			for i := from; i < to; i++ {
-				end := was.Ends[i]
-				c.appendText(was.Text[start:end])
-				start = end
-			}
+	}
+	if len(o.Numbers) > 0 {
+		c.Numbers = append(c.Numbers, o.Numbers[from:to]...)
+	}
+	if len(o.Floats) > 0 {
+		c.Floats = append(c.Floats, o.Floats[from:to]...)
+	}
+	if len(o.Ends) > 0 && to > from {
+		start, at := uint32(0), uint32(len(c.Text))
+		if from > 0 {
+			start = o.Ends[from-1]
 		}
-		if was.Lists != nil {
-			c.Lists = append(c.Lists, uint32(kept+to-from))
-			kept += to - from
+		ends := o.Ends[from:to]
+		c.Text = append(c.Text, o.Text[start:ends[len(ends)-1]]...)
+		for _, end := range ends {
+			c.Ends = append(c.Ends, at+end-start)
 		}
 	}
 }

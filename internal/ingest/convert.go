@@ -3,195 +3,176 @@ package ingest
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/deprecated"
-	"github.com/parquet-go/parquet-go/encoding"
-	"github.com/parquet-go/parquet-go/format"
+	"github.com/apache/arrow-go/v18/arrow/decimal"
+	"github.com/apache/arrow-go/v18/parquet"
 )
 
-func isEOF(err error) bool { return errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) }
-
-// rowOf returns the row that value i of a list column is in.
-func rowOf(lists []uint32, i int) int {
-	row, found := slices.BinarySearch(lists, uint32(i))
-	for found && row < len(lists) && lists[row] == uint32(i) {
-		row++ // lists says where rows end: the value is in the next that is not empty
-	}
-	return row
-}
-
-// A form is how a value is stored.
+// A form is what stored values mean.
 type form uint8
 
 const (
-	formNone form = iota
-	formInt32
-	formUint32
-	formInt64
-	formUint64
+	formNone form = iota // nothing of use
+	formInteger
+	formUnsigned
 	formFloat
-	formDouble
-	formBytes
-	formFixed
+	formText
 	formUUID
-	formDecimal      // bytes, each value with a length of its own
-	formFixedDecimal // bytes, all of one length
+	formDecimal
 )
 
-// physics is how the values of a Parquet column are stored and what they mean.
-type physics struct {
+// storedType is what the values of a column mean.
+type storedType struct {
 	form  form
 	scale int // of a decimal: the value is divided by 10^scale
 }
 
-func physicsOf(t parquet.Type) physics {
-	unsigned, uuid, decimal, scale := false, false, false, 0
-	if l := t.LogicalType(); l != nil {
-		switch l := l.Value.(type) {
-		case *format.IntType:
-			unsigned = !l.IsSigned
-		case *format.DecimalType:
-			decimal, scale = true, int(l.Scale)
-		case *format.UUIDType:
-			uuid = true
-		case *format.StringType, *format.EnumType, *format.JsonType, nil:
-		default:
-			return physics{} // dates and times are no ids
-		}
-	} else if c := t.ConvertedType(); c != nil {
-		switch *c {
-		case deprecated.Uint8, deprecated.Uint16, deprecated.Uint32, deprecated.Uint64:
-			unsigned = true
-		case deprecated.Date, deprecated.TimeMillis, deprecated.TimeMicros,
-			deprecated.TimestampMillis, deprecated.TimestampMicros, deprecated.Interval, deprecated.Decimal:
-			return physics{}
-		}
-	}
-	switch t.Kind() {
-	case parquet.Int32:
-		if unsigned {
-			return physics{formUint32, 0}
-		}
-		return physics{formInt32, scale}
-	case parquet.Int64:
-		if unsigned {
-			return physics{formUint64, 0}
-		}
-		return physics{formInt64, scale}
-	case parquet.Float:
-		return physics{formFloat, 0}
-	case parquet.Double:
-		return physics{formDouble, 0}
-	case parquet.ByteArray:
-		if decimal {
-			return physics{formDecimal, scale}
-		}
-		return physics{formBytes, 0}
-	case parquet.FixedLenByteArray:
-		switch {
-		case uuid:
-			return physics{formUUID, 0}
-		case decimal:
-			return physics{formFixedDecimal, scale}
-		}
-		return physics{formFixed, 0}
-	}
-	return physics{}
-}
-
 // describe says what the column can be used for and what to call it.
-func (p physics) describe() (ids Kind, float bool, typ string) {
-	switch p.form {
-	case formBytes, formFixed, formUUID:
+func (s storedType) describe() (ids Kind, float bool, typ string) {
+	switch {
+	case s.form == formText || s.form == formUUID:
 		return String, false, "string"
-	case formFloat, formDouble:
+	case s.form == formFloat:
 		return Number, true, "float"
-	}
-	if p.scale != 0 {
+	case s.scale != 0:
 		return Auto, true, "decimal"
 	}
 	return Number, true, "integer"
 }
 
-// converter appends the values of pages to a column in the kind that was settled on. Values of a
-// dictionary are converted once.
+// A badValue is a row or value that will not do: index is that of the value in a column of single values, of
+// the row in a column of lists.
+type badValue struct {
+	index       int
+	want, found string
+}
+
+// converter appends stored values to a column in the kind that was settled on.
 type converter struct {
-	physics
+	storedType
 	field *Field
 	kind  Kind
 
-	values  encoding.Values
-	indices []int32 // into dictionary; nil when the page holds the values themselves
-	source  any     // of the dictionary
-	dict    Column
-	dictBad map[int]badValue
+	values  any        // what append takes from: a slice, or an Arrow array of strings or decimals
+	bad     []badValue // what was rejected since the caller emptied it, by the index of the value in the column
 	scratch []byte
+
+	// Of a dictionary, whose values are converted once.
+	dictionary any
+	indices    []int32 // nil when there is none
+	entries    Column
+	badEntries map[int]badValue
 }
 
-// use makes page the one that append takes from.
-func (v *converter) use(page parquet.Page) {
-	v.indices, v.values = nil, page.Data()
-	if d := page.Dictionary(); d != nil {
-		v.indices = v.values.Int32()
-		if d != v.source {
-			v.source = d
-			v.useDictionary(d.Page().Data(), int(d.Page().NumValues()))
+// append appends values from..to, with placeholders for those that will not do.
+func (v *converter) append(c *Column, from, to int) {
+	if v.indices != nil {
+		v.appendEntries(c, v.indices[from:to])
+		return
+	}
+	switch values := v.values.(type) {
+	case []int8:
+		appendIntegers(v, c, values[from:to])
+	case []int16:
+		appendIntegers(v, c, values[from:to])
+	case []int32:
+		appendIntegers(v, c, values[from:to])
+	case []int64:
+		if v.form == formUnsigned {
+			appendUnsigned(v, c, values[from:to])
+			return
+		}
+		appendIntegers(v, c, values[from:to])
+	case []uint8:
+		appendIntegers(v, c, values[from:to])
+	case []uint16:
+		appendIntegers(v, c, values[from:to])
+	case []uint32:
+		appendIntegers(v, c, values[from:to])
+	case []uint64:
+		appendIntegers(v, c, values[from:to])
+	case []decimal.Decimal32:
+		appendIntegers(v, c, values[from:to])
+	case []decimal.Decimal64:
+		appendIntegers(v, c, values[from:to])
+	case []float32:
+		for _, x := range values[from:to] {
+			v.float(c, float64(x))
+		}
+	case []float64:
+		for _, x := range values[from:to] {
+			v.float(c, x)
+		}
+	case []parquet.ByteArray:
+		for _, b := range values[from:to] {
+			v.bytes(c, b)
+		}
+	case []parquet.FixedLenByteArray:
+		for _, b := range values[from:to] {
+			v.bytes(c, b)
+		}
+	case []decimal.Decimal128:
+		for _, d := range values[from:to] {
+			v.words(c, uint64(d.HighBits()), d.LowBits())
+		}
+	case []decimal.Decimal256:
+		for _, d := range values[from:to] {
+			w := d.Array()
+			v.words(c, w[3], w[2], w[1], w[0])
+		}
+	case interface{ Value(int) string }:
+		for i := from; i < to; i++ {
+			v.scratch = append(v.scratch[:0], values.Value(i)...)
+			v.bytes(c, v.scratch)
+		}
+	case interface{ Value(int) []byte }:
+		for i := from; i < to; i++ {
+			v.bytes(c, values.Value(i))
 		}
 	}
 }
 
-// useDictionary makes the n values the ones that indices point to.
-func (v *converter) useDictionary(values encoding.Values, n int) {
-	v.dict.rewind(mark{})
-	v.dictBad = nil
-	v.values = values
-	for _, bad := range v.convert(&v.dict, 0, n, nil) {
-		if v.dictBad == nil {
-			v.dictBad = make(map[int]badValue)
+// useDictionary makes n values the ones that indices point to.
+func (v *converter) useDictionary(values any, n int) {
+	v.entries.rewind(mark{})
+	v.badEntries, v.indices, v.values, v.bad = nil, nil, values, v.bad[:0]
+	v.append(&v.entries, 0, n)
+	for _, bad := range v.bad {
+		if v.badEntries == nil {
+			v.badEntries = make(map[int]badValue)
 		}
-		v.dictBad[bad.index] = bad
+		v.badEntries[bad.index] = bad
 	}
+	v.bad = v.bad[:0]
 }
 
-// append appends values from..to of the page.
-func (v *converter) append(c *Column, from, to int, bad []badValue) []badValue {
-	if v.indices == nil {
-		return v.convert(c, from, to, bad)
-	}
-	indices := v.indices[from:to]
-	if v.dictBad != nil {
+// appendEntries appends values of the dictionary.
+func (v *converter) appendEntries(c *Column, indices []int32) {
+	if v.badEntries != nil {
 		at := c.values()
 		for i, x := range indices {
-			if b, is := v.dictBad[int(x)]; is {
-				b.index = at + i
-				bad = append(bad, b)
+			if b, is := v.badEntries[int(x)]; is {
+				v.bad = append(v.bad, badValue{at + i, b.want, b.found})
 			}
 		}
 	}
 	switch {
 	case v.field.Type == Float:
 		for _, x := range indices {
-			c.Floats = append(c.Floats, v.dict.Floats[x])
+			c.Floats = append(c.Floats, v.entries.Floats[x])
 		}
 	case v.kind == String:
 		for _, x := range indices {
-			c.appendText(v.dict.String(int(x)))
+			c.appendText(v.entries.String(int(x)))
 		}
 	default:
-		n := len(c.Numbers)
-		c.Numbers = slices.Grow(c.Numbers, len(indices))[:n+len(indices)]
-		out, dict := c.Numbers[n:], v.dict.Numbers
-		for i, x := range indices {
-			out[i] = dict[x]
+		for _, x := range indices {
+			c.Numbers = append(c.Numbers, v.entries.Numbers[x])
 		}
 	}
-	return bad
 }
 
 // want says what the field expects.
@@ -217,62 +198,28 @@ func (v *converter) placeholder(c *Column) {
 	}
 }
 
-// convert appends values from..to as they are stored, with placeholders for those that will not do.
-func (v *converter) convert(c *Column, from, to int, bad []badValue) []badValue {
-	reject := func(found string) {
-		bad = append(bad, badValue{index: c.values(), want: v.want(), found: found})
-		v.placeholder(c)
-	}
-	switch v.form {
-	case formInt32:
-		return convertInts(v, c, v.values.Int32()[from:to], bad)
-	case formUint32:
-		return convertInts(v, c, v.values.Uint32()[from:to], bad)
-	case formInt64:
-		return convertInts(v, c, v.values.Int64()[from:to], bad)
-	case formUint64:
-		return convertInts(v, c, v.values.Uint64()[from:to], bad)
-	case formFloat:
-		for _, x := range v.values.Float()[from:to] {
-			v.float(c, float64(x), reject)
-		}
-	case formDouble:
-		for _, x := range v.values.Double()[from:to] {
-			v.float(c, x, reject)
-		}
-	case formBytes:
-		data, ends := v.values.ByteArray()
-		for i := from; i < to; i++ {
-			v.text(c, data[ends[i]:ends[i+1]], reject)
-		}
-	case formFixed:
-		data, size := v.values.FixedLenByteArray()
-		for i := from; i < to; i++ {
-			v.text(c, data[i*size:(i+1)*size], reject)
-		}
-	case formUUID:
-		data, _ := v.values.FixedLenByteArray()
-		for i := from; i < to; i++ {
-			v.scratch = appendUUID(v.scratch[:0], data[i*16:(i+1)*16])
-			v.text(c, v.scratch, reject)
-		}
-	case formDecimal:
-		data, ends := v.values.ByteArray()
-		for i := from; i < to; i++ {
-			v.decimal(c, data[ends[i]:ends[i+1]], reject)
-		}
-	case formFixedDecimal:
-		data, size := v.values.FixedLenByteArray()
-		for i := from; i < to; i++ {
-			v.decimal(c, data[i*size:(i+1)*size], reject)
-		}
-	}
-	return bad
+// reject appends a placeholder for a value that will not do.
+func (v *converter) reject(c *Column, found string) {
+	v.bad = append(v.bad, badValue{c.values(), v.want(), found})
+	v.placeholder(c)
 }
 
-// convertInts is the hot loop of an import: one addition to memory a value, the test for negative
-// ones on the whole run.
-func convertInts[T int32 | uint32 | int64 | uint64](v *converter, c *Column, values []T, bad []badValue) []badValue {
+// null appends a null.
+func (v *converter) null(c *Column) {
+	if v.field.Nullable {
+		v.placeholder(c)
+		return
+	}
+	v.reject(c, "null")
+}
+
+type integer interface {
+	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// appendIntegers is the hot loop of an import: one addition to memory a value, the test for negative ones on
+// the whole run.
+func appendIntegers[T integer](v *converter, c *Column, values []T) {
 	if v.field.Type == Float {
 		for _, x := range values {
 			f := float64(x)
@@ -280,67 +227,85 @@ func convertInts[T int32 | uint32 | int64 | uint64](v *converter, c *Column, val
 				f = scaled(f, v.scale)
 			}
 			if !v.field.accepts(f) {
-				bad = append(bad, badValue{index: c.values(), want: v.want(), found: strconv.FormatFloat(f, 'g', -1, 64)})
+				v.reject(c, strconv.FormatFloat(f, 'g', -1, 64))
+				continue
 			}
 			c.Floats = append(c.Floats, f)
 		}
-		return bad
+		return
 	}
-	at := c.values()
 	or := T(0)
 	for _, x := range values {
 		or |= x
 	}
 	if or < 0 {
+		at := c.values()
 		for i, x := range values {
 			if x < 0 {
-				bad = append(bad, badValue{index: at + i, want: v.want(), found: strconv.FormatInt(int64(x), 10)})
+				v.bad = append(v.bad, badValue{at + i, v.want(), strconv.FormatInt(int64(x), 10)})
 			}
 		}
 	}
-	if v.kind == String {
+	appendUnsigned(v, c, values)
+}
+
+// appendUnsigned appends ids whose bits are those of the numbers.
+func appendUnsigned[T integer](v *converter, c *Column, values []T) {
+	switch {
+	case v.field.Type == Float:
+		for _, x := range values {
+			v.float(c, float64(uint64(x)))
+		}
+	case v.kind == String:
 		for _, x := range values {
 			v.scratch = strconv.AppendUint(v.scratch[:0], uint64(x), 10)
 			c.appendText(v.scratch)
 		}
-		return bad
+	default:
+		n := len(c.Numbers)
+		c.Numbers = slices.Grow(c.Numbers, len(values))[:n+len(values)]
+		out := c.Numbers[n:]
+		for i, x := range values {
+			out[i] = uint64(x)
+		}
 	}
-	n := len(c.Numbers)
-	c.Numbers = slices.Grow(c.Numbers, len(values))[:n+len(values)]
-	out := c.Numbers[n:]
-	for i, x := range values {
-		out[i] = uint64(x)
-	}
-	return bad
 }
 
-// float appends a floating-point number. As an id it has to be whole: pandas makes floats of
-// integer columns that had gaps.
-func (v *converter) float(c *Column, x float64, reject func(string)) {
+// float appends a floating-point number. As an id it has to be whole: pandas makes floats of integer columns
+// that had gaps.
+func (v *converter) float(c *Column, x float64) {
+	whole := v.field.Type == ID && x >= 0 && x <= 1<<53 && x == math.Trunc(x)
 	switch {
 	case v.field.Type == Float && v.field.accepts(x):
 		c.Floats = append(c.Floats, x)
-	case v.field.Type == ID && x >= 0 && x <= 1<<53 && x == math.Trunc(x) && v.kind == Number:
+	case whole && v.kind == Number:
 		c.Numbers = append(c.Numbers, uint64(x))
-	case v.field.Type == ID && x >= 0 && x <= 1<<53 && x == math.Trunc(x):
+	case whole:
 		v.scratch = strconv.AppendUint(v.scratch[:0], uint64(x), 10)
 		c.appendText(v.scratch)
 	default:
-		reject(strconv.FormatFloat(x, 'g', -1, 64))
+		v.reject(c, strconv.FormatFloat(x, 'g', -1, 64))
 	}
 }
 
-// text appends a string.
-func (v *converter) text(c *Column, s []byte, reject func(string)) {
+// bytes appends a value that is stored as bytes.
+func (v *converter) bytes(c *Column, b []byte) {
+	switch v.form {
+	case formDecimal:
+		v.decimal(c, b)
+		return
+	case formUUID:
+		v.scratch = appendUUID(v.scratch[:0], b)
+		b = v.scratch
+	}
 	want := ""
-	switch {
-	case v.field.Type == ID:
-		want = c.appendID(v.field, v.kind, s)
-	default:
-		want = c.appendFloat(v.field, bytes.TrimSpace(s))
+	if v.field.Type == ID {
+		want = c.appendID(v.field, v.kind, b)
+	} else {
+		want = c.appendFloat(v.field, bytes.TrimSpace(b))
 	}
 	if want != "" {
-		reject(shorten(s))
+		v.reject(c, shorten(b))
 	}
 }
 

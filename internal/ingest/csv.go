@@ -321,8 +321,8 @@ func (t *csvTable) parse(blk block, b *Batch, to target) {
 	}
 }
 
-// fits reports whether a row that is shorter or longer than the first has the cells that are chosen, and nothing in those that
-// it should not have.
+// fits reports whether a row that is shorter or longer than the first has the cells that are chosen, and
+// nothing in those that it should not have.
 func (t *csvTable) fits(cells [][]byte, to target) bool {
 	for _, c := range to.chosen {
 		if c.column >= len(cells) {

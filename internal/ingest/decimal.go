@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// Decimals are whole numbers that a schema divides by a power of ten, its scale. Those of more digits than 18 are bytes in two's
-// complement, of one length for a column or of their own: in Parquet the most significant first.
+// Decimals are whole numbers that a schema divides by a power of ten, its scale. Those of more digits than
+// 18 are bytes in two's complement, the most significant first.
 
 // maxDecimal is the most bytes of a decimal there is a use for: 76 digits, as Arrow's widest has.
 const maxDecimal = 32
@@ -43,9 +42,9 @@ func bigOf(b []byte) *big.Int {
 }
 
 // decimal appends one decimal that is stored as bytes.
-func (v *converter) decimal(c *Column, b []byte, reject func(string)) {
+func (v *converter) decimal(c *Column, b []byte) {
 	if len(b) == 0 || len(b) > maxDecimal {
-		reject(fmt.Sprintf("a decimal of %d bytes", len(b)))
+		v.reject(c, fmt.Sprintf("a decimal of %d bytes", len(b)))
 		return
 	}
 	n, fits := wholeOf(b)
@@ -56,7 +55,7 @@ func (v *converter) decimal(c *Column, b []byte, reject func(string)) {
 			x, _ = strconv.ParseFloat(bigOf(b).String()+"e"+strconv.Itoa(-v.scale), 64)
 		}
 		if !v.field.accepts(x) {
-			reject(decimalText(bigOf(b).String(), v.scale))
+			v.reject(c, decimalText(bigOf(b).String(), v.scale))
 			return
 		}
 		c.Floats = append(c.Floats, x)
@@ -71,12 +70,13 @@ func (v *converter) decimal(c *Column, b []byte, reject func(string)) {
 	default:
 		// What is too large for a number will do as a name.
 		if whole = bigOf(b).String(); whole[0] == '-' || c.appendID(v.field, v.kind, []byte(whole)) != "" {
-			reject(whole)
+			v.reject(c, whole)
 		}
 	}
 }
 
-// scaled returns x / 10^scale: the nearest number there is, where x is whole and below 2^53 and the scale 0 to 22.
+// scaled returns x / 10^scale: the nearest number there is, where x is whole and below 2^53 and the scale 0
+// to 22.
 func scaled(x float64, scale int) float64 {
 	if scale < 0 {
 		return x * math.Pow10(-scale)
@@ -103,10 +103,11 @@ func decimalText(whole string, scale int) string {
 	return digits
 }
 
-// bigEndian appends words, the least significant first, as a decimal of Parquet.
-func bigEndian(dst []byte, words ...uint64) []byte {
-	for _, w := range slices.Backward(words) {
-		dst = binary.BigEndian.AppendUint64(dst, w)
+// words appends a decimal of 64-bit words, the most significant first.
+func (v *converter) words(c *Column, words ...uint64) {
+	v.scratch = v.scratch[:0]
+	for _, w := range words {
+		v.scratch = binary.BigEndian.AppendUint64(v.scratch, w)
 	}
-	return dst
+	v.decimal(c, v.scratch)
 }

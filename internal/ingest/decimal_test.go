@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -10,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/parquet-go/parquet-go"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
 // twosComplement writes a whole number in so many bytes.
@@ -26,46 +26,44 @@ func twosComplement(t testing.TB, text string, size int) []byte {
 	return n.FillBytes(make([]byte, size))
 }
 
-// decimalFile writes Parquet of a column item without a scale and a column share with one, of a size or, with size 0, each value in
-// as many bytes as it needs.
+// decimalFile writes Parquet of a column item without a scale and a column share with one, of a size or,
+// with size 0, each value in as many bytes as it needs.
 func decimalFile(t *testing.T, size, scale int, rows [][2]string) []byte {
 	t.Helper()
-	typ := parquet.FixedLenByteArrayType(size)
+	physical := parquet.Types.FixedLenByteArray
 	if size == 0 {
-		typ = parquet.ByteArrayType
+		physical = parquet.Types.ByteArray
 	}
-	schema := parquet.NewSchema("decimals", parquet.Group{
-		"item": parquet.Decimal(0, 38, typ), "share": parquet.Decimal(scale, 38, typ),
-	})
-	var out bytes.Buffer
-	w := parquet.NewWriter(&out, schema)
-	for _, row := range rows {
-		var values parquet.Row
-		for i, text := range row {
-			var b []byte
-			switch {
-			case size > 0:
-				b = twosComplement(t, text, size)
-			case text != "":
-				b = twosComplement(t, text, 17)
+	var fields schema.FieldList
+	var columns []chunk
+	for i, name := range []string{"item", "share"} {
+		node, err := schema.NewPrimitiveNodeLogical(name, required, schema.NewDecimalLogicalType(38, int32(i*scale)), physical, size, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields = append(fields, node)
+		var own []parquet.ByteArray
+		var fixed []parquet.FixedLenByteArray
+		for _, row := range rows {
+			if text := row[i]; size > 0 {
+				fixed = append(fixed, twosComplement(t, text, size))
+			} else if text == "" {
+				own = append(own, nil)
+			} else {
+				b := twosComplement(t, text, 17)
 				for len(b) > 1 && b[0] == byte(int8(b[1])>>7) {
 					b = b[1:]
 				}
+				own = append(own, b)
 			}
-			v := parquet.ByteArrayValue(b)
-			if size > 0 {
-				v = parquet.FixedLenByteArrayValue(b)
-			}
-			values = append(values, v.Level(0, 0, i))
 		}
-		if _, err := w.WriteRows([]parquet.Row{values}); err != nil {
-			t.Fatal(err)
+		if size > 0 {
+			columns = append(columns, chunk{values: fixed})
+		} else {
+			columns = append(columns, chunk{values: own})
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
+	return parquetFile(t, fields, columns...)
 }
 
 func TestDecimalsThatAreBytesAreNumbers(t *testing.T) {
@@ -120,17 +118,19 @@ func TestDecimalsAreTheNearestFloats(t *testing.T) {
 		if n, fits := wholeOf(b); fits != whole.IsInt64() || fits && n != whole.Int64() {
 			t.Fatalf("% x is %d (%v), want %s", b, n, fits, whole)
 		}
-		v := converter{physics: physics{formFixedDecimal, scale}, field: &Field{Type: Float}}
+		v := converter{storedType: storedType{formDecimal, scale}, field: &Field{Type: Float}}
 		var c Column
-		v.decimal(&c, b, func(found string) { t.Fatalf("% x is refused: %s", b, found) })
+		if v.decimal(&c, b); len(v.bad) > 0 {
+			t.Fatalf("% x is refused: %v", b, v.bad)
+		}
 		want, err := strconv.ParseFloat(decimalText(whole.String(), scale), 64)
 		if err != nil || c.Floats[0] != want {
 			t.Fatalf("% x with scale %d is %v, want %v %v", b, scale, c.Floats[0], want, err)
 		}
 	}
 	var c Column
-	v := converter{physics: physics{formInt64, 1}, field: &Field{Type: Float}}
-	convertInts(&v, &c, []int64{3, -7, math.MaxInt32}, nil)
+	v := converter{storedType: storedType{formDecimal, 1}, field: &Field{Type: Float}, values: []int64{3, -7, math.MaxInt32}}
+	v.append(&c, 0, 3)
 	if want := []float64{0.3, -0.7, 214748364.7}; !slices.Equal(c.Floats, want) {
 		t.Errorf("%v, want %v", c.Floats, want)
 	}

@@ -52,8 +52,8 @@ func decompress(r *bufio.Reader) (plain io.ReadCloser, compressed bool, err erro
 	return io.NopCloser(r), false, nil
 }
 
-// A decompressor says so when the file is at fault. A file that is cut off must not be taken for one that ends: io.ReadFull returns
-// io.ErrUnexpectedEOF for either.
+// A decompressor says so when the file is at fault. A file that is cut off must not be taken for one that
+// ends: io.ReadFull returns io.ErrUnexpectedEOF for either.
 type decompressor struct{ io.ReadCloser }
 
 func (d decompressor) Read(p []byte) (int, error) {
@@ -64,7 +64,8 @@ func (d decompressor) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// damaged puts in front of the error of a decoder that the file is at fault, unless it is that the file could not be read.
+// damaged puts in front of the error of a decoder that the file is at fault, unless it is that the file
+// could not be read.
 func damaged(err error) error {
 	var path *fs.PathError
 	switch {

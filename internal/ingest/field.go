@@ -63,13 +63,14 @@ type Field struct {
 	// Nullable IDs may be missing, null or empty in single rows, and are empty strings there. It goes with
 	// IDs that are String.
 	Nullable bool
-	// Sparse goes with Nullable and Optional: the field may be missing from any source, and where each row says what it has,
-	// as in JSON lines, from the first rows, which the columns are learned from.
+	// Sparse goes with Nullable and Optional: the field may be missing from any source, and where each row
+	// says what it has, as in JSON lines, from the first rows, which the columns are learned from.
 	Sparse bool
 	// Range says which numbers a Float may be, and Ranged what to call them; nil is any.
 	Range  func(float64) bool
 	Ranged string
-	// Text says that a Float may be in a column of strings, too. In CSV it always may: all columns are text there.
+	// Text says that a Float may be in a column of strings, too. In CSV it always may: all columns are text
+	// there.
 	Text bool
 }
 
@@ -78,8 +79,8 @@ type column struct {
 	name   string
 	member string // of the structs in a list
 	shape  shape
-	// ids is the kind it has as an ID, Auto when it cannot be one; float says it can be a Float. What can be neither is
-	// offered all the same, to be named in messages.
+	// ids is the kind it has as an ID, Auto when it cannot be one; float says it can be a Float. What can
+	// be neither is offered all the same, to be named in messages.
 	ids    Kind
 	float  bool
 	null   bool   // as far as it was looked at
@@ -149,8 +150,8 @@ func holdsLists(columns []column, name string) bool {
 	return slices.ContainsFunc(columns, func(c column) bool { return c.name == name && c.shape == list })
 }
 
-// find chooses the column of a field, -1 when there is none. grows says that there may be more in later rows; taken are the
-// columns of other fields.
+// find chooses the column of a field, -1 when there is none. grows says that there may be more in later
+// rows; taken are the columns of other fields.
 func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) {
 	if f.List {
 		if c, err := f.findList(columns, taken); err != nil || c.column >= 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 	"github.com/klauspost/compress/zstd"
-	"github.com/parquet-go/parquet-go"
 )
 
 // testFields are a user, an item or a list of them, a rank and a score.
@@ -278,54 +281,29 @@ func compressed(t testing.TB, data []byte, method string) []byte {
 
 // Lists as Hive and as old writers of Parquet nest them, which pyarrow does not write.
 func TestOlderListLayouts(t *testing.T) {
-	type element struct {
-		ArrayElement *int32 `parquet:"array_element,optional"`
-	}
-	type pair struct {
-		Item   *int32  `parquet:"item,optional"`
-		Rating float32 `parquet:"rating"`
-	}
-	type pairElement struct {
-		ArrayElement *pair `parquet:"array_element,optional"`
-	}
-	type bag[E any] struct {
-		Bag []E `parquet:"bag"`
-	}
-	type arrays[E any] struct {
-		Array []E `parquet:"array"`
-	}
-	type hive struct {
-		User  *int64        `parquet:"user,optional"`
-		Items *bag[element] `parquet:"items,optional"`
-	}
-	type hiveStructs struct {
-		User  int64             `parquet:"user"`
-		Items *bag[pairElement] `parquet:"items,optional"`
-	}
-	type twoLevels struct {
-		User  int64          `parquet:"user"`
-		Items *arrays[int32] `parquet:"items,optional"`
-	}
-	type twoLevelStructs struct {
-		User  int64         `parquet:"user"`
-		Items *arrays[pair] `parquet:"items,optional"`
-	}
-	type repeated struct {
-		User  int64   `parquet:"user"`
-		Items []int32 `parquet:"items"`
-	}
-	ref := func(x int32) *int32 { return &x }
-	one, two := int64(1), int64(2)
-	for name, data := range map[string][]byte{
-		"hive": written(t, []hive{
-			{&one, &bag[element]{[]element{{ref(5)}, {ref(6)}}}}, {&two, &bag[element]{}}}),
-		"hive structs": written(t, []hiveStructs{
-			{1, &bag[pairElement]{[]pairElement{{&pair{ref(5), 1}}, {&pair{ref(6), 1}}}}}, {2, &bag[pairElement]{}}}),
-		"two levels":            written(t, []twoLevels{{1, &arrays[int32]{[]int32{5, 6}}}, {2, &arrays[int32]{}}}),
-		"two levels of structs": written(t, []twoLevelStructs{{1, &arrays[pair]{[]pair{{ref(5), 1}, {ref(6), 2}}}}, {2, &arrays[pair]{}}}),
-		"repeated":              written(t, []repeated{{1, []int32{5, 6}}, {2, nil}}),
+	one := []int16{1, 1}
+	item, rating := int32Node("item", optional), schema.NewFloat32Node("rating", required, -1)
+	array := int32Node("array_element", optional)
+	pair := group("array_element", optional, item, rating)
+	for name, file := range map[string]struct {
+		user, items schema.Node
+		userDef     []int16
+		def         []int16 // of the two items of the first user and of the empty list of the second
+		ratings     []int16 // the same, nil when there are none
+	}{
+		"hive":                  {int64Node("user", optional), group("items", optional, group("bag", repeat, array)), one, []int16{3, 3, 1}, nil},
+		"hive structs":          {int64Node("user", required), group("items", optional, group("bag", repeat, pair)), nil, []int16{4, 4, 1}, []int16{3, 3, 1}},
+		"two levels":            {int64Node("user", required), group("items", optional, int32Node("array", repeat)), nil, []int16{2, 2, 1}, nil},
+		"two levels of structs": {int64Node("user", required), group("items", optional, group("array", repeat, item, rating)), nil, []int16{3, 3, 1}, []int16{2, 2, 1}},
+		"repeated":              {int64Node("user", required), int32Node("items", repeat), nil, []int16{1, 1, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			rep := []int16{0, 1, 0}
+			columns := []chunk{{[]int64{1, 2}, file.userDef, nil}, {[]int32{5, 6}, file.def, rep}}
+			if file.ratings != nil {
+				columns = append(columns, chunk{[]float32{1, 2}, file.ratings, rep})
+			}
+			data := parquetFile(t, schema.FieldList{file.user, file.items}, columns...)
 			r, err := load(t, Options{Stdin: bytes.NewReader(data)}, 0, testFields(), "-")
 			if err != nil {
 				t.Fatal(err)
@@ -335,10 +313,53 @@ func TestOlderListLayouts(t *testing.T) {
 	}
 }
 
-func written[T any](t *testing.T, rows []T) []byte {
+var required, optional, repeat = parquet.Repetitions.Required, parquet.Repetitions.Optional, parquet.Repetitions.Repeated
+
+func group(name string, rep parquet.Repetition, fields ...schema.Node) schema.Node {
+	return schema.MustGroup(schema.NewGroupNode(name, rep, fields, -1))
+}
+
+func int32Node(name string, rep parquet.Repetition) schema.Node {
+	return schema.NewInt32Node(name, rep, -1)
+}
+func int64Node(name string, rep parquet.Repetition) schema.Node {
+	return schema.NewInt64Node(name, rep, -1)
+}
+
+// A chunk is a column with its levels.
+type chunk struct {
+	values   any
+	def, rep []int16
+}
+
+// parquetFile writes one row group, column by column.
+func parquetFile(t testing.TB, fields schema.FieldList, columns ...chunk) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := parquet.Write(&b, rows); err != nil {
+	w := file.NewParquetWriter(&b, schema.MustGroup(schema.NewGroupNode("root", required, fields, -1)))
+	rows := w.AppendRowGroup()
+	for _, c := range columns {
+		column, err := rows.NextColumn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch w := column.(type) {
+		case *file.Int32ColumnChunkWriter:
+			_, err = w.WriteBatch(c.values.([]int32), c.def, c.rep)
+		case *file.Int64ColumnChunkWriter:
+			_, err = w.WriteBatch(c.values.([]int64), c.def, c.rep)
+		case *file.Float32ColumnChunkWriter:
+			_, err = w.WriteBatch(c.values.([]float32), c.def, c.rep)
+		case *file.ByteArrayColumnChunkWriter:
+			_, err = w.WriteBatch(c.values.([]parquet.ByteArray), c.def, c.rep)
+		case *file.FixedLenByteArrayColumnChunkWriter:
+			_, err = w.WriteBatch(c.values.([]parquet.FixedLenByteArray), c.def, c.rep)
+		}
+		if err := errors.Join(err, column.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()

@@ -23,6 +23,9 @@ type Options struct {
 	Stdin io.Reader
 	// TempDir holds what has to be copied before it can be read. "" is the system's.
 	TempDir string
+	// Memory is what an import may take, in bytes. Half of it is for what decoders of Parquet and Arrow
+	// hold; pages and record batches that need more are refused. 0 is 1 GiB.
+	Memory int64
 	// AllowIncomplete accepts a directory in which a job has left its _temporary.
 	AllowIncomplete bool
 	// Header says whether the first row of CSV names its columns; nil finds out.
@@ -249,9 +252,9 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			seekable = copied
 		}
 		if f == formatParquet {
-			t, err = openParquet(seekable, size)
+			t, err = openParquet(seekable, size, in.options)
 		} else {
-			t, err = openArrowFile(seekable, size)
+			t, err = openArrowFile(seekable, size, in.options)
 		}
 		return t, size, err
 	}
@@ -274,7 +277,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 	}
 	switch f {
 	case formatArrowStream:
-		t, err = openArrowStream(head, again)
+		t, err = openArrowStream(head, in.options, again)
 	case formatJSONL:
 		t, err = openJSONL(head, whole, again)
 	default:

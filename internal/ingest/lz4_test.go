@@ -46,7 +46,7 @@ func TestBrokenPagesOfLZ4AreRefused(t *testing.T) {
 		}
 		clear(data[1000:1200])
 		_, err = load(t, Options{Stdin: bytes.NewReader(data)}, 0, testFields(), "-")
-		if err == nil || !strings.Contains(err.Error(), "LZ4") {
+		if err == nil || !strings.Contains(err.Error(), "lz4") {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

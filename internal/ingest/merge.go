@@ -16,15 +16,17 @@ type Groups struct {
 	Keys   Column   // Numbers or Text
 	Values []uint64 // of all keys, in turn
 	Ends   []uint32 // where the values of each key end
-	// Cut says of keys that have more than [MostValues], by their index, how many they have. Values has some of them.
+	// Cut says of keys that have more than [MostValues], by their index, how many they have. Values has
+	// some of them.
 	Cut map[int]uint64
 
 	orders []uint64 // of the values of the last key
 }
 
-// MostValues returns how many values of one key Merge hands over, given SortOptions.Memory: 64 times as many as the longest list,
-// for duplicates, or as many as a memory of less than 512 MiB has room for, but four times. All values of a key are in memory at a time,
-// with what arranges them and what the caller makes of them some 60 bytes each, and a source may have one key in all of its rows.
+// MostValues returns how many values of one key Merge hands over, given SortOptions.Memory: 64 times as
+// many as the longest list, for duplicates, or as many as a memory of less than 512 MiB has room for, but
+// four times. All values of a key are in memory at a time, with what arranges them and what the caller
+// makes of them some 60 bytes each, and a source may have one key in all of its rows.
 func MostValues(memory int64) uint64 {
 	return uint64(min(64<<16, max(4<<16, memory/128)))
 }

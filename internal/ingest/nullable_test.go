@@ -1,9 +1,7 @@
 package ingest
 
 import (
-	"bytes"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +9,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/ipc"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/parquet-go/parquet-go"
+
+	"weir/internal/ingest/ingesttest"
 )
 
 // nullableFields are an item, a segment that may be missing in single rows, and a share from 0 to 1.
@@ -79,6 +75,9 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 			return path
 		}
 	}
+	columns := func(item, segment, share arrow.DataType) *arrow.Schema {
+		return ingesttest.Schema(arrow.Field{Name: "item", Type: item}, arrow.Field{Name: "segment", Type: segment}, arrow.Field{Name: "share", Type: share})
+	}
 	const share = "share: expected a share from 0 to 1, found "
 	const segment = "segment: expected a name of 1 to 255 bytes of UTF-8, found "
 	for name, c := range map[string]struct {
@@ -116,57 +115,24 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 		},
 		"no such column": {text("a.csv", "item,share\na,1\n"), []string{"a/-/1"}, nil},
 		"Parquet": {
-			func(t *testing.T, dir string) string {
-				type row struct {
-					Item    string   `parquet:"item"`
-					Segment *string  `parquet:"segment,optional"`
-					Share   *float64 `parquet:"share,optional"`
-				}
-				young, none, half, two, nan := "young", "", 0.5, 2.0, math.NaN()
-				return parquetOf(t, dir, []row{{"a", &young, &half}, {"b", nil, &half}, {"c", &none, &half}, {"d", nil, &two}, {"e", nil, nil}, {"f", nil, &nan}, {"g", &young, &half}})
-			},
+			text("a.parquet", string(ingesttest.Parquet(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64),
+				`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":0.5},{"item":"c","segment":"","share":0.5},{"item":"d","share":2},
+				{"item":"e"},{"item":"f","share":"NaN"},{"item":"g","segment":"young","share":0.5}]`))),
 			[]string{"a/young/0.5", "b//0.5", "c//0.5", "g/young/0.5"},
 			[]string{"row 4: " + share + "2", "row 5: " + share + "null", "row 6: " + share + "NaN"},
 		},
 		"Parquet of numbers": {
-			func(t *testing.T, dir string) string {
-				type row struct {
-					Item    int64  `parquet:"item"`
-					Segment *int32 `parquet:"segment,optional"`
-					Share   int64  `parquet:"share"`
-				}
-				seven, less := int32(7), int32(-7)
-				return parquetOf(t, dir, []row{{1, &seven, 1}, {2, nil, 0}, {3, nil, 2}, {4, &seven, -1}, {-5, nil, 1}, {6, &less, 1}, {7, nil, 1}})
-			},
+			text("a.parquet", string(ingesttest.Parquet(t, columns(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int64),
+				`[{"item":1,"segment":7,"share":1},{"item":2,"share":0},{"item":3,"share":2},{"item":4,"segment":7,"share":-1},
+				{"item":-5,"share":1},{"item":6,"segment":-7,"share":1},{"item":7,"share":1}]`))),
 			[]string{"1/7/1", "2//0", "7//1"},
 			[]string{"row 3: " + share + "2", "row 4: " + share + "-1", "row 5: item: expected a name of 1 to 255 bytes of UTF-8, found -5",
 				"row 6: " + segment + "-7"},
 		},
 		"Arrow": {
-			func(t *testing.T, dir string) string {
-				schema := arrow.NewSchema([]arrow.Field{{Name: "item", Type: arrow.BinaryTypes.String},
-					{Name: "segment", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "share", Type: arrow.PrimitiveTypes.Float64, Nullable: true}}, nil)
-				b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
-				defer b.Release()
-				b.Field(0).(*array.StringBuilder).AppendValues([]string{"a", "b", "c", "d", "e"}, nil)
-				b.Field(1).(*array.StringBuilder).AppendValues([]string{"young", "x", "", "y", "z"}, []bool{true, false, true, false, true})
-				b.Field(2).(*array.Float64Builder).AppendValues([]float64{0.5, 1, 0, -1, 1}, []bool{true, true, true, true, false})
-				r := b.NewRecordBatch()
-				defer r.Release()
-				var out bytes.Buffer
-				w := ipc.NewWriter(&out, ipc.WithSchema(schema))
-				if err := w.Write(r); err != nil {
-					t.Fatal(err)
-				}
-				if err := w.Close(); err != nil {
-					t.Fatal(err)
-				}
-				path := filepath.Join(dir, "a.arrows")
-				if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return path
-			},
+			text("a.arrows", string(ingesttest.Arrow(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64),
+				`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":1},{"item":"c","segment":"","share":0},{"item":"d","share":-1},
+				{"item":"e","segment":"z"}]`))),
 			[]string{"a/young/0.5", "b//1", "c//0"},
 			[]string{"row 4: " + share + "-1", "row 5: " + share + "null"},
 		},
@@ -181,16 +147,6 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 			}
 		})
 	}
-}
-
-// parquetOf writes rows to a file.
-func parquetOf[T any](t *testing.T, dir string, rows []T) string {
-	t.Helper()
-	path := filepath.Join(dir, "a.parquet")
-	if err := parquet.WriteFile(path, rows); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func parquetBytes(t *testing.T, data []byte) string {

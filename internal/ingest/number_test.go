@@ -49,7 +49,7 @@ func TestRowsOfColumnsKnowTheirNumbersWithoutBadOnes(t *testing.T) {
 	b := &Batch{first: 101, Rows: 8}
 	b.Columns = []Column{{Numbers: []uint64{101, 102, 103, 104, 105, 106, 107, 108}}}
 	for _, row := range []int{4, 0, 3, 7} {
-		b.reject(row, BadRow{Row: b.first + int64(row)})
+		b.reject(row, badValue{}, &Field{}, "")
 	}
 	b.drop()
 	if b.Rows != 4 {

@@ -1,23 +1,29 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 
-	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/format"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// parquetTable reads Parquet by its column chunks. parquet-go's rows and structs are not used: they
-// cost a hundred times the decoding, and do not know every layout of lists that is about. The
-// levels are Dremel's, see https://parquet.apache.org/docs/file-format/nestedencoding/.
+// parquetTable reads Parquet by its column chunks, each in a goroutine of its own. arrow-go's records are not
+// used: they hold whole rows, of which a single one may be larger than memory. The levels are Dremel's, see
+// https://parquet.apache.org/docs/file-format/nestedencoding/.
 type parquetTable struct {
 	file   readerAtCloser
 	size   int64
-	data   *parquet.File
+	data   *file.Reader
+	memory *budget
 	offers []column
 	leaves []leaf // by offer
 }
@@ -25,9 +31,9 @@ type parquetTable struct {
 // A leaf is a column that holds values.
 type leaf struct {
 	index   int // among the chunks of a row group
-	physics physics
-	maxDef  byte
-	listDef byte // the definition level from which on there is an element; 0: no list
+	stored  storedType
+	maxDef  int16
+	listDef int16 // the definition level from which on there is an element; 0: no list
 }
 
 const (
@@ -36,15 +42,23 @@ const (
 	readSize    = 256 << 10 // of a column chunk
 )
 
-func openParquet(file readerAtCloser, size int64) (table, error) {
-	data, err := parquet.OpenFile(file, size,
-		parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(readSize))
+func openParquet(f readerAtCloser, size int64, o Options) (table, error) {
+	boundCodecs()
+	// A decoded dictionary takes several times its page.
+	t := &parquetTable{file: f, size: size, memory: newBudget(o, 4)}
+	props := parquet.NewReaderProperties(t.memory)
+	props.BufferedStreamEnabled, props.BufferSize = true, readSize
+	// The budget is the limit.
+	props.MaxCompressedPageSize, props.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
+	var err error
+	t.data, err = file.NewParquetReader(io.NewSectionReader(f, 0, size), file.WithReadProps(props))
 	if err != nil {
-		return nil, damaged(err)
+		return nil, t.memory.explain(err)
 	}
-	t := &parquetTable{file: file, size: size, data: data}
-	for _, c := range data.Root().Columns() {
-		t.walk(c, c.Name())
+	w := schemaWalk{table: t}
+	root := t.data.MetaData().Schema.Root()
+	for i := range root.NumFields() {
+		w.walk(root.Field(i), root.Field(i).Name(), 0)
 	}
 	if !hasValues(t.offers) {
 		return nil, fmt.Errorf("no column of this Parquet file holds numbers or strings, alone or in lists")
@@ -52,73 +66,128 @@ func openParquet(file readerAtCloser, size int64) (table, error) {
 	return t, nil
 }
 
-// walk lists the leaves below a column that no list encloses yet.
-func (t *parquetTable) walk(c *parquet.Column, name string) {
+// A schemaWalk goes through a schema in the order of the columns.
+type schemaWalk struct {
+	table *parquetTable
+	index int // of the next leaf
+}
+
+func repeated(n schema.Node) bool { return n.RepetitionType() == parquet.Repetitions.Repeated }
+
+// defined returns the definition level of a node, given that of its parent.
+func defined(n schema.Node, parent int16) int16 {
+	if n.RepetitionType() == parquet.Repetitions.Required {
+		return parent
+	}
+	return parent + 1
+}
+
+// walk lists the leaves below a node that no list encloses yet.
+func (w *schemaWalk) walk(n schema.Node, name string, def int16) {
+	def = defined(n, def)
+	group, isGroup := n.(*schema.GroupNode)
 	switch {
-	case c.Repeated():
-		t.walkElement(c, name, byte(c.MaxDefinitionLevel()))
-	case c.Leaf():
-		t.add(c, column{name: name}, 0)
-	case len(c.Columns()) == 1 && c.Columns()[0].Repeated():
-		r := c.Columns()[0]
-		t.walkElement(r, name, byte(r.MaxDefinitionLevel()))
+	case repeated(n):
+		w.walkElement(n, name, def)
+	case !isGroup:
+		w.add(n, column{name: name}, def, 0)
+	case group.NumFields() == 1 && repeated(group.Field(0)):
+		w.walkElement(group.Field(0), name, def+1)
 	default:
-		for _, child := range c.Columns() {
-			t.walk(child, name+"."+child.Name())
+		for i := range group.NumFields() {
+			w.walk(group.Field(i), name+"."+group.Field(i).Name(), def)
 		}
 	}
 }
 
-// walkElement lists the leaves of a list's elements, given its repeated node. In the standard
-// layout and in Hive's the node wraps the element, in two older ones it is the element: these are
-// told apart as the format's backward-compatibility rules say.
-func (t *parquetTable) walkElement(c *parquet.Column, name string, listDef byte) {
-	element := c
-	if !c.Leaf() && len(c.Columns()) == 1 && c.Name() != "array" && c.Name() != name+"_tuple" {
-		element = c.Columns()[0]
+// walkElement lists the leaves of a list's elements, given its repeated node. In the standard layout and in
+// Hive's the node wraps the element, in two older ones it is the element: these are told apart by the
+// format's backward-compatibility rules.
+func (w *schemaWalk) walkElement(n schema.Node, name string, listDef int16) {
+	element, def := n, listDef
+	g, ok := n.(*schema.GroupNode)
+	if ok && g.NumFields() == 1 && n.Name() != "array" && n.Name() != name+"_tuple" {
+		element = g.Field(0)
+		def = defined(element, def)
 	}
-	if element.Leaf() {
-		t.add(element, column{name: name, shape: list}, listDef)
+	nested := repeated(element) && element != n
+	w.walkMembers(element, column{name: name, shape: list}, def, listDef, nested)
+}
+
+// walkMembers lists the leaves of an element, in structs by their names. nested says that they are in lists
+// within lists.
+func (w *schemaWalk) walkMembers(n schema.Node, offer column, def, listDef int16, nested bool) {
+	g, ok := n.(*schema.GroupNode)
+	if !ok {
+		if nested {
+			listDef = 0
+		}
+		w.add(n, offer, def, listDef)
 		return
 	}
-	var members func(c *parquet.Column, path string)
-	members = func(c *parquet.Column, path string) {
-		for _, child := range c.Columns() {
-			if child.Leaf() {
-				t.add(child, column{name: name, member: path + child.Name(), shape: list}, listDef)
-			} else {
-				members(child, path+child.Name()+".")
-			}
+	for i := range g.NumFields() {
+		c, f := offer, g.Field(i)
+		if c.member != "" {
+			c.member += "."
 		}
+		c.member += f.Name()
+		w.walkMembers(f, c, defined(f, def), listDef, nested || repeated(f))
 	}
-	members(element, "")
 }
 
-func (t *parquetTable) add(c *parquet.Column, offer column, listDef byte) {
-	p := physicsOf(c.Type())
-	switch lists := c.MaxRepetitionLevel(); {
-	case lists > 1 || (lists == 1) != (listDef > 0):
+func (w *schemaWalk) add(n schema.Node, offer column, def, listDef int16) {
+	stored, typ := parquetType(n.(*schema.PrimitiveNode))
+	switch {
+	case offer.shape == list && listDef == 0:
 		offer.typ = "list of lists"
-	case p.form == formNone:
-		offer.typ = c.Type().String()
+	case stored.form == formNone:
+		offer.typ = typ
 	default:
-		offer.ids, offer.float, offer.typ = p.describe()
+		offer.ids, offer.float, offer.typ = stored.describe()
 	}
-	t.offers = append(t.offers, offer)
-	t.leaves = append(t.leaves, leaf{index: c.Index(), physics: p, maxDef: byte(c.MaxDefinitionLevel()), listDef: listDef})
+	w.table.offers = append(w.table.offers, offer)
+	w.table.leaves = append(w.table.leaves, leaf{index: w.index, stored: stored, maxDef: def, listDef: listDef})
+	w.index++
+}
+
+// parquetType says how the values of a column are stored, and what the schema calls them.
+func parquetType(n *schema.PrimitiveNode) (stored storedType, typ string) {
+	typ = n.PhysicalType().String()
+	switch l := n.LogicalType().(type) {
+	case schema.IntLogicalType:
+		if !l.IsSigned() {
+			return storedType{form: formUnsigned}, typ
+		}
+	case schema.DecimalLogicalType:
+		return storedType{formDecimal, int(l.Scale())}, typ
+	case schema.UUIDLogicalType:
+		return storedType{form: formUUID}, typ
+	case schema.StringLogicalType, schema.EnumLogicalType, schema.JSONLogicalType, schema.NoLogicalType,
+		schema.UnknownLogicalType, nil:
+	default:
+		typ, _, _ = strings.Cut(l.String(), "(")
+		return storedType{}, typ // dates and times are no ids
+	}
+	switch n.PhysicalType() {
+	case parquet.Types.Int32, parquet.Types.Int64:
+		return storedType{form: formInteger}, typ
+	case parquet.Types.Float, parquet.Types.Double:
+		return storedType{form: formFloat}, typ
+	case parquet.Types.ByteArray, parquet.Types.FixedLenByteArray:
+		return storedType{form: formText}, typ
+	}
+	return storedType{}, typ
 }
 
 func (t *parquetTable) columns() []column { return t.offers }
 func (t *parquetTable) close() error      { return t.file.Close() }
 
 func (t *parquetTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
-	row := int64(1)
-	reported := int64(0)
-	var b Batch
-	for i := range t.data.RowGroups() {
-		err := t.readGroup(ctx, i, &b, row, to, func(b *Batch) error {
-			row += b.seen
-			bytes := int64(float64(t.size) * (float64(row-1) / float64(max(1, t.data.NumRows()))))
+	b := Batch{next: 1}
+	rows, reported := max(1, t.data.NumRows()), int64(0)
+	for i := range t.data.NumRowGroups() {
+		err := t.readGroup(ctx, t.data.RowGroup(i), &b, to, func(b *Batch) error {
+			bytes := int64(float64(t.size) * min(1, float64(b.next-1)/float64(rows)))
 			to.bytes.Add(bytes - reported)
 			reported = bytes
 			return emit(b)
@@ -130,65 +199,64 @@ func (t *parquetTable) read(ctx context.Context, to target, emit func(*Batch) er
 	return nil
 }
 
-// readGroup reads row group i, whose first row has the number row.
-func (t *parquetTable) readGroup(ctx context.Context, i int, b *Batch, row int64, to target, emit func(*Batch) error) error {
-	group, meta := t.data.RowGroups()[i], t.data.Metadata().RowGroups[i]
+func (t *parquetTable) readGroup(ctx context.Context, g *file.RowGroupReader, b *Batch, to target,
+	emit func(*Batch) error) error {
+
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-
-	readers := make([]*leafReader, len(to.fields))
-	var lists *leafReader
+	readers := make([]*columnReader, len(to.fields))
 	for f, c := range to.chosen {
 		if c.column < 0 {
 			continue
 		}
-		l := t.leaves[c.column]
-		r := &leafReader{leaf: l, pages: make(chan pageOrError, 2)}
-		r.values = converter{physics: l.physics, field: &to.fields[f], kind: to.kinds[f]}
+		chunk, err := g.MetaData().ColumnChunk(t.leaves[c.column].index)
+		if err != nil {
+			return damaged(err)
+		}
+		if !slices.Contains(codecs, chunk.Compression()) {
+			return fmt.Errorf("column %s is compressed with %s: Snappy, gzip, zstd, LZ4_RAW and Brotli are read",
+				t.offers[c.column].name, chunk.Compression())
+		}
+		r := &columnReader{leaf: t.leaves[c.column], done: ctx.Done()}
+		r.filled, r.free = make(chan *piece, pieces), make(chan *piece, pieces)
+		r.values = converter{storedType: r.stored, field: &to.fields[f], kind: to.kinds[f]}
+		for range pieces {
+			r.free <- &piece{}
+		}
 		readers[f] = r
-		if c.list {
-			lists = r
-		}
-		chunk, of := group.ColumnChunks()[l.index], &meta.Columns[l.index].MetaData
-		if !slices.Contains(codecs, of.Codec) {
-			return fmt.Errorf("column %s is compressed with %s: Snappy, gzip, zstd, LZ4_RAW and Brotli are read", t.offers[c.column].name, of.Codec)
-		}
-		running.Go(func() { readPages(ctx, pagesOf(t.file, chunk, of), r.pages) })
-	}
-	for left := group.NumRows(); left > 0; {
-		b.reset(len(to.fields))
-		b.Rows = int(min(left, batchRows))
-		if lists == nil {
-			b.Rows = int(min(left, batchValues))
-		}
-		for f, r := range readers {
-			if r == lists && r != nil {
-				rows, err := r.readLists(&b.Columns[f], b.Rows, batchValues)
-				if err != nil {
-					return err
-				}
-				if rows == 0 {
-					return fmt.Errorf("a row group of %d rows ends %d rows early", group.NumRows(), left)
-				}
-				b.Rows = rows
+		running.Go(func() {
+			defer close(r.filled)
+			if err := t.memory.explain(r.run(g)); err != nil {
+				r.send(&piece{err: err})
 			}
-		}
+		})
+	}
+	for left := g.NumRows(); left > 0; left -= b.seen {
+		rows := int(min(left, batchValues))
 		for f, r := range readers {
 			if r == nil {
 				continue
 			}
-			if r != lists {
-				if err := r.readSingles(&b.Columns[f], b.Rows); err != nil {
+			if err := r.fill(); err != nil {
+				return err
+			}
+			if r.current == nil {
+				if err := ctx.Err(); err != nil {
 					return err
 				}
+				return fmt.Errorf("a row group of %d rows ends %d rows early in column %s",
+					g.NumRows(), left, to.fields[f].Name)
 			}
-			r.reject(b, f, row, to.file)
+			rows = min(rows, r.current.rows-r.row)
 		}
-		b.seen, b.first = int64(b.Rows), row
-		left -= b.seen
-		row += b.seen
+		b.reset(len(to.fields), rows)
+		for f, r := range readers {
+			if r != nil {
+				r.move(b, f, rows, to.file)
+			}
+		}
 		b.drop()
 		if err := emit(b); err != nil {
 			return err
@@ -198,212 +266,244 @@ func (t *parquetTable) readGroup(ctx context.Context, i int, b *Batch, row int64
 }
 
 // codecs are those that pages are decompressed of.
-var codecs = []format.CompressionCodec{format.Uncompressed, format.Snappy, format.Gzip, format.Zstd, format.Lz4Raw, format.Brotli}
-
-type pageOrError struct {
-	page parquet.Page
-	err  error
+var codecs = []compress.Compression{
+	compress.Codecs.Uncompressed, compress.Codecs.Snappy, compress.Codecs.Gzip,
+	compress.Codecs.Zstd, compress.Codecs.Lz4Raw, compress.Codecs.Brotli,
 }
 
-// readPages decodes the pages of a column chunk ahead of their use.
-func readPages(ctx context.Context, pages parquet.Pages, out chan<- pageOrError) {
-	defer close(out)
-	defer pages.Close()
-	read := func() (p pageOrError) {
-		defer func() { recoverInto(&p.err, recover()) }()
-		p.page, p.err = pages.ReadPage()
-		return p
-	}
-	for {
-		p := read()
-		if p.err == nil && p.page == nil {
-			continue
-		}
-		if p.err != nil && isEOF(p.err) {
-			return
-		}
-		p.err = damaged(p.err)
-		select {
-		case out <- p:
-		case <-ctx.Done():
-			return
-		}
-		if p.err != nil {
-			return
-		}
-	}
+// A piece is some whole rows of one column.
+type piece struct {
+	values Column
+	rows   int
+	bad    []badValue
+	err    error // instead of rows
 }
 
-// leafReader turns the pages of one column chunk into a column of a batch.
-type leafReader struct {
+// pieces is how many of them a column has: one is used, one waits and one is filled.
+const pieces = 3
+
+// columnReader turns one column chunk into pieces. A goroutine runs it ahead of their use.
+type columnReader struct {
 	leaf
-	pages  chan pageOrError
-	values converter
+	values       converter
+	done         <-chan struct{}
+	filled, free chan *piece
 
-	page     parquet.Page
-	rep, def []byte
-	levels   int  // of the page
-	pos      int  // among the levels
-	value    int  // among the values
-	full     bool // no nulls in this page
-	bad      []badValue
+	out     *piece // being filled
+	rep     []int16
+	def     []int16
+	element int  // of the open row
+	open    bool // a row may go on in the next page
+
+	current *piece // being used
+	row     int    // the next of it
+	bad     []badValue
 }
 
-// A badValue is the row of a batch or, from the converter, the value of a column that will not do.
-type badValue struct {
-	index       int
-	want, found string
-	isRow       bool
+// run decodes the whole chunk.
+func (r *columnReader) run(g *file.RowGroupReader) (err error) {
+	defer func() { recoverInto(&err, recover()) }()
+	chunk, err := g.Column(r.index)
+	if err != nil {
+		return err
+	}
+	defer chunk.Close()
+	r.rep, r.def = make([]int16, batchRows), make([]int16, batchRows)
+	decode := r.decoder(chunk)
+	r.take()
+	for r.out != nil && chunk.HasNext() {
+		n, err := decode()
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return io.ErrUnexpectedEOF
+		}
+		if r.listDef == 0 {
+			r.appendSingles(n)
+		} else if err := r.appendLists(n); err != nil {
+			return err
+		}
+	}
+	if r.out == nil {
+		return nil
+	}
+	if r.open {
+		r.endRow()
+	}
+	r.send(r.out)
+	return chunk.Err()
 }
 
-// advance goes to the next page. It is false after the last.
-func (r *leafReader) advance() (bool, error) {
-	for {
-		if r.page != nil {
-			parquet.Release(r.page)
-			r.page = nil
+// decoder returns a function that reads the levels and values of some rows, all of one page.
+func (r *columnReader) decoder(chunk file.ColumnChunkReader) func() (int64, error) {
+	switch c := chunk.(type) {
+	case *file.Int32ColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	case *file.Int64ColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	case *file.Float32ColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	case *file.Float64ColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	case *file.ByteArrayColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	case *file.FixedLenByteArrayColumnChunkReader:
+		return decoderOf(r, c.ReadBatchInPage)
+	}
+	return func() (int64, error) { return 0, fmt.Errorf("values of type %s are not read", chunk.Type()) }
+}
+
+func decoderOf[T any](r *columnReader,
+	read func(n int64, values []T, def, rep []int16) (int64, int, error)) func() (int64, error) {
+
+	values := make([]T, batchRows)
+	return func() (int64, error) {
+		levels, n, err := read(batchRows, values, r.def, r.rep)
+		r.values.values = any(values[:n])
+		if unsigned, ok := r.values.values.([]int32); ok && r.stored.form == formUnsigned {
+			r.values.values = arrow.Uint32Traits.CastFromBytes(arrow.Int32Traits.CastToBytes(unsigned))
 		}
-		p, ok := <-r.pages
-		if !ok {
-			return false, nil
-		}
-		if p.err != nil {
-			return false, p.err
-		}
-		r.page = p.page
-		r.rep, r.def = p.page.RepetitionLevels(), p.page.DefinitionLevels()
-		r.levels = int(p.page.NumValues())
-		r.pos, r.value = 0, 0
-		r.full = r.maxDef == 0 || bytes.Count(r.def, []byte{r.maxDef}) == r.levels
-		r.values.use(p.page)
-		if r.levels > 0 {
-			return true, nil
-		}
+		return levels, err
 	}
 }
 
-// readSingles appends n rows of one value each.
-func (r *leafReader) readSingles(c *Column, n int) error {
-	for row := 0; row < n; {
-		if r.page == nil || r.pos == r.levels {
-			if ok, err := r.advance(); err != nil {
-				return err
-			} else if !ok {
-				return fmt.Errorf("column %s ends early", r.values.field.Name)
+// take gets an empty piece, nil once reading has ended.
+func (r *columnReader) take() {
+	select {
+	case r.out = <-r.free:
+		r.out.values.rewind(mark{})
+		r.out.rows, r.out.bad = 0, r.out.bad[:0]
+		if r.listDef > 0 && r.out.values.Lists == nil {
+			r.out.values.Lists = make([]uint32, 0, batchRows)
+		}
+	case <-r.done:
+		r.out = nil
+	}
+}
+
+func (r *columnReader) send(p *piece) {
+	select {
+	case r.filled <- p:
+	case <-r.done:
+	}
+}
+
+// appendSingles appends n rows of one value each.
+func (r *columnReader) appendSingles(n int64) {
+	r.appendValues(r.def[:n], 0)
+	r.out.rows += int(n)
+	if r.out.rows >= batchRows {
+		r.send(r.out)
+		r.take()
+	}
+}
+
+// appendLists appends what n levels stand for. The last row may go on in the next page.
+func (r *columnReader) appendLists(n int64) error {
+	rep, def := r.rep[:n], r.def[:n]
+	for at, value := 0, 0; at < len(rep); {
+		if rep[at] == 0 {
+			if r.open {
+				r.endRow()
 			}
+			if r.out.rows >= batchRows || r.out.values.values() >= batchValues {
+				r.send(r.out)
+				if r.take(); r.out == nil {
+					return nil
+				}
+			}
+			r.open, r.element = true, 0
+		} else if !r.open {
+			return fmt.Errorf("column %s begins within a row", r.values.field.Name)
 		}
-		run := min(n-row, r.levels-r.pos)
-		if r.full {
-			r.take(c, run)
-		} else {
-			r.takeNullable(c, run)
+		end := at + 1
+		for end < len(rep) && rep[end] != 0 {
+			end++
 		}
-		r.pos += run
-		row += run
+		run := def[at:end]
+		r.element += len(run)
+		switch {
+		case r.element > MaxList:
+			if r.element-len(run) <= MaxList {
+				r.rejectRow("more than that")
+			}
+			for _, d := range run {
+				if d == r.maxDef {
+					value++
+				}
+			}
+		case run[0] < r.listDef:
+			if run[0] < r.listDef-1 {
+				r.rejectRow("null")
+			}
+		default:
+			value = r.appendValues(run, value)
+		}
+		at = end
 	}
 	return nil
 }
 
-// readLists appends whole lists, until there are rows or more than values of them or the chunk ends.
-func (r *leafReader) readLists(c *Column, rows, values int) (int, error) {
-	if c.Lists == nil {
-		c.Lists = make([]uint32, 0, rows)
-	}
-	first := 0    // value of the open row
-	open := false // a row may go on in the next page
-	finish := func() {
-		if open {
-			c.Lists = append(c.Lists, uint32(c.values()))
-		}
-		open = false
-	}
-	for {
-		if r.page == nil || r.pos == r.levels {
-			if ok, err := r.advance(); err != nil {
-				return 0, err
-			} else if !ok {
-				finish()
-				return len(c.Lists), nil
-			}
-		}
-		if r.rep[r.pos] == 0 {
-			finish()
-			if len(c.Lists) >= rows || c.values() >= values {
-				return len(c.Lists), nil
-			}
-			open, first = true, c.values()
-		} else if !open {
-			return 0, fmt.Errorf("column %s begins within a row", r.values.field.Name)
-		}
-		n := bytes.IndexByte(r.rep[r.pos+1:], 0) + 1
-		if n == 0 {
-			n = r.levels - r.pos
-		}
-		switch {
-		case c.values()-first+n > MaxList:
-			r.skip(n)
-			if len(r.bad) == 0 || !r.bad[len(r.bad)-1].isRow || r.bad[len(r.bad)-1].index != len(c.Lists) {
-				f := r.values.field
-				r.bad = append(r.bad, badValue{index: len(c.Lists), want: f.wantList(), found: "more than that", isRow: true})
-			}
-		case r.full:
-			r.take(c, n)
-		case r.def[r.pos] < r.listDef:
-			if r.def[r.pos] < r.listDef-1 {
-				f := r.values.field
-				r.bad = append(r.bad, badValue{index: len(c.Lists), want: f.wantList(), found: "null", isRow: true})
-			}
-		default:
-			r.takeNullable(c, n)
-		}
-		r.pos += n
-	}
+func (r *columnReader) endRow() {
+	r.out.values.Lists = append(r.out.values.Lists, uint32(r.out.values.values()))
+	r.out.rows++
 }
 
-// take appends the next n values.
-func (r *leafReader) take(c *Column, n int) {
-	r.bad = r.values.append(c, r.value, r.value+n, r.bad)
-	r.value += n
+func (r *columnReader) rejectRow(found string) {
+	r.out.bad = append(r.out.bad, badValue{r.out.rows, r.values.field.wantList(), found})
 }
 
-// takeNullable appends what the next n levels stand for, with a placeholder for nulls.
-func (r *leafReader) takeNullable(c *Column, n int) {
-	def := r.def[r.pos : r.pos+n]
+// appendValues appends what definition levels stand for, with placeholders for nulls. value is the first to
+// be taken of the page; it returns the one after the last.
+func (r *columnReader) appendValues(def []int16, value int) int {
+	c, v := &r.out.values, &r.values
+	v.bad = v.bad[:0]
 	for len(def) > 0 {
 		run := 0
-		for run < len(def) && def[run] == r.maxDef {
+		for run < len(def) && (r.maxDef == 0 || def[run] == r.maxDef) {
 			run++
 		}
 		if run > 0 {
-			r.take(c, run)
-			def = def[run:]
+			v.append(c, value, value+run)
+			value, def = value+run, def[run:]
 			continue
 		}
-		if !r.values.field.Nullable {
-			r.bad = append(r.bad, badValue{index: c.values(), want: r.values.want(), found: "null"})
-		}
-		r.values.placeholder(c)
+		v.null(c)
 		def = def[1:]
 	}
-}
-
-// skip passes over n levels.
-func (r *leafReader) skip(n int) {
-	if r.full {
-		r.value += n
-		return
-	}
-	r.value += bytes.Count(r.def[r.pos:r.pos+n], []byte{r.maxDef})
-}
-
-// reject hands the bad values of the batch over. first is the number of its first row.
-func (r *leafReader) reject(b *Batch, f int, first int64, file string) {
-	for _, bad := range r.bad {
-		row := bad.index
-		if lists := b.Columns[f].Lists; lists != nil && !bad.isRow {
-			row = rowOf(lists, bad.index)
+	for _, bad := range v.bad {
+		if r.listDef > 0 {
+			bad.index = r.out.rows
 		}
-		b.reject(row, BadRow{File: file, Row: first + int64(row), Field: r.values.field.Name, Want: bad.want, Found: bad.found})
+		r.out.bad = append(r.out.bad, bad)
 	}
-	r.bad = r.bad[:0]
+	return value
+}
+
+// fill makes sure that there is a row, unless the chunk is at its end.
+func (r *columnReader) fill() error {
+	for r.current == nil || r.row == r.current.rows {
+		if r.current != nil {
+			r.free <- r.current
+		}
+		if r.current, r.row = <-r.filled, 0; r.current == nil {
+			return nil
+		}
+		if r.current.err != nil {
+			return r.current.err
+		}
+		r.bad = r.current.bad
+	}
+	return nil
+}
+
+// move appends the next rows to column f of a batch.
+func (r *columnReader) move(b *Batch, f, rows int, file string) {
+	b.Columns[f].appendRows(&r.current.values, r.row, r.row+rows)
+	for len(r.bad) > 0 && r.bad[0].index < r.row+rows {
+		b.reject(r.bad[0].index-r.row, r.bad[0], r.values.field, file)
+		r.bad = r.bad[1:]
+	}
+	r.row += rows
 }

@@ -64,8 +64,8 @@ func (p *Plan) Leave(f int) {
 	}
 }
 
-// Missing says of fields that were not found in the first source that has columns which column is called like one of them and
-// cannot be it, and what columns there are.
+// Missing says of fields that were not found in the first source that has columns which column is called
+// like one of them and cannot be it, and what columns there are.
 func (p *Plan) Missing(fields ...int) string {
 	i := slices.IndexFunc(p.chosen, func(c []choice) bool { return c != nil })
 	columns, says := p.in.tables[i].columns(), ""
@@ -200,9 +200,9 @@ func (p *Plan) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Read decodes every source, in order, and hands its batches to fn one at a time. Bad rows go to
-// the account. It ends with the first error, be it fn's own, the account's or the context's. What was guessed is said through
-// Options.Note first.
+// Read decodes every source, in order, and hands its batches to fn one at a time. Bad rows go to the
+// account. It ends with the first error, be it fn's own, the account's or the context's. What was guessed
+// is said through Options.Note first.
 func (p *Plan) Read(ctx context.Context, account *Account, fn func(*Batch) error) error {
 	p.in.options.Note(p.String())
 	for i, t := range p.in.tables {

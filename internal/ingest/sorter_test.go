@@ -217,7 +217,8 @@ func TestSorterKeepsApart(t *testing.T) {
 	}
 }
 
-// One key with all the rows there are is what a bug upstream makes, and must not take all the memory there is.
+// One key with all the rows there are is what a bug upstream makes, and must not take all the memory there
+// is.
 func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 	const batch = 1 << 16
 	keys := &Column{Numbers: make([]uint64, batch)}

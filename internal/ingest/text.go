@@ -59,7 +59,7 @@ func readText(ctx context.Context, s *stream, skip int64, to target,
 		running.Go(func() {
 			for j := range todo {
 				if j.err == nil {
-					j.batch.reset(len(to.fields))
+					j.batch.reset(len(to.fields), 0)
 					parse(j.block, &j.batch)
 				}
 				j.done <- struct{}{}

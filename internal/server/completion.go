@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"runtime/debug"
@@ -125,4 +126,21 @@ func (c *Completion) take() *Response {
 	w := c.answer
 	c.answer = nil
 	return w
+}
+
+// Answer calls a handler as a worker does and waits for its answer, pieces joined: for tests of handlers.
+func Answer(h Handler, r *Request) (*Response, Outcome) {
+	w := new(Response)
+	w.reset()
+	r.inline, r.completion = false, nil
+	outcome := h(w, r)
+	if outcome == Pending {
+		there := make(chan struct{})
+		r.completion.deliver(func() { close(there) })
+		<-there
+		w = r.completion.take()
+	}
+	w.Body = append(w.Body, bytes.Join(w.pieces, nil)...)
+	w.drop()
+	return w, outcome
 }

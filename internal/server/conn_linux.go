@@ -24,6 +24,8 @@ type conn struct {
 	scanned int    // how much of in has been searched for the end of the head
 	need    int    // how long in must become before it is worth parsing again
 	out     []byte // answers the socket did not take yet
+	pieces  [][]byte
+	release func() // of pieces, which are behind out
 
 	chunks    chunkedBody // the chunked body that comes into in
 	size      int         // of the request under way in in, while offloaded, pending or lent
@@ -131,6 +133,7 @@ func (l *loop) forget(c *conn) {
 	l.dropKept(c)
 	l.keep(c, nil)
 	c.out = nil
+	c.drop()
 	l.conns[c.slot] = nil
 	l.retired = append(l.retired, c)
 	l.open--
@@ -308,6 +311,9 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			h.answerKeepAlive(&l.resp)
 			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
 			l.tally(route, l.resp.Status)
+			if l.resp.pieces != nil && !l.flushPieces(c, &l.resp, h.method == http.MethodHead) {
+				return data[total:]
+			}
 		}
 		data = data[total:]
 	}
@@ -360,65 +366,6 @@ func (l *loop) refuse(c *conn, data []byte, err *parseError) {
 	if l.flush(c) {
 		l.hangUp(c)
 	}
-}
-
-// flush sends l.out. What the socket does not take is kept in c.out, and c drains: nothing is
-// parsed or read until the client has taken it. It returns false when c drains or is closed.
-func (l *loop) flush(c *conn) bool {
-	if c.fd < 0 || c.phase == phaseDraining {
-		if c.fd >= 0 && len(l.out) > 0 {
-			c.out = append(c.out, l.out...)
-			l.out = l.out[:0]
-		}
-		return false
-	}
-	if len(l.out) == 0 {
-		return true
-	}
-	n, err := send(c.fd, l.out)
-	if err != nil {
-		l.out = l.out[:0]
-		l.close(c)
-		return false
-	}
-	if n == len(l.out) {
-		l.out = l.out[:0]
-		return true
-	}
-	c.out = append(c.out[:0], l.out[n:]...)
-	l.out = l.out[:0]
-	l.drain(c)
-	return false
-}
-
-// drain makes c wait for its client to take c.out.
-func (l *loop) drain(c *conn) {
-	c.phase = phaseDraining
-	l.watch(c, unix.EPOLLOUT)
-	l.write.start(&c.timed, l.now)
-}
-
-// writable sends more of c.out, and goes on parsing when all is sent.
-func (l *loop) writable(c *conn) {
-	n, err := send(c.fd, c.out)
-	if err != nil {
-		l.close(c)
-		return
-	}
-	if n < len(c.out) {
-		if n > 0 {
-			c.out = c.out[n:]
-			l.write.start(&c.timed, l.now)
-		}
-		return
-	}
-	c.out = nil
-	if c.pending != nil {
-		l.waitPending(c)
-		l.completed(c, c.pending)
-		return
-	}
-	l.resume(c)
 }
 
 // resume goes on with a connection whose answers are all sent.

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"iter"
 	"unsafe"
 
 	"weir/internal/shed"
@@ -68,18 +69,28 @@ func (r *Request) Param(i int) []byte { return r.params[i] }
 // Header returns the value of the first field of that name, nil if there is none. The name is
 // compared without regard to case.
 func (r *Request) Header(name string) []byte {
-	for rest := r.header; len(rest) > 0; {
-		end := bytes.IndexByte(rest, '\n')
-		if end < 0 {
-			return nil
-		}
-		line := rest[:end]
-		rest = rest[end+1:]
-		if len(line) > len(name) && line[len(name)] == ':' && equalFold(line[:len(name)], name) {
-			return trimOWS(bytes.TrimSuffix(line[len(name)+1:], []byte{'\r'}))
-		}
+	for value := range r.HeaderValues(name) {
+		return value
 	}
 	return nil
+}
+
+// HeaderValues iterates over the values of all fields of a name, in their order.
+func (r *Request) HeaderValues(name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for rest := r.header; len(rest) > 0; {
+			end := bytes.IndexByte(rest, '\n')
+			if end < 0 {
+				return
+			}
+			line := rest[:end]
+			rest = rest[end+1:]
+			if len(line) > len(name) && line[len(name)] == ':' && equalFold(line[:len(name)], name) &&
+				!yield(trimOWS(bytes.TrimSuffix(line[len(name)+1:], []byte{'\r'}))) {
+				return
+			}
+		}
+	}
 }
 
 // NextQuery cuts the first key=value pair off a query and decodes it: rest is what follows.

@@ -19,7 +19,10 @@ type Response struct {
 	// Body is appended to.
 	Body []byte
 
-	header []byte // further field lines, each with its CRLF
+	header  []byte // further field lines, each with its CRLF
+	pieces  [][]byte
+	release func()
+	unmade  int // bytes of the body of a HEAD's answer that were not made
 }
 
 const jsonType = "application/json"
@@ -30,6 +33,31 @@ func (w *Response) reset() {
 	w.ContentType = jsonType
 	w.Body = w.Body[:0]
 	w.header = w.header[:0]
+	w.pieces, w.release, w.unmade = nil, nil, 0
+}
+
+// Pieces adds slices to the body, behind Body, that are sent as they are, without being copied together. They must not change until
+// release is called, once: when they are sent, or nobody is there to get them. It may be called on an event loop.
+func (w *Response) Pieces(release func(), pieces ...[]byte) { w.pieces, w.release = pieces, release }
+
+// Unmade says how long the body of the answer to a HEAD would be, besides what was made of it.
+func (w *Response) Unmade(bytes int) { w.unmade = bytes }
+
+// length returns the length of the body.
+func (w *Response) length() int {
+	n := len(w.Body) + w.unmade
+	for _, p := range w.pieces {
+		n += len(p)
+	}
+	return n
+}
+
+// drop lets go of the pieces, which are not to be sent or have been.
+func (w *Response) drop() {
+	if w.release != nil {
+		w.release()
+	}
+	w.pieces, w.release, w.unmade = nil, nil, 0
 }
 
 // Field adds a header field. Name and value must be valid and free of secrets; Content-Type,
@@ -58,8 +86,11 @@ func (w *Response) JSON(v any) {
 	w.Body = append(w.Body, text...)
 }
 
-// drop gives up what was answered so far.
-func (w *Response) drop() {}
+// Clear takes back what was answered so far.
+func (w *Response) Clear() {
+	w.drop()
+	w.reset()
+}
 
 // Problem replaces the answer by a problem document (RFC 9457). The detail says what to change
 // and holds nothing internal.
@@ -72,6 +103,7 @@ func (w *Response) ProblemTitle(status int, title, detail string) {
 	w.Status = status
 	w.ContentType = problemType
 	w.header = w.header[:0]
+	w.drop()
 	w.Body = AppendProblem(w.Body[:0], status, title, detail)
 	w.Field("Cache-Control", "no-store")
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
@@ -92,12 +124,16 @@ func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
 	status, contentType := cmp.Or(w.Status, http.StatusOK), cmp.Or(w.ContentType, jsonType)
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h.Set("Content-Type", contentType)
-		h.Set("Content-Length", strconv.Itoa(len(w.Body)))
+		h.Set("Content-Length", strconv.Itoa(w.length()))
 	}
 	to.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		to.Write(w.Body) //nolint:errcheck // the client may be gone
+		for _, p := range w.pieces {
+			to.Write(p) //nolint:errcheck // as above
+		}
 	}
+	w.drop()
 }
 
 const problemType = "application/problem+json"
@@ -158,7 +194,7 @@ func (h *heads) tick(now time.Time) {
 	}
 }
 
-// append appends the whole answer in w to dst: head and, unless the request was a HEAD, body.
+// append appends the whole answer in w to dst: head and, unless the request was a HEAD, body without its pieces.
 func (h *heads) append(dst []byte, w *Response, headOnly, closing bool) []byte {
 	if w.Status == http.StatusOK && w.ContentType == jsonType {
 		dst = append(dst, h.okJSON...)
@@ -177,7 +213,7 @@ func (h *heads) append(dst []byte, w *Response, headOnly, closing bool) []byte {
 		dst = append(dst, w.ContentType...)
 		dst = append(dst, "\r\nContent-Length: "...)
 	}
-	dst = strconv.AppendUint(dst, uint64(len(w.Body)), 10)
+	dst = strconv.AppendUint(dst, uint64(w.length()), 10)
 	dst = append(dst, "\r\n"...)
 	dst = append(dst, w.header...)
 	dst = appendEnd(dst, closing)

@@ -119,15 +119,9 @@ func (l *loop) answered(c *conn) {
 	if !l.reattach(c) {
 		return
 	}
-	n, err := send(c.fd, c.out)
-	switch {
-	case err != nil:
-		l.close(c)
-	case n < len(c.out):
-		c.out = c.out[n:]
-		l.drain(c)
-	default:
-		l.spare.give(c.out)
+	whole := c.out
+	if l.flushKept(c) {
+		l.spare.give(whole)
 		c.out = nil
 		l.resume(c)
 	}
@@ -171,7 +165,7 @@ func (l *loop) completed(c *conn, by *Completion) {
 	}
 	l.out = l.heads.append(l.out, w, by.head, c.closing)
 	l.s.count(by.route, l.stripe, w.Status, time.Since(by.since))
-	if l.flush(c) {
+	if l.flushPieces(c, w, by.head) {
 		l.resume(c)
 	}
 }
@@ -208,6 +202,10 @@ func (k *worker) run(c *conn) Outcome {
 		w.Field("Connection", "keep-alive")
 	}
 	c.out = k.heads.append(c.out[:0], w, r.Method == http.MethodHead, c.closing)
+	if r.Method == http.MethodHead {
+		w.drop()
+	}
+	c.takePieces(w)
 	k.s.count(r.route, r.Stripe, w.Status, now.Sub(c.call.since))
 	return Done
 }

@@ -2,13 +2,17 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // CompareOptions say what a difference is worth.
@@ -21,11 +25,19 @@ type CompareOptions struct {
 
 // Judgement of b against a.
 const (
-	Better  = "better"
-	Worse   = "worse"
-	Same    = "same"    // the intervals meet, or the change is within the tolerance
-	Unknown = "unknown" // too little was measured
-	NotSaid = ""        // the figure is there to be looked at
+	Better    = "better"
+	Worse     = "worse"
+	Same      = "same"      // surely within the tolerance
+	Undecided = "undecided" // a change below Row.Decides cannot be told from chance
+	Unknown   = "unknown"   // too little was measured
+	NotSaid   = ""          // the figure is there to be looked at
+)
+
+// Of runs of the same thing falseAlarms are judged to differ in any figure. The mean latency tells most of a given number of
+// requests, so it has most of that; what a figure that differs had goes over to the others (Holm's method, weighted).
+const (
+	falseAlarms = 0.05
+	meanWeight  = 0.8
 )
 
 // Comparison is how two results differ.
@@ -39,14 +51,15 @@ type Comparison struct {
 	Failed bool `json:"failed"`
 }
 
-// Side is one of the results.
+// Side is one of the results; of several, the first one's name and time, and their number.
 type Side struct {
 	Name    string    `json:"name"`
 	Started time.Time `json:"started"`
 	Seconds float64   `json:"seconds"`
+	Runs    int       `json:"runs"`
 }
 
-// Row is one figure in both results.
+// Row is one figure in both.
 type Row struct {
 	Name string   `json:"name"`
 	Unit string   `json:"unit"` // "1/s", "us", "share"
@@ -55,59 +68,35 @@ type Row struct {
 	// Change is b/a - 1; null where a is 0.
 	Change    *float64 `json:"change"`
 	Judgement string   `json:"judgement"`
-	Failed    bool     `json:"failed"`
+	// Decides is the least change that these runs can tell from chance, relative, or of a share.
+	Decides float64 `json:"decides,omitempty"`
+	Failed  bool    `json:"failed"`
+
+	better int // 1 where more is better, -1 where less is, 0 where nothing is judged
+	d      estimate
 }
 
-// Compare says how b differs from a. The results may come from anywhere; an error says which of them cannot be read.
-func Compare(a, b *Result, o CompareOptions) (*Comparison, error) {
-	if o.Tolerance <= 0 {
-		o.Tolerance = 0.01
-	}
-	ha, err := DecodeHistogram(a.Histogram)
-	if err != nil {
-		return nil, fmt.Errorf("the first result: %w", err)
-	}
-	hb, err := DecodeHistogram(b.Histogram)
-	if err != nil {
-		return nil, fmt.Errorf("the second result: %w", err)
-	}
-	c := &Comparison{A: side(a), B: side(b), Warnings: warnings(a, b)}
+// figure is one that results have, and which way it is better.
+type figure struct {
+	name, unit string
+	better     int
+	of         func(r *Result, h *hdr.Histogram) estimate
+}
 
-	const up, down, none = 1, -1, 0 // which way is better
-	add := func(better int, name, unit string, x, y Interval) {
-		row := Row{Name: name, Unit: unit, A: x, B: y}
-		if x.Value != 0 {
-			row.Change = known(y.Value/x.Value - 1)
-		}
-		row.judge(better, o)
-		c.Failed = c.Failed || row.Failed
-		c.Rows = append(c.Rows, row)
-	}
-	search := a.Ceiling != nil || b.Ceiling != nil
-	if a.Ceiling != nil && b.Ceiling != nil {
-		ceiling := func(r *Result) Interval {
-			k := r.Ceiling
-			return Interval{k.Rate, k.Low, k.High, k.Converged}
-		}
-		add(up, "ceiling", "1/s", ceiling(a), ceiling(b))
-	}
-	if search {
-		c.Warnings = append(c.Warnings, "A search for the ceiling tries many rates: its rates and latencies are of all of them and are not judged.")
-	}
-	// In a search, rates and latencies are what the search happened to try.
-	way := func(better int) int {
-		if search {
-			return none
-		}
-		return better
-	}
-	served, achieved := func(p *Point) *float64 { return &p.Served }, func(p *Point) *float64 { return &p.Achieved }
-	add(none, "intended", "1/s", Interval{Value: a.Rate.Intended}, Interval{Value: b.Rate.Intended})
-	add(way(up), "achieved", "1/s", rateInterval(a, a.Rate.Achieved, achieved), rateInterval(b, b.Rate.Achieved, achieved))
-	add(way(up), "served", "1/s", rateInterval(a, a.Rate.Served, served), rateInterval(b, b.Rate.Served, served))
-
+// figures are what is compared.
+func figures() []figure {
+	const up, down, none = 1, -1, 0
 	p50, p90, p99 := func(p *Point) *float64 { return p.P50 }, func(p *Point) *float64 { return p.P90 }, func(p *Point) *float64 { return p.P99 }
-	add(way(down), "mean", "us", meanInterval(a, ha, a.Latency.Mean, p50, p90), meanInterval(b, hb, b.Latency.Mean, p50, p90))
+	all := []figure{
+		{"intended", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Rate.Intended} }},
+		{"achieved", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofRate(r, r.Rate.Achieved, func(p *Point) *float64 { return &p.Achieved })
+		}},
+		{"served", "1/s", up, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofRate(r, r.Rate.Served, func(p *Point) *float64 { return &p.Served })
+		}},
+		{"mean", "us", down, ofMean},
+	}
 	for _, q := range []struct {
 		name    string
 		q       float64
@@ -120,57 +109,189 @@ func Compare(a, b *Result, o CompareOptions) (*Comparison, error) {
 		{"p99", 0.99, func(l *Latency) float64 { return l.P99 }, []func(p *Point) *float64{p99}},
 		{"p99.9", 0.999, func(l *Latency) float64 { return l.P999 }, []func(p *Point) *float64{p99}},
 	} {
-		add(way(down), q.name, "us", quantileInterval(a, ha, q.q, q.of(&a.Latency), q.columns...), quantileInterval(b, hb, q.q, q.of(&b.Latency), q.columns...))
+		all = append(all, figure{q.name, "us", down, func(r *Result, h *hdr.Histogram) estimate {
+			return ofQuantile(r, h, q.q, q.of(&r.Latency), q.columns...)
+		}})
 	}
-	add(none, "max", "us", Interval{Value: a.Latency.Max}, Interval{Value: b.Latency.Max})
+	return append(all,
+		figure{"max", "us", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Latency.Max} }},
+		figure{"errors", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofShare(r, r.Errors, func(p *Point) float64 { return p.Errors })
+		}},
+		figure{"shed", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofShare(r, r.Shed, func(p *Point) float64 { return p.Shed })
+		}},
+		figure{"generator's CPU", "us", none, func(r *Result, _ *hdr.Histogram) estimate {
+			return estimate{value: r.Generator.CPUMicros}
+		}})
+}
 
-	errors, shed := func(p *Point) float64 { return p.Errors }, func(p *Point) float64 { return p.Shed }
-	add(way(down), "errors", "share", shareInterval(a, a.Errors, errors), shareInterval(b, b.Errors, errors))
-	add(way(down), "shed", "share", shareInterval(a, a.Shed, shed), shareInterval(b, b.Shed, shed))
-	add(none, "generator's CPU", "us", Interval{Value: a.Generator.CPUMicros}, Interval{Value: b.Generator.CPUMicros})
+// ofCeiling is the estimate of a search.
+func ofCeiling(r *Result, _ *hdr.Histogram) estimate {
+	c := r.Ceiling
+	e := estimate{value: c.Rate, df: math.Inf(1), known: c.Converged && c.Low > 0 && c.High > 0}
+	if e.known {
+		e.error = math.Log(c.High/c.Low) / 2 / 1.96
+	}
+	return e
+}
+
+// Compare says how the runs b differ from the runs a. The results may come from anywhere; an error says which of them cannot be read.
+func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
+	if o.Tolerance <= 0 {
+		o.Tolerance = 0.01
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return nil, errors.New("a comparison needs a result on either side")
+	}
+	histograms := make(map[*Result]*hdr.Histogram)
+	search, both := false, true
+	for i, runs := range [][]*Result{a, b} {
+		for j, r := range runs {
+			h, err := DecodeHistogram(r.Histogram)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", which(i, j, len(runs)), err)
+			}
+			histograms[r] = h
+			search, both = search || r.Ceiling != nil, both && r.Ceiling != nil
+		}
+	}
+	c := &Comparison{A: side(a), B: side(b), Warnings: warnings(a, b)}
+	all := figures()
+	if search {
+		c.Warnings = append(c.Warnings, "A search for the ceiling tries many rates: its rates and latencies are of all of them and are not judged.")
+		for i := range all {
+			all[i].better = 0
+		}
+	}
+	if both {
+		all = slices.Insert(all, 0, figure{"ceiling", "1/s", 1, ofCeiling})
+	}
+	for _, f := range all {
+		pooled := func(runs []*Result) estimate {
+			each := make([]estimate, len(runs))
+			for i, r := range runs {
+				each[i] = f.of(r, histograms[r])
+			}
+			return pool(each)
+		}
+		x, y := pooled(a), pooled(b)
+		row := Row{Name: f.name, Unit: f.unit, A: x.interval(), B: y.interval(), better: f.better, d: difference(x, y)}
+		if x.value != 0 {
+			row.Change = known(y.value/x.value - 1)
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	c.judge(o)
 	c.finite()
 	return c, nil
 }
 
-func side(r *Result) Side { return Side{r.Name, r.Started, r.Seconds} }
+// which names a result in an error or a warning.
+func which(side, run, runs int) string {
+	name := []string{"first", "second"}[side]
+	if runs > 1 {
+		return fmt.Sprintf("run %d of the %s results", run+1, name)
+	}
+	return "the " + name + " result"
+}
 
-// judge fills in the judgement; better is 1 where more is better, -1 where less is, and 0 where nothing is said.
-func (r *Row) judge(better int, o CompareOptions) {
+func side(runs []*Result) Side {
+	s := Side{runs[0].Name, runs[0].Started, 0, len(runs)}
+	for _, r := range runs {
+		s.Seconds += r.Seconds
+	}
+	return s
+}
+
+// judge fills in the judgements of all rows together.
+func (c *Comparison) judge(o CompareOptions) {
+	var open []*Row // those that no difference was found of
+	var weights float64
+	weight := func(r *Row) float64 {
+		if r.Name == "mean" {
+			return meanWeight
+		}
+		return (1 - meanWeight) / 8
+	}
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		switch {
+		case r.better == 0:
+			r.Judgement = NotSaid
+		case !r.d.known:
+			r.Judgement = Unknown
+		default:
+			open = append(open, r)
+			weights += weight(r)
+		}
+	}
+	for found := true; found; {
+		found = false
+		open = slices.DeleteFunc(open, func(r *Row) bool {
+			if found || r.d.chance() > falseAlarms*weight(r)/weights {
+				return false
+			}
+			found = true
+			weights -= weight(r)
+			r.differs(o)
+			c.Failed = c.Failed || r.Failed
+			return true
+		})
+	}
+	for _, r := range open {
+		r.Judgement = Undecided
+		half := quantileT(1-falseAlarms*weight(r)/weights/2, r.d.df) * r.d.error
+		if r.Decides = half; !r.d.share {
+			r.Decides = math.Expm1(half)
+		}
+		if math.Abs(r.d.value)+half <= o.Tolerance {
+			r.Judgement = Same
+		}
+	}
+}
+
+// differs judges a row that differs by more than chance.
+func (r *Row) differs(o CompareOptions) {
 	switch {
-	case better == 0:
-		r.Judgement = NotSaid
-		return
-	case !r.A.Known || !r.B.Known:
-		r.Judgement = Unknown
-		return
-	case r.A.Low <= r.B.High && r.B.Low <= r.A.High, r.Change != nil && *r.Change <= o.Tolerance && *r.Change >= -o.Tolerance:
+	case r.Change != nil && math.Abs(*r.Change) <= o.Tolerance:
 		r.Judgement = Same
 		return
-	case (r.B.Value > r.A.Value) == (better > 0):
+	case (r.d.value > 0) == (r.better > 0):
 		r.Judgement = Better
 		return
 	}
 	r.Judgement = Worse
 	if o.Worse > 0 {
-		r.Failed = r.Change == nil || *r.Change > o.Worse || *r.Change < -o.Worse
+		r.Failed = r.Change == nil || math.Abs(*r.Change) > o.Worse
 	}
 }
 
 // Fields of a plan that may differ without making results incomparable.
 var sameDespite = []string{"name", "fail_when", "i_own_this_target", "target_metrics", "seed", "target", "own"}
 
-// warnings says what makes two results hard to compare.
-func warnings(a, b *Result) []string {
+// warnings says what makes results hard to compare.
+func warnings(a, b []*Result) []string {
 	var out []string
-	for i, r := range []*Result{a, b} {
-		which := []string{"first", "second"}[i]
-		if r.Generator.Saturated && len(r.Marks) == 0 { // else a mark says so
-			out = append(out, fmt.Sprintf("In the %s result the generator was the limit: its figures are the generator's as much as the target's.", which))
-		}
-		for _, m := range r.Marks {
-			out = append(out, fmt.Sprintf("The %s result is marked: %s", which, m))
+	for i, runs := range [][]*Result{a, b} {
+		for j, r := range runs {
+			if r.Generator.Saturated && len(r.Marks) == 0 { // else a mark says so
+				out = append(out, fmt.Sprintf("In %s the generator was the limit: its figures are the generator's as much as the target's.", which(i, j, len(runs))))
+			}
+			for _, m := range r.Marks {
+				out = append(out, fmt.Sprintf("A mark of %s: %s", which(i, j, len(runs)), m))
+			}
+			if j > 0 {
+				out = append(out, planDifferences(runs[0], r)...)
+			}
 		}
 	}
+	return append(out, planDifferences(a[0], b[0])...)
+}
+
+// planDifferences says in what the plans of two results differ that matters.
+func planDifferences(a, b *Result) []string {
+	var out []string
 	fa, fb := planFields(a.Plan), planFields(b.Plan)
 	names := slices.Sorted(maps.Keys(fa))
 	for name := range fb {
@@ -238,6 +359,9 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	for i := range c.Rows {
 		r := &c.Rows[i]
 		word := r.Judgement
+		if word == Undecided {
+			word += " below " + Share(r.Decides)
+		}
 		if r.Failed {
 			word += ", FAILED"
 		}
@@ -264,6 +388,9 @@ func sideText(s Side) string {
 		name = "a run"
 	}
 	text := Plain(name) + ", " + Seconds(s.Seconds)
+	if s.Runs > 1 {
+		text += fmt.Sprintf(" of %d runs", s.Runs)
+	}
 	if !s.Started.IsZero() {
 		text += " from " + s.Started.Format("2006-01-02 15:04:05 MST")
 	}

@@ -134,7 +134,7 @@ func FuzzReadJSON(f *testing.F) {
 				t.Error("what is written is no JSON")
 			}
 		}
-		c, err := Compare(r, r, CompareOptions{Worse: 0.1})
+		c, err := Compare([]*Result{r}, []*Result{r}, CompareOptions{Worse: 0.1})
 		if err != nil {
 			t.Fatal(err)
 		}

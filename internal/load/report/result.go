@@ -118,6 +118,7 @@ type Point struct {
 	Served       float64  `json:"served"`
 	Shed         float64  `json:"shed"`
 	Errors       float64  `json:"errors"`
+	Mean         *float64 `json:"mean"`
 	P50          *float64 `json:"p50"`
 	P90          *float64 `json:"p90"`
 	P99          *float64 `json:"p99"`

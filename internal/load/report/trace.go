@@ -23,6 +23,7 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	}
 	if w.Latency.TotalCount() > 0 {
 		q := w.Latency.ValueAtPercentilesSlice([]float64{50, 90, 99, 100})
+		p.Mean = pointer(w.Latency.Mean() / 1e3)
 		p.P50, p.P90, p.P99, p.Max = pointer(micros(q[0])), pointer(micros(q[1])), pointer(micros(q[2])), pointer(micros(q[3]))
 	}
 	if w.Lag.TotalCount() > 0 {
@@ -80,6 +81,7 @@ func merge(a, b Point) Point {
 	m.Seconds = sum
 	m.Intended, m.Achieved = mean(a.Intended, b.Intended), mean(a.Achieved, b.Achieved)
 	m.Served, m.Shed, m.Errors = mean(a.Served, b.Served), mean(a.Shed, b.Shed), mean(a.Errors, b.Errors)
+	m.Mean = quantile(a.Mean, b.Mean)
 	m.P50, m.P90, m.P99 = quantile(a.P50, b.P50), quantile(a.P90, b.P90), quantile(a.P99, b.P99)
 	m.Max, m.LagP99 = larger(a.Max, b.Max), larger(a.LagP99, b.LagP99)
 	m.Connections, m.InFlight = max(a.Connections, b.Connections), max(a.InFlight, b.InFlight)

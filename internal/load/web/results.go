@@ -86,7 +86,7 @@ func (u *UI) compare(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	c, err := report.Compare(two[0], two[1], report.CompareOptions{})
+	c, err := report.Compare(two[:1], two[1:], report.CompareOptions{})
 	if err != nil {
 		u.broken(w, err)
 		return

@@ -79,7 +79,7 @@ export async function showResult(id, { rerun }) {
 }
 
 const UNITS = { '1/s': f.rate, us: f.micros, share: f.percent };
-const JUDGED = { better: '\u25b2 better', worse: '\u25bc worse', same: '= same', unknown: '? too little measured' };
+const JUDGED = { better: '\u25b2 better', worse: '\u25bc worse', same: '= same', undecided: '? undecided below ', unknown: '? too little measured' };
 
 // figure is one value of a comparison, with its 95 % interval where that is known.
 function figure(v, unit) {
@@ -100,7 +100,7 @@ export async function showComparison(a, b) {
       h('thead', {}, h('tr', {}, h('td', {}), ['A', 'B', 'Change'].map((t) => h('th', { scope: 'col' }, t)))),
       h('tbody', {}, two.comparison.rows.map((row) => h('tr', {}, h('th', { scope: 'row' }, row.name), figure(row.a, row.unit), figure(row.b, row.unit),
         h('td', { class: row.judgement }, row.change == null ? (row.a.value === row.b.value ? 'none' : 'new') : f.change(row.change),
-          JUDGED[row.judgement] && h('small', {}, JUDGED[row.judgement]))))))),
+          JUDGED[row.judgement] && h('small', {}, JUDGED[row.judgement] + (row.decides ? f.percent(row.decides) : '')))))))),
     two.comparison.warnings?.length > 0 && h('div', { class: 'panel marks', role: 'note' }, h('h2', {}, '\u26a0 With this comparison, mind'), h('ul', {}, two.comparison.warnings.map((m) => h('li', {}, m)))),
     plots);
   const points = overlay(two.a.trace ?? [], two.b.trace ?? []);
