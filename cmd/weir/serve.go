@@ -121,8 +121,8 @@ func (k *kernelFlags) groups() []config.Group {
 			f.Var(&k.maxBody, "max-body", "size of a request's body, but for routes with a bound of their own")
 			f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
 			f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
-			f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers for requests too long for an event loop")
-			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests that may wait for a worker; one more is answered 503")
+			f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers of each service, for requests too long for an event loop")
+			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests of a service that may wait for its workers; one more is answered 503")
 			f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
 			f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
 		}),

@@ -123,8 +123,8 @@ func TestAWorkersAnswerDoesNotAllocate(t *testing.T) {
 	defer unix.Close(fds[0])
 	d.s.connectionOpened()
 	d.accepted(fds[1])
-	go d.s.fast.work(1)
-	defer close(d.s.fast.jobs)
+	go d.s.fast.work(d.s.fast.jobs[0], 1)
+	defer close(d.s.fast.jobs[0])
 	request := []byte(post("/test", strings.Repeat("y", 9_000)))
 	answers := make([]byte, 64<<10)
 	round := func() {

@@ -21,8 +21,8 @@ type Config struct {
 	// TLS is used on TLSListen.
 	TLS *tls.Config
 
-	// Loops is the number of event loops, each a locked thread; Workers that of goroutines for
-	// deferred requests, which mostly wait for the disk, WorkerQueue how many requests may wait
+	// Loops is the number of event loops, each a locked thread; Workers that of each service's goroutines for
+	// offloaded requests, which mostly wait for the disk, WorkerQueue how many of its requests may wait
 	// for one.
 	Loops, Workers, WorkerQueue int
 	// Processors is how many there are for all of it. Unless there are more of them than loops, loops run by themselves

@@ -13,7 +13,7 @@ import (
 type fastLane struct {
 	s       *Server
 	loops   []*loop
-	jobs    chan *conn
+	jobs    []chan *conn // a service's, by its index: one whose work hangs keeps its own workers only
 	workers sync.WaitGroup
 	lent    *handover
 }
@@ -21,8 +21,10 @@ type fastLane struct {
 func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 	f := &fastLane{
 		s:    s,
-		jobs: make(chan *conn, s.cfg.WorkerQueue),
 		lent: newHandover(1024, addr),
+	}
+	for range max(1, len(s.services)) {
+		f.jobs = append(f.jobs, make(chan *conn, s.cfg.WorkerQueue))
 	}
 	for i := range s.cfg.Loops {
 		l, err := newLoop(f, i)
@@ -42,8 +44,10 @@ func (f *fastLane) start(serve func(net.Listener)) {
 	for _, l := range f.loops {
 		go l.run()
 	}
-	for i := range f.s.cfg.Workers {
-		f.workers.Go(func() { f.work(f.s.cfg.Loops + i) })
+	for _, jobs := range f.jobs {
+		for i := range f.s.cfg.Workers {
+			f.workers.Go(func() { f.work(jobs, f.s.cfg.Loops+i) })
+		}
 	}
 	go serve(f.lent)
 }
@@ -163,6 +167,8 @@ func (f *fastLane) finish() {
 			return // a handler hangs: its worker cannot be waited for
 		}
 	}
-	close(f.jobs)
+	for _, jobs := range f.jobs {
+		close(jobs)
+	}
 	f.workers.Wait()
 }

@@ -65,8 +65,8 @@ func TestALoopRunsWhatWasPutOffAfterWhatIsReady(t *testing.T) {
 	c1.quiet()
 	d.turn()
 	c1.expect("GET", 200, "later long")
-	if n := d.turn(); n != 0 || len(d.later) != 0 || len(d.s.fast.jobs) != 0 {
-		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.later), len(d.s.fast.jobs))
+	if n := d.turn(); n != 0 || len(d.later) != 0 || len(d.s.fast.jobs[0]) != 0 {
+		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.later), len(d.s.fast.jobs[0]))
 	}
 	if n := d.s.away.Load(); n != 0 {
 		t.Errorf("%d requests are counted as being elsewhere", n)
@@ -79,8 +79,8 @@ func TestWithProcessorsToSpareAWorkerRunsWhatWasPutOff(t *testing.T) {
 	c, conn := d.connect()
 	c.send(get("/later/a"))
 	d.turn()
-	if len(d.later) != 0 || len(d.s.fast.jobs) != 1 || conn.phase != phaseOffloaded {
-		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.later), len(d.s.fast.jobs))
+	if len(d.later) != 0 || len(d.s.fast.jobs[0]) != 1 || conn.phase != phaseOffloaded {
+		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.later), len(d.s.fast.jobs[0]))
 	}
 }
 
@@ -128,8 +128,8 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	d.handle(d.events[:n])
-	if len(d.later) != 1 || len(d.s.fast.jobs) != 1 {
-		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.later), len(d.s.fast.jobs))
+	if len(d.later) != 1 || len(d.s.fast.jobs[0]) != 1 {
+		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.later), len(d.s.fast.jobs[0]))
 	}
 	refused := d.s.refused.Value()
 	if refused != 1 {

@@ -32,6 +32,37 @@ func blocked(t *testing.T) (e *echo, release func()) {
 	return e, release
 }
 
+// A service whose work hangs has its own workers and its own queue, and takes nobody else's.
+func TestAServiceThatHangsHoldsUpNoOther(t *testing.T) {
+	e, release := blocked(t)
+	s := start(t, Config{Workers: 2, WorkerQueue: 3}, e, routes{{Pattern: "GET /sound/{word}", Handler: func(w *Response, r *Request) Outcome {
+		if r.Inline() {
+			return Offload
+		}
+		w.Body = append(append(w.Body, "sound "...), r.Param(0)...)
+		return Done
+	}}})
+	hanging := make([]*client, 2+3)
+	for i := range hanging {
+		hanging[i] = dial(t, s)
+		hanging[i].send(get("/deferred/a"))
+	}
+	await(t, "the service to take no more", func() bool { return len(s.fast.jobs[0]) == 3 })
+	refused, sound := dial(t, s), dial(t, s)
+	refused.send(get("/deferred/b"))
+	if resp, _ := refused.response("GET"); resp.StatusCode != 503 {
+		t.Errorf("one request more is answered %d, want 503", resp.StatusCode)
+	}
+	for range 10 {
+		sound.send(get("/sound/c"))
+		sound.expect("GET", 200, "sound c")
+	}
+	release()
+	for _, c := range hanging {
+		c.expect("GET", 200, "GET a ")
+	}
+}
+
 func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
 	e, release := blocked(t)
 	s := start(t, Config{Workers: 1, WorkerQueue: 2}, e)
@@ -42,7 +73,7 @@ func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
 	for _, c := range waiting {
 		c.send(get("/deferred/waiting"))
 	}
-	await(t, "the queue to be full", func() bool { return len(s.fast.jobs) == 2 })
+	await(t, "the queue to be full", func() bool { return len(s.fast.jobs[0]) == 2 })
 	refused := dial(t, s)
 	refused.send(get("/fast/a") + get("/deferred/b") + get("/deferred/c") + get("/fast/d"))
 	refused.expect("GET", 200, "GET a ")

@@ -50,6 +50,7 @@ type methodRoute struct {
 // route is a Route with what the kernel keeps of it.
 type route struct {
 	Route
+	service int      // its index, whose workers are the route's; 0 of what is the kernel's own
 	path     string   // the pattern without its method
 	names    []string // of its wildcards
 	begins   []byte   // how its requests do, up to the wildcard, if it has a Prefetch

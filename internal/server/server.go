@@ -154,20 +154,24 @@ func (s *Server) addRoutes() {
 	s.routes.nothing, s.admins.nothing = NothingHere, NothingOnAdmin
 	s.Handle(Route{Pattern: "GET /health", Handler: s.health, Class: shed.Critical})
 	s.addAdminRoutes()
-	for _, service := range s.services {
+	for i, service := range s.services {
 		for _, r := range service.Routes() {
-			s.Handle(r)
+			s.handle(r, i)
 		}
 	}
 }
 
 // Handle adds a route that belongs to no service. It must be called before Run.
-func (s *Server) Handle(r Route) {
+func (s *Server) Handle(r Route) { s.handle(r, 0) }
+
+func (s *Server) handle(r Route, service int) {
+	to := &s.routes
 	if r.Admin {
-		s.admins.add(s.newRoute(r))
-	} else {
-		s.routes.add(s.newRoute(r))
+		to = &s.admins
 	}
+	own := s.newRoute(r)
+	own.service = service
+	to.add(own)
 }
 
 // Routes returns the patterns of the public port's routes, in the order they were added.

@@ -35,7 +35,7 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 		return nil
 	}
 	select {
-	case l.lane.jobs <- c:
+	case l.lane.jobs[k.route.service] <- c:
 		return nil
 	default:
 		l.spare.give(c.out)
@@ -179,10 +179,10 @@ type worker struct {
 }
 
 // work calls handlers again until there are no more.
-func (f *fastLane) work(stripe int) {
+func (f *fastLane) work(jobs chan *conn, stripe int) {
 	debug.SetPanicOnFault(true)
 	k := worker{s: f.s, stripe: stripe}
-	for c := range f.jobs {
+	for c := range jobs {
 		c.loop.post(message{kind: msgRan, conn: c, outcome: k.run(c)})
 	}
 }
