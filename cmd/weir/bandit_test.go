@@ -125,7 +125,7 @@ func TestDamagedArmsAreTheReasonInHealth(t *testing.T) {
 		return status == 503 && strings.Contains(body, "bandit") && strings.Contains(body, "the arms cannot be used; see the log, and replace the file")
 	})
 	p.want("/next", 200)
-	if status, body := ask(t, "POST", "http://"+p.public+"/predict", `{"items":["a"]}`); status != 503 || !strings.Contains(body, "see /health") {
+	if status, body := ask(t, "POST", "http://"+p.public+"/predict", `{"items":["a"]}`); status != 503 || !strings.Contains(body, "the arms cannot be used") {
 		t.Errorf("%d %s", status, body)
 	}
 	importArms(t, arms, "items.csv", "item,alpha,beta\na,5,6\n")

@@ -160,7 +160,7 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 	})
 	systest.Eventually(t, "the arms are loaded, or cannot be", func() bool {
 		for _, s := range a.services {
-			if err := s.Ready(); err != nil && strings.Contains(err.Error(), "being loaded") {
+			if err := s.Health().Err(); err != nil && strings.Contains(err.Error(), "being loaded") {
 				return false
 			}
 		}

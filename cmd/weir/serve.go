@@ -123,6 +123,8 @@ func (k *kernelFlags) groups() []config.Group {
 			f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
 			f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers of each service, for requests too long for an event loop")
 			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests of a service that may wait for its workers; one more is answered 503")
+			f.StringSliceVar(&cfg.CriticalServices, "critical-services", nil,
+				"services without which /health is 503, separated by commas; empty is none (default those that were given data)")
 			f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
 			f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
 		}),

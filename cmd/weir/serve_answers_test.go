@@ -132,11 +132,11 @@ func TestHealthAndAdminPort(t *testing.T) {
 	feeds := filepath.Join(dir, "feeds.weir")
 	numbered(10, 20).write(t, feeds)
 	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds", feeds)
-	p.want("/health", 200, `{"status":"ok"}`)
+	p.want("/health", 200, `{"status":"ready"`, `"feed":{"status":"ready"}`)
 	p.want("/metrics", 404)
 	p.want("/version", 200, `"version":"dev"`)
 	for path, says := range map[string]string{
-		"/health/live": `{"status":"ok"}`, "/health/ready": `{"status":"ok"}`, "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
+		"/health/live": `{"status":"ok"}`, "/health/ready": `{"status":"ready"`, "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
 	} {
 		status, body := ask(t, "GET", "http://"+p.admin+path, "")
 		if status != 200 {

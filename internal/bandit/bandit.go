@@ -140,7 +140,7 @@ type Bandit struct {
 	failed     atomic.Pointer[error] // why the first model could not be loaded
 	background context.Context
 	stop       context.CancelFunc
-	work       sync.WaitGroup
+	work       *server.Background
 }
 
 // levels is how many kinds of arms there are.
@@ -160,7 +160,8 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	}
 	b := &Bandit{cfg: cfg, log: env.Log, modelJSON: string(appendText(nil, cfg.Model))}
 	b.scratch.New = func() any { return &scratch{sampler: beta.New(0)} }
-	b.background, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.work = env.Background("bandit")
+	b.background, b.stop = b.work.Context(), b.work.Cancel
 	var file *arms.File
 	if cfg.Arms != "" {
 		if file, err = arms.Open(cfg.Arms); err != nil {
@@ -188,7 +189,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	if file == nil {
 		b.model.Store(&model{})
 	} else {
-		b.work.Go(func() {
+		b.work.Go("loading of arms", func(context.Context) {
 			b.loadFirst(file)
 			if cfg.Watch > 0 {
 				b.watch(file.Info())
@@ -292,18 +293,21 @@ func (b *Bandit) takeUp(ctx context.Context) error {
 // Name implements server.Service.
 func (b *Bandit) Name() string { return "bandit" }
 
-// Ready implements server.Service.
-func (b *Bandit) Ready() error {
-	if err := b.learner.Err(); err != nil {
-		return err
+// Critical says that the bandit was given data: without it the server is down then.
+func (b *Bandit) Critical() bool { return b.cfg.Arms != "" || b.cfg.Store != "" }
+
+// Health implements server.Service. Predictions are made even when events cannot be saved.
+func (b *Bandit) Health() server.Health {
+	err := b.learner.Err()
+	switch {
+	case b.model.Load() == nil && b.failed.Load() != nil:
+		return server.Down("the arms cannot be used; see the log, and replace the file")
+	case b.model.Load() == nil:
+		return server.Down("the arms are being loaded")
+	case err != nil:
+		return server.Degraded(err.Error())
 	}
-	if b.model.Load() == nil {
-		if b.failed.Load() != nil {
-			return errors.New("the arms cannot be used; see the log, and replace the file")
-		}
-		return errors.New("the arms are being loaded")
-	}
-	return nil
+	return b.work.Health()
 }
 
 // Close implements server.Service.
@@ -312,7 +316,7 @@ func (b *Bandit) Close() error {
 	b.reload.Lock() // a reload that has begun gives up soon
 	b.closed = true
 	b.reload.Unlock()
-	b.work.Wait()
+	b.work.Stop()
 	err := b.learner.Close()
 	if b.store != nil {
 		err = errors.Join(err, b.store.Close())

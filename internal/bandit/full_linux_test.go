@@ -35,7 +35,7 @@ func TestAFullDiskRefusesEventsAsLongAsItIsFull(t *testing.T) {
 			t.Errorf("the log does not say it: %s", f.log)
 		}
 		sameMemory(t, f.memory(), before)
-		if err := f.Ready(); err != nil {
+		if err := f.Health().Err(); err != nil {
 			t.Errorf("predictions go on: %v", err)
 		}
 		s.posterior(`{"items":["a"]`, 2, 1, "item")

@@ -54,8 +54,8 @@ func (b *Bandit) live(w *server.Response, _ *server.Request) server.Outcome {
 
 // ready answers GET /v2/health/ready.
 func (b *Bandit) ready(w *server.Response, r *server.Request) server.Outcome {
-	if err := b.Ready(); err != nil {
-		(&reply{w, r.Stripe}).fail(err)
+	if h := b.Health(); h.State == server.StateDown {
+		(&reply{w, r.Stripe}).fail(h.Err())
 		return server.Done
 	}
 	w.Body = append(w.Body, `{"ready":true}`...)

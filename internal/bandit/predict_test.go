@@ -410,7 +410,7 @@ func TestAPanicIsTheFaultOfItsRequestAlone(t *testing.T) {
 		if !strings.Contains(s.log.String(), "panic") {
 			t.Errorf("nothing was logged: %s", s.log)
 		}
-		if err := s.Ready(); err != nil {
+		if err := s.Health().Err(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -39,8 +39,6 @@ func TestUntilTheArmsAreLoadedItIsNotReady(t *testing.T) {
 		} {
 			s.problem(s.do("POST", s.url+path, body), 503, reason)
 		}
-		// What is wrong is wrong already.
-		s.problem(s.do("POST", s.url+"/predict", `{}`), 422, "items")
 		close(hold)
 		f.loaded()
 		if a := s.do("GET", s.url+"/health", ""); a.status != 200 {
@@ -96,7 +94,7 @@ func TestArmsThatAreDamagedInsideAreSaidAndMayBeReplaced(t *testing.T) {
 	if a := s.do("GET", s.url+"/health", ""); a.status != 503 || !strings.Contains(a.body, "the arms cannot be used; see the log, and replace the file") {
 		t.Errorf("/health: %d %s", a.status, a.body)
 	}
-	s.problem(s.do("POST", s.url+"/predict", `{"items":["a"]}`), 503, "see /health")
+	s.problem(s.do("POST", s.url+"/predict", `{"items":["a"]}`), 503, "the arms cannot be used")
 	if !strings.Contains(s.log.String(), "checksum of its arms is wrong") {
 		t.Errorf("the log does not say why: %s", s.log)
 	}
@@ -105,7 +103,7 @@ func TestArmsThatAreDamagedInsideAreSaidAndMayBeReplaced(t *testing.T) {
 		t.Errorf("reload: %d %s", a.status, a.body)
 	}
 	s.posterior(`{"items":["a"]`, 4, 5, "item")
-	if err := f.Ready(); err != nil {
+	if err := f.Health().Err(); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,7 +143,7 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.problem(s.do("POST", s.admin+"/admin/bandit/reload", ""), 409, "the new arms are refused, generation 2 serves on", bad.says)
-		if err := f.Ready(); err != nil {
+		if err := f.Health().Err(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.posterior(`{"items":["a"]`, 21, 30, "item")

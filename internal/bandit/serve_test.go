@@ -121,7 +121,7 @@ func tryOpen(t testing.TB, dir string, change ...func(*Config)) (*fixture, error
 func (f *fixture) loaded() {
 	f.t.Helper()
 	systest.Eventually(f.t, "arms", func() bool { return f.model.Load() != nil || f.failed.Load() != nil })
-	if err := f.Ready(); err != nil {
+	if err := f.Health().Err(); err != nil {
 		f.t.Fatalf("%v\n%s", err, f.log)
 	}
 }

@@ -63,9 +63,7 @@ type Feed struct {
 	short   shortLog
 	stats   stats
 
-	background context.Context // of all that runs between requests; done at Close
-	stop       context.CancelFunc
-	work       sync.WaitGroup
+	background *server.Background
 }
 
 // Open opens the feed. Its snapshot serves when Open returns, and is read into memory and checked
@@ -91,11 +89,11 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	if err != nil {
 		return nil, errors.Join(err, positions.Close())
 	}
-	f.background, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	f.background = env.Background("feed")
 	f.serve(g)
-	f.work.Go(func() { f.short.run(f.background) })
+	f.background.Go("log of short answers", f.short.run)
 	if cfg.Watch > 0 {
-		f.work.Go(func() { f.watch(f.background) })
+		f.background.Go("watch for new lists", f.watch)
 	}
 	s := g.lists.Stats()
 	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes, "fallback", len(g.fallback.items))
@@ -105,23 +103,26 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 // Name implements server.Service.
 func (f *Feed) Name() string { return "feed" }
 
-// Ready implements server.Service.
-func (f *Feed) Ready() error {
+// Critical says that a feed was given data: without it the server is down.
+func (f *Feed) Critical() bool { return true }
+
+// Health implements server.Service. With a damaged snapshot sound lists are given all the same.
+func (f *Feed) Health() server.Health {
 	if err := f.positions.Err(); err != nil {
-		return errors.New("positions cannot be saved: a sync failed; see the log, and restart when the disk is sound")
+		return server.Down("positions cannot be saved: a sync failed; see the log, and restart when the disk is sound")
 	}
 	if f.current.Load().broken.Load() != nil {
-		return errors.New("the snapshot is damaged; see the log, and replace it by rename")
+		return server.Degraded("the snapshot is damaged; see the log, and replace it by rename")
 	}
-	return nil
+	return f.background.Health()
 }
 
 // Close implements server.Service.
 func (f *Feed) Close() error {
-	f.stop()
+	f.background.Cancel()
 	f.reload.Lock() // a reload that has begun gives up soon
 	f.closed = true
 	f.reload.Unlock()
-	f.work.Wait()
+	f.background.Stop()
 	return errors.Join(f.positions.Close(), f.current.Load().lists.Close())
 }

@@ -55,7 +55,7 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 					t.Fatalf("a reload on a full disk: %v, want ENOSPC", err)
 				}
 				wantError(t, "a reload on a full disk", err, "generation 1 serves on", dir)
-				if err := f.Ready(); err != nil {
+				if err := f.Health().Err(); err != nil {
 					t.Errorf("not ready: %v", err)
 				}
 				f.take(0, 1<<40, 1)

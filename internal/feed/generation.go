@@ -123,10 +123,10 @@ func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err erro
 // serve makes g the generation that serves, retires the one before, and warms g. That comes last:
 // only when nobody advances under the old generation any more can those at the end be counted.
 func (f *Feed) serve(g *generation) {
-	warming, stop := context.WithCancel(f.background)
+	warming, stop := context.WithCancel(f.background.Context())
 	g.stopWarming = stop
 	old := f.current.Swap(g)
-	f.work.Go(func() {
+	f.background.Go("warming the lists", func(context.Context) {
 		defer close(g.warmed)
 		if old != nil {
 			if err := old.retire(); err != nil {

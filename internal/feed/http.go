@@ -270,7 +270,7 @@ func (f *Feed) tryPosition(w *server.Response, r *server.Request, do func(*visit
 
 // postReload answers POST /admin/feeds/reload.
 func (f *Feed) postReload(w *server.Response, r *server.Request) server.Outcome {
-	if err := f.Reload(f.background); err != nil {
+	if err := f.Reload(f.background.Context()); err != nil {
 		w.Problem(http.StatusConflict, err.Error())
 		return server.Done
 	}

@@ -297,7 +297,7 @@ func TestAFailedSyncPoisonsAdvancesAndNothingElse(t *testing.T) {
 		at, err := v.do(progress.Advance(1))
 		return err != nil || at.To == v.list.Len()
 	})
-	wantError(t, "readiness", f.Ready(), "positions cannot be saved")
+	wantError(t, "readiness", f.Health().Err(), "positions cannot be saved")
 	v, _ = f.visitUnder(g, 1)
 	if at, err := v.do(progress.Advance(5)); err == nil {
 		t.Errorf("a poisoned store advanced to %d", at.To)

@@ -25,7 +25,7 @@ func (f *Feed) takeUp(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(f.background, cancel)()
+	defer context.AfterFunc(f.background.Context(), cancel)()
 	start := time.Now()
 	g, err := f.load(ctx, true)
 	if err != nil {

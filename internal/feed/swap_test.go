@@ -196,7 +196,7 @@ func TestABrokenSnapshotIsRefusedAndTheOldOneServesOn(t *testing.T) {
 			t.Errorf("damage to %s: generation %v serves, want %v", damage.what, after, before)
 		}
 		f.wantAt(5, 1)
-		if err := f.Ready(); err != nil {
+		if err := f.Health().Err(); err != nil {
 			t.Errorf("damage to %s: not ready: %v", damage.what, err)
 		}
 	}
@@ -267,7 +267,7 @@ func TestTheEndCancelsAReload(t *testing.T) {
 	dir := t.TempDir()
 	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)
 	f := open(t, dir)
-	f.stop() // as Close begins
+	f.background.Cancel() // as Close begins
 	// That ends the reload a moment after it has begun, which this one may not last.
 	systest.Eventually(t, "a reload that was cancelled", func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
 }
@@ -370,10 +370,10 @@ func TestReloadsWhileWarmingAndClosing(t *testing.T) {
 		for i := range 4 {
 			reloads.Go(func() {
 				for n := range 5 {
-					if err := f.Feed.Reload(t.Context()); err != nil && f.background.Err() == nil {
+					if err := f.Feed.Reload(t.Context()); err != nil && f.background.Context().Err() == nil {
 						t.Errorf("reload %d: %v", n, err)
 					}
-					if err := f.Feed.Ready(); err != nil {
+					if err := f.Feed.Health().Err(); err != nil {
 						t.Errorf("not ready: %v", err)
 					}
 					f.take(i, uint64(n), 1)

@@ -227,12 +227,12 @@ func (s *Sequence) checkIndex() error {
 // Name implements server.Service.
 func (s *Sequence) Name() string { return "sequence" }
 
-// Ready implements server.Service.
-func (s *Sequence) Ready() error {
+// Health implements server.Service. Values are given even when the index cannot move.
+func (s *Sequence) Health() server.Health {
 	if s.index.Err() != nil {
-		return errors.New("the index cannot be saved; see the log")
+		return server.Degraded("the index cannot be saved, so it does not move; see the log, and restart when the disk is sound")
 	}
-	return nil
+	return server.Ready()
 }
 
 // Close implements server.Service. It ends computations that are still under way.

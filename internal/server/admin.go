@@ -1,37 +1,11 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/pprof"
 
 	"weir/internal/shed"
 )
-
-// health answers GET /health, and GET /health/ready of the admin port.
-func (s *Server) health(w *Response, _ *Request) Outcome {
-	w.Field("Cache-Control", "no-store")
-	reasons := s.Ready()
-	if reasons == nil {
-		w.Body = append(w.Body, `{"status":"ok"}`...)
-		return Done
-	}
-	w.Status = http.StatusServiceUnavailable
-	w.Field("Retry-After", "1")
-	w.Body = appendHealth(w.Body, reasons)
-	return Done
-}
-
-func appendHealth(dst []byte, reasons map[string]string) []byte {
-	body, err := json.Marshal(struct {
-		Status   string            `json:"status"`
-		Services map[string]string `json:"services"`
-	}{"unavailable", reasons})
-	if err != nil {
-		panic("BUG: strings that cannot be marshalled: " + err.Error())
-	}
-	return append(dst, body...)
-}
 
 // addAdminRoutes adds the admin port's own routes: metrics, health, profiles and the shedder's thresholds.
 func (s *Server) addAdminRoutes() {

@@ -45,6 +45,9 @@ type Config struct {
 	// ShutdownTimeout bounds the wait for requests in flight.
 	ShutdownTimeout time.Duration
 
+	// CriticalServices names those without which the server is down; nil means those that were given data.
+	CriticalServices []string
+
 	// NetHTTP serves everything by net/http, as on systems without epoll.
 	NetHTTP bool
 

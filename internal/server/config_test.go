@@ -1,6 +1,7 @@
 package server
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestZeroBoundsAreDefaults(t *testing.T) {
 	want.MaxHeader = 1234
 	got := s.cfg
 	got.Metrics, got.Log = nil, nil
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if s.Addr() != nil || s.TLSAddr() != nil || s.AdminAddr() != nil {

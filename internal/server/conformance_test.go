@@ -342,5 +342,5 @@ type routes []Route
 
 func (routes) Name() string      { return "routes" }
 func (r routes) Routes() []Route { return r }
-func (routes) Ready() error      { return nil }
+func (routes) Health() Health    { return Ready() }
 func (routes) Close() error      { return nil }

@@ -275,6 +275,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			l.resp.Problem(http.StatusBadRequest, errEscape.detail)
 		case h.flags&coded != 0 && len(body) > 0:
 			refuseCoding(&l.resp)
+		case l.s.isDown(&l.resp, route):
 		default:
 			outcome = l.s.run(&l.resp, r)
 			refused = r.rejected

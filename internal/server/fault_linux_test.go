@@ -2,11 +2,15 @@ package server
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/metrics"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +37,7 @@ func truncated(t *testing.T) []byte {
 	return m
 }
 
-func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
+func TestAFaultInMappedDataIsA503AndDegradesItsService(t *testing.T) {
 	for _, lane := range []string{"fast", "deferred", "lent"} {
 		t.Run(lane, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
@@ -62,8 +66,17 @@ func TestAFaultInMappedDataIsA503AndFailsReadiness(t *testing.T) {
 				c.send(get("/fast/after"))
 				c.expect("GET", 200, "GET after ")
 				c.send(get("/health"))
-				c.expect("GET", 503, `{"status":"unavailable","services":{"kernel":"mapped data cannot be read"}}`)
+				c.expect("GET", 200, `{"status":"degraded","services":{"echo":{"status":"ready"},"routes":{"status":"degraded",`+
+					`"reason":"mapped data cannot be read; see the log, replace the file by rename and restart"}}}`)
 			})
 		})
 	}
+}
+
+func TestAFaultInBackgroundWorkDegradesItsService(t *testing.T) {
+	m := truncated(t)
+	b := Env{Metrics: metrics.New(1), Log: slog.New(slog.DiscardHandler)}.Background("test")
+	b.Go("reading", func(context.Context) { _ = bytes.Clone(m[5000:6000]) })
+	await(t, "the fault", func() bool { return b.Health().State == StateDegraded })
+	b.Stop()
 }

@@ -68,7 +68,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 
 func TestTheAdminPort(t *testing.T) {
 	e := &echo{}
-	s := start(t, Config{Admin: "127.0.0.1:0"}, e, routes{{Pattern: "POST /admin/poke", Admin: true,
+	s := start(t, Config{Admin: "127.0.0.1:0", CriticalServices: []string{"echo"}}, e, routes{{Pattern: "POST /admin/poke", Admin: true,
 		Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "poked") })}})
 	ask := func(method, path string, status int, contains string) http.Header {
 		t.Helper()
@@ -90,7 +90,7 @@ func TestTheAdminPort(t *testing.T) {
 	dial(t, s).passed()
 	ask("GET", "/metrics", 200, `weir_http_requests_total{code="200",route="GET /fast/{word}"} 1`)
 	ask("GET", "/health/live", 200, `{"status":"ok"}`)
-	ask("GET", "/health/ready", 200, `{"status":"ok"}`)
+	ask("GET", "/health/ready", 200, `{"status":"ready"`)
 	ask("GET", "/debug/pprof/", 200, "goroutine")
 	ask("POST", "/admin/poke", 200, "poked")
 	ask("GET", "/fast/a", 404, "about:blank")
@@ -103,8 +103,9 @@ func TestTheAdminPort(t *testing.T) {
 		}
 	}
 	ask("OPTIONS", "/fast/a", 404, "about:blank")
-	s.Fault(io.ErrUnexpectedEOF)
-	ask("GET", "/health/ready", 503, "kernel")
+	down := Down("it is down")
+	e.health.now.Store(&down)
+	ask("GET", "/health/ready", 503, "it is down")
 	ask("GET", "/health/live", 200, "ok")
 	http.DefaultClient.CloseIdleConnections()
 

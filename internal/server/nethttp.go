@@ -211,6 +211,11 @@ func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)
 	call.req.lane = call
+	if l.s.isDown(&call.resp, route) {
+		call.resp.Write(w, r)
+		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+		return nil
+	}
 	switch outcome := l.s.run(&call.resp, &call.req); {
 	case call.req.rejected:
 		return nil
@@ -432,25 +437,4 @@ func (s *Server) prefetch(route *route, stripe int, params [][]byte) {
 		}
 	}()
 	route.Prefetch(stripe, params)
-}
-
-// faultAddress tells a memory fault in mapped data from other panics: with SetPanicOnFault, and
-// only then, the runtime's error names an address.
-func faultAddress(p any) (uintptr, bool) {
-	fault, ok := p.(interface{ Addr() uintptr })
-	if !ok {
-		return 0, false
-	}
-	return fault.Addr(), true
-}
-
-// panicked logs and counts a handler's panic and reports whether it was a memory fault.
-func (s *Server) panicked(route *route, p any) (fault bool) {
-	s.panics.Add(s.cfg.sharedStripe(), 1)
-	if addr, ok := faultAddress(p); ok {
-		s.Fault(fmt.Errorf("memory fault at address %#x, route %s", addr, route.Pattern))
-		return true
-	}
-	s.cfg.Log.Error("BUG: a handler panicked", "route", route.Pattern, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return false
 }

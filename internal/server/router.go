@@ -50,10 +50,11 @@ type methodRoute struct {
 // route is a Route with what the kernel keeps of it.
 type route struct {
 	Route
-	service int      // its index, whose workers are the route's; 0 of what is the kernel's own
-	path     string   // the pattern without its method
-	names    []string // of its wildcards
-	begins   []byte   // how its requests do, up to the wildcard, if it has a Prefetch
+	state    *serviceState // of its service; nil for what is the kernel's own
+	service  int           // its index, whose workers are the route's; 0 of what is the kernel's own
+	path     string        // the pattern without its method
+	names    []string      // of its wildcards
+	begins   []byte        // how its requests do, up to the wildcard, if it has a Prefetch
 	latency  *metrics.Histogram
 	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
 }

@@ -37,6 +37,7 @@ import (
 type Server struct {
 	cfg       Config
 	services  []Service
+	states    []*serviceState
 	routes    router
 	admins    router // the admin port's
 	unrouted  *route // counts what no route takes
@@ -51,8 +52,7 @@ type Server struct {
 	away        atomic.Int64 // requests that workers or net/http have
 	deaf        atomic.Int64 // connections that are not read
 	input       atomic.Int64 // bytes of buffered requests
-	fault       atomic.Pointer[error]
-	turnedAway  []byte // the answer to a connection beyond the bound
+	turnedAway  []byte       // the answer to a connection beyond the bound
 
 	panics, refused, acceptErrors, accepted *metrics.Counter
 	closed                                  [closedReasons]*metrics.Counter
@@ -79,6 +79,11 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	s.slow = newSlowLane(s, &s.routes)
 	s.adminLane = newSlowLane(s, &s.admins)
 	s.registerMetrics()
+	var err error
+	if s.states, err = newStates(services, cfg.CriticalServices); err != nil {
+		return nil, err
+	}
+	s.registerHealth()
 	if err := s.addShedder(); err != nil {
 		return nil, err
 	}
@@ -156,21 +161,21 @@ func (s *Server) addRoutes() {
 	s.addAdminRoutes()
 	for i, service := range s.services {
 		for _, r := range service.Routes() {
-			s.handle(r, i)
+			s.handle(r, i, s.states[i])
 		}
 	}
 }
 
 // Handle adds a route that belongs to no service. It must be called before Run.
-func (s *Server) Handle(r Route) { s.handle(r, 0) }
+func (s *Server) Handle(r Route) { s.handle(r, 0, nil) }
 
-func (s *Server) handle(r Route, service int) {
+func (s *Server) handle(r Route, service int, state *serviceState) {
 	to := &s.routes
 	if r.Admin {
 		to = &s.admins
 	}
 	own := s.newRoute(r)
-	own.service = service
+	own.service, own.state = service, state
 	to.add(own)
 }
 
@@ -210,6 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.shed != nil {
 		go s.shed.Run(ctx)
 	}
+	accepting.Go(func() { s.watchHealth(stop) })
 	if s.admin != nil {
 		go func() { fail(adminServer.Serve(s.admin)) }()
 	}
@@ -235,8 +241,8 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	close(stop)
 	var shutdownErr error
-	if s.fast != nil {
-		accepting.Wait() // it takes what waits; only then the listener goes
+	accepting.Wait()
+	if s.fast != nil { // its acceptor takes what waits; only then the listener goes
 		s.listen.Close()
 		shutdownErr = s.fast.stop(timeout)
 	}
@@ -306,32 +312,4 @@ type limitedConn struct {
 func (c *limitedConn) Close() error {
 	c.once.Do(c.s.connectionClosed)
 	return c.TCPConn.Close()
-}
-
-// Fault records a memory fault in mapped data: the server is not ready from then on, since a
-// file below it was truncated or its disk fails. A restart clears it.
-func (s *Server) Fault(err error) {
-	if s.fault.CompareAndSwap(nil, &err) {
-		s.cfg.Log.Error("FATAL: mapped data cannot be read; was a file truncated in place? replace it by rename and restart", "error", err)
-	}
-}
-
-// Ready returns nil when every service can answer, else what cannot and why.
-func (s *Server) Ready() map[string]string {
-	var reasons map[string]string
-	add := func(name, why string) {
-		if reasons == nil {
-			reasons = make(map[string]string)
-		}
-		reasons[name] = why
-	}
-	if err := s.fault.Load(); err != nil {
-		add("kernel", "mapped data cannot be read")
-	}
-	for _, service := range s.services {
-		if err := service.Ready(); err != nil {
-			add(service.Name(), err.Error())
-		}
-	}
-	return reasons
 }

@@ -9,21 +9,32 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // echo is a service with a route of each kind.
 type echo struct {
-	notReady error
-	block    chan struct{} // deferred and lent handlers wait for it when set
-	started  chan struct{}
-	closed   bool
+	health  setHealth
+	block   chan struct{} // deferred and lent handlers wait for it when set
+	started chan struct{}
+	closed  bool
 }
 
-func (e *echo) Name() string { return "echo" }
-func (e *echo) Ready() error { return e.notReady }
-func (e *echo) Close() error { e.closed = true; return nil }
+// setHealth is a health that a test sets; ready unless it does.
+type setHealth struct{ now atomic.Pointer[Health] }
+
+func (h *setHealth) get() Health {
+	if now := h.now.Load(); now != nil {
+		return *now
+	}
+	return Ready()
+}
+
+func (e *echo) Name() string   { return "echo" }
+func (e *echo) Health() Health { return e.health.get() }
+func (e *echo) Close() error   { e.closed = true; return nil }
 
 func (e *echo) wait() {
 	if e.block != nil {
@@ -366,15 +377,4 @@ func TestHandlerPanicIsThatRequestsError(t *testing.T) {
 			t.Errorf("%d panics counted, want 2", n)
 		}
 	})
-}
-
-func TestHealthNamesWhatIsNotReady(t *testing.T) {
-	e := &echo{}
-	s := start(t, Config{}, e)
-	c := dial(t, s)
-	c.send(get("/health"))
-	c.expect("GET", 200, `{"status":"ok"}`)
-	s.Fault(io.ErrUnexpectedEOF)
-	c.send(get("/health"))
-	c.expect("GET", 503, `{"status":"unavailable","services":{"kernel":"mapped data cannot be read"}}`)
 }

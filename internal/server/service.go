@@ -20,9 +20,8 @@ type Service interface {
 	Name() string
 	// Routes are added to the public port, or to the admin port where Route.Admin is set.
 	Routes() []Route
-	// Ready returns nil when the service can answer, else the reason. It is called often and
-	// must not block.
-	Ready() error
+	// Health says whether the service can answer, and why not. It is called often and must not block.
+	Health() Health
 	// Close is called once, after the last request has been answered. It makes durable what
 	// is not yet.
 	Close() error

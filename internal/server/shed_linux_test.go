@@ -71,7 +71,7 @@ func TestHealthIsAnsweredOnADeafConnectionInTheEnd(t *testing.T) {
 	d.turn()
 	c.quiet()
 	d.pass(time.Second)
-	c.expect("GET", 200, `{"status":"ok"}`)
+	c.expect("GET", 200, `{"status":"ready","services":{"echo":{"status":"ready"}}}`)
 }
 
 func TestAPipelineIsAnsweredBeforeItsConnectionIsDeaf(t *testing.T) {
@@ -337,7 +337,7 @@ func TestRefusalsMixNothingUp(t *testing.T) {
 			for i := range rounds {
 				word := strings.Repeat(string(rune('a'+id)), i%7+1)
 				c.send(get("/fast/"+word) + get("/deferred/"+word) + get("/lent/"+word) + get("/health"))
-				for _, want := range []string{"GET " + word, "GET " + word, word, `{"status":"ok"}`} {
+				for _, want := range []string{"GET " + word, "GET " + word, word, `{"status":"ready"`} {
 					resp, body := c.response("GET")
 					if resp.StatusCode != 503 && !strings.Contains(body, want) || resp.StatusCode == 503 && want[0] == '{' {
 						errs <- body + " instead of " + want

@@ -120,10 +120,10 @@ func TestRequestsAreRefusedByClassOnAllLanes(t *testing.T) {
 			}
 			c = dial(t, s)
 			c.send(get("/health"))
-			c.expect("GET", 200, `{"status":"ok"}`)
+			c.expect("GET", 200, `{"status":"ready","services":{"routes":{"status":"ready"}}}`)
 			c = dial(t, s)
 			c.send("GET http://weir/health HTTP/1.1\r\nHost: weir\r\n\r\n")
-			c.expect("GET", 200, `{"status":"ok"}`)
+			c.expect("GET", 200, `{"status":"ready","services":{"routes":{"status":"ready"}}}`)
 			c = dial(t, s)
 			c.send("GET http://weir/normal/fast HTTP/1.1\r\nHost: weir\r\n\r\n")
 			if resp, _ := c.response("GET"); resp.StatusCode != 503 {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -156,9 +157,9 @@ type failing struct {
 	closed bool
 }
 
-func (*failing) Name() string    { return "failing" }
+func (f *failing) Name() string  { return fmt.Sprintf("failing %t", f.err != nil) }
 func (*failing) Routes() []Route { return nil }
-func (*failing) Ready() error    { return nil }
+func (*failing) Health() Health  { return Ready() }
 func (f *failing) Close() error  { f.closed = true; return f.err }
 
 // What waits in the listener's queue when the stop comes was received by the system: it is
@@ -236,5 +237,5 @@ type closing struct {
 
 func (c *closing) Name() string    { return c.name }
 func (c *closing) Routes() []Route { return nil }
-func (c *closing) Ready() error    { return nil }
+func (c *closing) Health() Health  { return Ready() }
 func (c *closing) Close() error    { *c.closed = append(*c.closed, c.name); return nil }

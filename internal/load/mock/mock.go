@@ -120,8 +120,8 @@ const pageOverhead = 512
 // Name implements server.Service.
 func (s *Server) Name() string { return "mock" }
 
-// Ready implements server.Service.
-func (s *Server) Ready() error { return nil }
+// Health implements server.Service.
+func (s *Server) Health() server.Health { return server.Ready() }
 
 // Stop ends every request that hangs or waits: hung ones without an answer, delayed ones with theirs. The mock
 // answers on, and waits no more.
