@@ -45,7 +45,7 @@ func newShedFlags() *shedFlags {
 func (s *shedFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.on, "shed", true, "refuse requests when the server is overloaded")
 	f.DurationVar(&s.cfg.Interval, "shed-interval", s.cfg.Interval, "how often to look whether it is")
-	f.DurationVar(&s.cfg.Deaf, "shed-deaf", s.cfg.Deaf, "the longest time for which a connection is not read after its request was refused; 0 is never")
+	f.DurationVar(&s.cfg.Pause, "shed-pause", s.cfg.Pause, "the longest time for which a connection is not read after its request was rejected; 0 is never")
 	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf, "whose stalls are looked at: host or cgroup, the server's own",
 		shed.Host, shed.OwnCgroup)
 	for _, sig := range shedSignals {
@@ -59,8 +59,8 @@ func (s *shedFlags) config() (*shed.Config, error) {
 	switch {
 	case s.cfg.Interval < 10*time.Millisecond:
 		return nil, fmt.Errorf("--shed-interval must be 10ms or more, got %v", s.cfg.Interval)
-	case s.cfg.Deaf < 0:
-		return nil, fmt.Errorf("--shed-deaf must not be negative, got %v", s.cfg.Deaf)
+	case s.cfg.Pause < 0:
+		return nil, fmt.Errorf("--shed-pause must not be negative, got %v", s.cfg.Pause)
 	case !(s.memory >= 0 && s.memory <= 1):
 		return nil, fmt.Errorf("--memory-ratio must be from 0 to 1, got %v", s.memory)
 	}

@@ -70,7 +70,7 @@ func TestWrongFlagsOfOverloadSayWhatIsRight(t *testing.T) {
 		"--shed-scheduling=100:500":   "like 100ms:500ms, or off",
 		"--shed-in-flight=NaN:5":      "numbers from 0",
 		"--shed-interval=1ms":         "10ms or more",
-		"--shed-deaf=-1s":             "must not be negative",
+		"--shed-pause=-1s":            "must not be negative",
 		"--shed-stalls-of=everybody":  "host or cgroup",
 		"--memory-ratio=70":           "from 0 to 1",
 		"--shed-memory-stalls=20%;5%": "like 20%:60%, or off",

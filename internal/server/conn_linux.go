@@ -36,7 +36,7 @@ type conn struct {
 	empty     uint8       // empty lines before the next request
 	told      bool        // to go on and send the body of the request that comes into in
 	closing   bool        // close once out is sent
-	refused   bool        // a request was, because of overload: to be deaf once that is sent
+	rejected  bool        // a request was: to be paused once that is sent
 	gone      bool        // the client has gone, while deferred or lent
 	lent      *lentConn
 	kept      *lentConn // lent before, for the next lent request
@@ -55,7 +55,7 @@ const (
 	phasePending                // for a Completion
 	phaseLent                   // for net/http
 	phaseLinger                 // for its client's end, discarding what comes
-	phaseDeaf                   // for a time to pass, without being read
+	phasePaused                 // for a time to pass, without being read
 )
 
 // accepted takes a new connection.
@@ -81,7 +81,9 @@ func (l *loop) accepted(fd int) {
 	l.rest(c)
 	if l.stopping {
 		l.dismiss(c)
+		return
 	}
+	l.gather(c) // its request is mostly there
 }
 
 // watch changes what epoll reports of c.
@@ -91,7 +93,7 @@ func (l *loop) watch(c *conn, events uint32) {
 	}
 	c.interest = events
 	event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: c.generation}
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &event); err != nil {
+	if err := epollModify(l.epoll, c.fd, &event); err != nil {
 		panic("BUG: epoll_ctl: " + err.Error())
 	}
 }
@@ -101,8 +103,8 @@ func (l *loop) close(c *conn) {
 	if c.fd < 0 {
 		return
 	}
-	if c.phase == phaseDeaf {
-		l.undeafen(c)
+	if c.phase == phasePaused {
+		l.unpause(c)
 	}
 	c.timed.stop()
 	if c.pending != nil {
@@ -154,6 +156,7 @@ func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
 		n, err := receive(c.fd, l.read[:readSize])
 		if n > 0 {
+			l.checkLate(c)
 			l.answer(c, l.read[:n])
 		} else if err != unix.EAGAIN {
 			l.close(c)
@@ -167,6 +170,7 @@ func (l *loop) readable(c *conn) {
 	if n > 0 {
 		c.in = c.in[:len(c.in)+n]
 		if len(c.in) >= c.need {
+			l.checkLate(c)
 			l.answer(c, c.in)
 		}
 	} else if err == nil {
@@ -182,6 +186,7 @@ func (l *loop) readable(c *conn) {
 func (l *loop) answer(c *conn, data []byte) {
 	l.out = l.out[:0]
 	data = l.parse(c, data)
+	l.shed.late = false
 	if c.fd < 0 || c.phase == phaseLent || c.phase == phaseOffloaded || c.pending != nil {
 		return
 	}
@@ -195,7 +200,7 @@ func (l *loop) answer(c *conn, data []byte) {
 	case c.phase == phaseDraining:
 	case c.closing:
 		l.hangUp(c)
-	case c.refused && l.deafen(c):
+	case c.rejected && l.pause(c):
 	case len(c.in) > 0:
 		if c.timed.queue != &l.request {
 			l.request.start(&c.timed, l.now)
@@ -258,13 +263,13 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 
 		r.Method, r.Path, r.Query, r.header, r.Body = h.method, h.path, h.query, h.header, body
 		l.resp.reset()
-		l.judged = l.shed.Shedder != nil && route != nil
+		l.sheds = l.shed.Shedder != nil && route != nil
 		refused, outcome := false, Done
 		if route != nil {
 			r.route, r.class = route, route.Class
 		}
-		if l.judged {
-			refused = l.shed.judges(r.class)
+		if l.sheds {
+			refused = !l.shed.admits(r.class)
 		}
 		switch {
 		case refused:
@@ -281,11 +286,11 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			refused = r.rejected
 		}
 		if !refused && outcome != Done && outcome != Pending && !l.flush(c) {
-			return data // it is parsed, and judged, again
+			return data // it is parsed, and admitted or rejected, again
 		}
 		c.scanned, c.need, c.chunks, c.empty, c.told = 0, 0, chunkedBody{}, 0, false
 		c.size, c.bodyEnd = total, size+len(body)
-		if l.judged {
+		if l.sheds {
 			l.shed.counts(r.class, refused)
 		}
 		c.closing, c.keepAlive = h.flags&connClose != 0, h.flags&keepAlive != 0
@@ -307,7 +312,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		}
 		c.closing = c.closing || l.stopping && len(data) == total || refused && c.keepAlive
 		if refused {
-			l.turnDown(c, route, r.class, h.method == http.MethodHead)
+			l.reject(c, route, r.class, h.method == http.MethodHead)
 		} else {
 			h.answerKeepAlive(&l.resp)
 			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)

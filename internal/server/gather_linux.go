@@ -39,6 +39,7 @@ func (l *loop) answerGathered() {
 		l.prefetch(g.data[:n])
 		for i, data := range g.data[:n] {
 			if len(data) > 0 {
+				l.checkLate(conns[i])
 				l.answer(conns[i], data)
 			}
 		}
@@ -53,6 +54,11 @@ func (l *loop) receiveSome(conns []*conn) (n int) {
 	used := 0
 	for n < len(conns) && len(l.read)-used >= readSize {
 		c := conns[n]
+		if c.fd < 0 || c.phase != phaseReading || len(c.in) > 0 { // something has become of it meanwhile
+			l.gathered.data[n] = nil
+			n++
+			continue
+		}
 		got, err := receive(c.fd, l.read[used:used+readSize])
 		l.gathered.data[n] = l.read[used : used+got : used+got] // who appends to it does not write into the next one
 		used += got

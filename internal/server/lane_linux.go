@@ -70,12 +70,11 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		f.SetReadDeadline(time.Now()) //nolint:errcheck // ends the wait below
 	}()
 	next, backoff := 0, time.Duration(0)
-	pace := new(pace)
 	for {
 		var failed error
 		err := rc.Read(func(fd uintptr) bool {
 			before := next
-			failed = l.acceptAll(int(fd), &next, pace)
+			failed = l.acceptAll(int(fd), &next)
 			if next != before {
 				backoff = 0
 			}
@@ -83,7 +82,7 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		})
 		select {
 		case <-stop:
-			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), &next, nil) }) //nolint:errcheck // the last
+			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), &next) }) //nolint:errcheck // the last
 		default:
 		}
 		if err != nil {
@@ -100,18 +99,14 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 	}
 }
 
-// acceptAll takes all connections that wait, at a pace if there is one; the error is what ended it but for there being
-// none.
-func (f *fastLane) acceptAll(listener int, next *int, pace *pace) error {
+// acceptAll takes all connections that wait; the error is what ended it but for there being none.
+func (f *fastLane) acceptAll(listener int, next *int) error {
 	for {
 		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
 			f.deal(fd, *next%len(f.loops))
 			*next++
-			if pace != nil {
-				time.Sleep(f.pause(pace))
-			}
 		case unix.EAGAIN:
 			return nil
 		case unix.EINTR, unix.ECONNABORTED:

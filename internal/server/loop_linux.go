@@ -34,7 +34,7 @@ type loop struct {
 	framed []byte // it, as net/http gets it
 	req    Request
 	resp   Response
-	judged bool // the request at hand may be rejected
+	sheds  bool // the request at hand may be rejected
 	heads  heads
 	timing timing
 
@@ -106,7 +106,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		request: deadlines{timeout: s.cfg.RequestTimeout},
 		write:   deadlines{timeout: s.cfg.WriteTimeout},
 		linger:  deadlines{timeout: s.cfg.LingerTimeout},
-		shed:    loopShed{Shedder: s.shed},
+		shed:    loopShed{Shedder: s.shed, age: dataAge},
 		done:    make(chan struct{}),
 	}
 	l.req.Stripe, l.req.inline, l.req.s, l.req.lane = stripe, true, s, l
@@ -161,7 +161,7 @@ func (l *loop) run() {
 func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	l.now = int64(wall.Sub(l.epoch))
 	l.heads.tick(wall)
-	l.weigh(len(events))
+	l.beginTurn(len(events))
 	if l.mail.Load() {
 		l.readInbox()
 	}
@@ -199,7 +199,7 @@ func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
 // untilNext returns the milliseconds to the earliest deadline, rounded up; -1 when there is none.
 func (l *loop) untilNext() int {
 	at := int64(-1)
-	for _, d := range [...]*deadlines{&l.idle, &l.request, &l.write, &l.linger, &l.shed.deaf} {
+	for _, d := range [...]*deadlines{&l.idle, &l.request, &l.write, &l.linger, &l.shed.paused} {
 		if d.head != nil && (at < 0 || d.head.at < at) {
 			at = d.head.at
 		}
@@ -239,7 +239,7 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		l.writable(c)
 	case c.phase == phaseLinger:
 		l.discard(c)
-	case c.phase == phaseDeaf:
+	case c.phase == phasePaused:
 		if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			l.close(c)
 		}
@@ -301,7 +301,7 @@ func (l *loop) expire() {
 	for c := l.linger.expired(l.now); c != nil; c = l.linger.expired(l.now) {
 		l.close(c)
 	}
-	l.hearDeaf()
+	l.resumePaused()
 }
 
 // stopGrace is how long a request that has not wholly come is waited for at the stop.
@@ -313,8 +313,9 @@ func (l *loop) stop() {
 	l.stopping = true
 	l.request.timeout = min(l.request.timeout, stopGrace)
 	for _, c := range l.conns {
-		if c != nil && c.phase == phaseDeaf {
-			l.undeafen(c)
+		if c != nil && c.phase == phasePaused {
+			l.unpause(c)
+			l.watch(c, unix.EPOLLIN)
 		}
 		switch {
 		case c == nil || c.phase != phaseReading:

@@ -112,7 +112,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What comes over a lent connection has been judged.
 	call.judge, call.draw = l.s.shed != nil && !lent && !route.Admin, shed.Draw()
 	if call.rejects(route.Class) {
-		l.s.turnDown(w, &call.req)
+		l.s.reject(w, &call.req)
 		return
 	}
 	coded := isCoded(r)
@@ -120,7 +120,7 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !coded && !lent {
 		r = l.handle(call, route, w, r, start)
 		if call.req.rejected {
-			l.s.turnDown(w, &call.req)
+			l.s.reject(w, &call.req)
 			return
 		}
 	}

@@ -25,16 +25,16 @@ func (s *Server) addShedder() error {
 	if s.shed, err = shed.New(*s.cfg.Shed, s.cfg.Metrics, s.cfg.Log, signals...); err != nil {
 		return err
 	}
-	s.cfg.Metrics.Gauge("weir_shed_deaf_connections", "Connections that are not read for a moment, because their last request was refused.",
-		func() float64 { return float64(s.deaf.Load()) })
+	s.cfg.Metrics.Gauge("weir_shed_paused_connections", "Connections that are not read for a while, because their last request was rejected.",
+		func() float64 { return float64(s.paused.Load()) })
 	return nil
 }
 
 // shedDetail is what a refused client is told; %s is the signal's name.
 const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many seconds as Retry-After says"
 
-// turnDown answers and counts a request of net/http's that is rejected.
-func (s *Server) turnDown(w http.ResponseWriter, r *Request) {
+// reject answers and counts a request of net/http's that is rejected.
+func (s *Server) reject(w http.ResponseWriter, r *Request) {
 	s.shed.Count(r.Stripe, r.class, 0, 1)
 	s.counter(r.route, http.StatusServiceUnavailable).Add(r.Stripe, 1)
 	h := w.Header()
@@ -46,7 +46,7 @@ func (s *Server) turnDown(w http.ResponseWriter, r *Request) {
 		fmt.Sprintf(shedDetail, s.shed.Dominant())))
 }
 
-// Refuse judges a piece of work of class Low: see Env.Refuse. It may be called at any time.
+// Refuse decides about a piece of work of class Low: see Env.Refuse. It may be called at any time.
 func (s *Server) Refuse() bool {
 	if s == nil || s.shed == nil {
 		return false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Neither a refusal nor the deafness after it allocates.
+// Neither a rejection nor the pause after it allocates.
 func TestARefusalDoesNotAllocate(t *testing.T) {
 	d := newHandDriven(t, Config{Shed: pressable()})
 	press(t, d.s, 1)
@@ -21,7 +21,7 @@ func TestARefusalDoesNotAllocate(t *testing.T) {
 		}
 	}
 	round := func() {
-		for range 2 { // the second is said to a deaf ear
+		for range 2 { // the second after a pause
 			if _, err := send(fd, request); err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func BenchmarkFastLaneWithShedder(b *testing.B) {
 	for name, pressure := range map[string]float64{"calm": 0, "all refused": 1} {
 		b.Run(name, func(b *testing.B) {
 			cfg := pressable()
-			cfg.Deaf = 0
+			cfg.Pause = 0
 			d := newHandDriven(b, Config{Shed: cfg})
 			press(b, d.s, pressure)
 			fd := pairOf(b, d)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -10,20 +9,20 @@ import (
 	"weir/internal/shed"
 )
 
-// On the fast lane a refusal costs nearly what an answer does, recv and send, so a loop that answered
-// every request beyond its ceiling with a 503 would soon do nothing else: with refusals at 0.9 of an answer, nothing at
-// all is served at twice the ceiling. Therefore three things.
+// On a loop a rejection costs nearly what an answer does, recv and send, so a loop that answered every request beyond its ceiling with
+// a 503 would soon do nothing else: with rejections at 0.9 of an answer, nothing at all is served at twice the ceiling. Therefore:
 //
-// Odds are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within the thresholds.
+// Probabilities are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within the thresholds.
 //
-// A connection whose request was refused is deaf for a while: it is not read, by one system call more and one
-// less of each other kind. Clients that heed Retry-After notice nothing. Of those that do not, the loop hears as many
-// again as cost it a small share of its time; and what was said to a deaf ear is refused too. It has waited for long, and to
-// answer it now would keep others waiting: of what is admitted, one in a hundred would have taken seconds.
+// What has waited for longer than the hard threshold is rejected when it is read, on whatever connection, so that what is admitted
+// is answered soon. TCP_INFO says how long that is; it is asked only while requests are rejected.
 //
-// A loop that has nothing else to do hears all whose time is over at once.
+// A connection whose request was rejected is not read for a while. Clients that heed Retry-After notice nothing. Connections of those
+// that do not are resumed at a rate that costs a small share of the loop's time, so the more are paused the longer a pause is, and no
+// longer than that. What was sent meanwhile is nearly always too old, and so likely as anything else to have its connection paused
+// again. A loop that has nothing else to do resumes all whose time is over.
 type loopShed struct {
-	*shed.Shedder // nil when nothing is ever refused
+	*shed.Shedder // nil when nothing is ever rejected
 
 	queue shed.Queue
 	odds  shed.Odds // of this turn
@@ -34,16 +33,20 @@ type loopShed struct {
 	ready int   // how many events it had
 	slept bool  // between that turn and this one
 
-	deaf    deadlines
-	hearing bool // what is read now was said to a deaf ear
-	deafNow int
-	credit  float64 // connections that may be heard
-	heard   int64   // when credit was last given for the passing of time
+	late bool                                           // the request at hand has waited too long
+	age  func(fd int, info *unix.TCPInfo) time.Duration // dataAge, unless a test has a clock of its own
+	info unix.TCPInfo
+
+	paused    deadlines
+	resuming  bool // the connection at hand
+	pausedNow int
+	credit    float64 // connections that may be resumed
+	resumed   int64   // when credit was last given
 
 	answer          overloaded
-	admitted, count [shed.Classes]uint64 // of requests: let in, all; since they were last made known
+	admitted, count [shed.Classes]uint64 // of requests: let in, all; since they were last published
 	waited, seen    uint64               // the sums behind queued
-	known           int64                // when they were last made known
+	published       int64                // when they were last published
 
 	shared struct { // with those who ask
 		ready, waited, seen atomic.Uint64
@@ -52,17 +55,17 @@ type loopShed struct {
 }
 
 const (
-	// hearOneIn is how many answers earn one deaf connection its hearing, while the loop is busy. Each costs two refusals,
-	// the one of what was said meanwhile and the one that will make it deaf again: 3 % of the loop's time.
-	hearOneIn = 64
-	// hearAtOnce bounds the deaf connections heard in one turn.
-	hearAtOnce = 64
-	// makeKnown is how often what a loop has counted is told to others.
-	makeKnown = int64(time.Millisecond)
+	// resumeEvery is the time of a busy loop that earns the resumption of one connection: about 10 % of it is spent on the rejection
+	// of what was sent meanwhile, and on the one that pauses the connection again.
+	resumeEvery = 96 * time.Microsecond
+	// resumeAtOnce bounds the connections resumed in one turn.
+	resumeAtOnce = 512
+	// publishEvery is how often what a loop has counted is published.
+	publishEvery = int64(time.Millisecond)
 )
 
-// weigh begins a turn with so many events: it finds the odds of the requests that will be read in it.
-func (l *loop) weigh(ready int) {
+// beginTurn begins a turn with so many events: it finds the probabilities for the requests that will be read in it.
+func (l *loop) beginTurn(ready int) {
 	s := &l.shed
 	if s.Shedder == nil {
 		return
@@ -78,8 +81,8 @@ func (l *loop) weigh(ready int) {
 	}
 	s.odds = s.Odds().Max(s.own)
 	s.began, s.ready = l.now, ready
-	if l.now-s.known >= makeKnown {
-		l.makeKnown()
+	if l.now-s.published >= publishEvery {
+		l.publishStats()
 	}
 }
 
@@ -91,13 +94,13 @@ func (l *loop) rests() {
 	}
 	s.slept = true
 	s.ready, s.own, s.odds = 0, 0, s.Odds()
-	l.makeKnown()
+	l.publishStats()
 }
 
-// makeKnown tells others what the loop has counted.
-func (l *loop) makeKnown() {
+// publishStats publishes what the loop has counted.
+func (l *loop) publishStats() {
 	s := &l.shed
-	s.known = l.now
+	s.published = l.now
 	for c := range shed.Classes {
 		if s.count[c] > 0 {
 			s.Count(l.stripe, c, s.admitted[c], s.count[c]-s.admitted[c])
@@ -110,21 +113,31 @@ func (l *loop) makeKnown() {
 	s.shared.odds.Store(uint64(s.odds))
 }
 
-// judges begins with a request: it says whether it is refused.
-func (s *loopShed) judges(c shed.Class) (refused bool) {
+// admits begins with a request and reports whether it is admitted.
+func (s *loopShed) admits(c shed.Class) bool {
 	if s.odds != 0 {
 		s.draw = shed.Draw()
 	}
-	return s.refuses(c)
+	return !s.rejects(c)
 }
 
-// refuses judges the request at hand, also again when it turns out to be of another class.
-func (s *loopShed) refuses(c shed.Class) bool {
-	return s.odds.Refuses(c, s.draw) || s.hearing && c != shed.Critical
+// rejects reports whether the request at hand is rejected, also again when it turns out to be of another class.
+func (s *loopShed) rejects(c shed.Class) bool {
+	return s.odds.Refuses(c, s.draw) || s.late && c != shed.Critical
+}
+
+// checkLate finds out whether what was just read of c has waited too long.
+func (l *loop) checkLate(c *conn) {
+	s := &l.shed
+	if s.late = false; s.own == 0 && !s.resuming {
+		return
+	}
+	limits := s.QueueLimits()
+	s.late = limits.On && s.age(c.fd, &s.info).Seconds() > limits.Hard
 }
 
 // rejects implements lane.
-func (l *loop) rejects(c shed.Class) bool { return l.judged && l.shed.refuses(c) }
+func (l *loop) rejects(c shed.Class) bool { return l.sheds && l.shed.rejects(c) }
 
 // counts counts the request at hand, whose fate is settled.
 func (s *loopShed) counts(c shed.Class, refused bool) {
@@ -134,8 +147,8 @@ func (s *loopShed) counts(c shed.Class, refused bool) {
 	}
 }
 
-// turnDown appends the answer to a refused request of c.
-func (l *loop) turnDown(c *conn, route *route, class shed.Class, headOnly bool) {
+// reject appends the answer to a rejected request of c.
+func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 	s := &l.shed
 	reason := s.Dominant()
 	if reason == "" || s.own.Probability(class) >= s.odds.Probability(class) {
@@ -143,39 +156,32 @@ func (l *loop) turnDown(c *conn, route *route, class shed.Class, headOnly bool) 
 	}
 	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(s.odds.Probability(class)), headOnly, c.closing)
 	l.s.counter(route, 503).Add(l.stripe, 1)
-	c.refused = !s.hearing
+	// Resumed, nearly all that was sent meanwhile is too old. What comes next on the connection is to be admitted as often as on others.
+	c.rejected = !s.resuming || s.odds.Refuses(shed.Normal, shed.Draw())
 }
 
-// deafen stops reading a connection whose request was refused, for a while. It returns false when it is not to be.
-func (l *loop) deafen(c *conn) bool {
+// pause stops reading a connection whose request was rejected, for a while. It returns false when it is not to be.
+func (l *loop) pause(c *conn) bool {
 	s := &l.shed
-	c.refused = false
-	most := l.s.cfg.Shed.Deaf
+	c.rejected = false
+	most := l.s.cfg.Shed.Pause
 	if most <= 0 || l.stopping {
 		return false
 	}
-	c.phase = phaseDeaf
+	c.phase = phasePaused
 	l.watch(c, 0)
-	s.deaf.startAt(&c.timed, l.now+int64(shed.DeafFor(s.odds.Probability(shed.Normal), most)))
-	s.deafNow++
-	l.s.deaf.Add(1)
+	// Of its own queue the loop takes care by the rate at which it resumes.
+	s.paused.startAt(&c.timed, l.now+int64(shed.PauseFor(s.Odds().Probability(shed.Normal), most)))
+	s.pausedNow++
+	l.s.paused.Add(1)
 	return true
 }
 
-// hear ends the deafness of a connection and takes what was said to it.
-func (l *loop) hear(c *conn) {
-	l.undeafen(c)
-	l.shed.hearing = true
-	l.readable(c)
-	l.shed.hearing = false
-}
-
-// undeafen makes c a connection that is read.
-func (l *loop) undeafen(c *conn) {
+// unpause ends the pause of a connection, which is not watched yet.
+func (l *loop) unpause(c *conn) {
 	c.phase = phaseReading
-	l.shed.deafNow--
-	l.s.deaf.Add(-1)
-	l.watch(c, unix.EPOLLIN)
+	l.shed.pausedNow--
+	l.s.paused.Add(-1)
 	if len(c.in) > 0 {
 		l.request.start(&c.timed, l.now)
 	} else {
@@ -183,29 +189,35 @@ func (l *loop) undeafen(c *conn) {
 	}
 }
 
-// hearDeaf hears those whose time is over: all of them when there is nothing else to do, as many as may be afforded when
-// there is; but so many that nobody waits for much longer than the bound.
-func (l *loop) hearDeaf() {
+// resumePaused resumes the reads of connections whose pause is over: of all when there is nothing else to do, of as many as may be
+// afforded when there is; but of so many that no pause is much longer than the bound.
+func (l *loop) resumePaused() {
 	s := &l.shed
-	earned := float64(s.ready) / hearOneIn
-	if s.deafNow > 0 {
-		earned = max(earned, float64(l.now-s.heard)/float64(l.s.cfg.Shed.Deaf)*float64(s.deafNow))
+	if s.pausedNow > 0 {
+		passed := time.Duration(l.now - s.resumed)
+		s.credit += max(float64(passed)/float64(resumeEvery), float64(passed)/float64(l.s.cfg.Shed.Pause)*float64(s.pausedNow))
 	}
-	s.heard = l.now
-	s.credit = min(s.credit+earned, hearAtOnce)
-	for range hearAtOnce {
-		free := s.slept || s.deaf.head != nil && l.now-s.deaf.head.at > int64(l.s.cfg.Shed.Deaf)
-		if !free && s.credit < 1 {
+	s.resumed, s.credit = l.now, min(s.credit, resumeAtOnce)
+	for range resumeAtOnce {
+		if !s.slept && s.credit < 1 {
 			return
 		}
-		c := s.deaf.expired(l.now)
+		c := s.paused.expired(l.now)
 		if c == nil {
 			return
 		}
-		if !free {
-			s.credit--
+		s.credit = max(s.credit-1, 0)
+		l.unpause(c)
+		s.resuming = true
+		l.readable(c)
+		s.resuming = false
+		// Only now, as it may be paused again.
+		switch c.phase {
+		case phaseReading, phaseOffloaded, phasePending, phaseLent:
+			if c.fd >= 0 {
+				l.watch(c, unix.EPOLLIN)
+			}
 		}
-		l.hear(c)
 	}
 }
 
@@ -232,33 +244,4 @@ func (f *fastLane) odds() shed.Odds {
 		o = o.Max(shed.Odds(l.shed.shared.odds.Load()))
 	}
 	return o
-}
-
-// New connections cost more than requests. While requests are refused they are accepted at a rate: the others wait in the
-// listener's queue, and when that is full clients are told nothing, which makes them try again later and later.
-const (
-	acceptAtOnce = 64
-	acceptPause  = 20 * time.Millisecond // for so many, when a quarter of all normal requests is refused, or more
-)
-
-// pace is how many connections were accepted since when.
-type pace struct {
-	n     int
-	since time.Time
-}
-
-// pause returns how long to accept no more connections after one was.
-func (f *fastLane) pause(p *pace) time.Duration {
-	if f.s.shed == nil {
-		return 0
-	}
-	if p.n++; p.n < acceptAtOnce {
-		return 0
-	}
-	now := time.Now()
-	passed := now.Sub(p.since)
-	*p = pace{0, now}
-	refused := f.odds().Probability(shed.Normal)
-	wait := time.Duration(float64(acceptPause) * min(4*refused, 1) * (0.75 + rand.Float64()/2))
-	return max(wait-passed, 0)
 }

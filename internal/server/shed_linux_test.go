@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,9 +14,9 @@ import (
 	"weir/internal/shed"
 )
 
-// deafened returns a loop under full pressure and a connection whose request has been refused, after which the pressure is
+// pausedByTest returns a loop under full pressure and a connection whose request has been rejected, after which the pressure is
 // gone.
-func deafened(t *testing.T) (*handDriven, *client, *conn) {
+func pausedByTest(t *testing.T) (*handDriven, *client, *conn) {
 	t.Helper()
 	d := newHandDriven(t, Config{Shed: pressable()})
 	press(t, d.s, 1)
@@ -25,35 +26,101 @@ func deafened(t *testing.T) (*handDriven, *client, *conn) {
 	if resp, _ := c.response("GET"); resp.StatusCode != 503 {
 		t.Fatalf("got %d, want 503", resp.StatusCode)
 	}
-	if conn.phase != phaseDeaf || d.s.deaf.Load() != 1 {
-		t.Fatalf("after a refusal the connection is in phase %d, %d are deaf", conn.phase, d.s.deaf.Load())
+	if conn.phase != phasePaused || d.s.paused.Load() != 1 {
+		t.Fatalf("after a refusal the connection is in phase %d, %d are paused", conn.phase, d.s.paused.Load())
 	}
 	press(t, d.s, 0)
 	d.loop.shed.slept = true // it has nothing else to do
 	return d, c, conn
 }
 
-func TestAClientThatDoesNotWaitIsNotHeardForAWhileAndRefusedOnceMore(t *testing.T) {
-	d, c, conn := deafened(t)
+// age waits until what was sent last on a connection has waited there for longer than any threshold.
+func age(t *testing.T, c *conn) {
+	t.Helper()
+	await(t, "what was sent to grow old", func() bool { return dataAge(c.fd, new(unix.TCPInfo)) >= 30*time.Millisecond })
+}
+
+func TestAClientThatDoesNotWaitIsRejectedOnceMoreAfterAPause(t *testing.T) {
+	d, c, conn := pausedByTest(t)
 	c.send(get("/fast/b"))
+	age(t, conn)
 	for range 9 {
 		d.pass(time.Millisecond)
 	}
 	c.quiet()
 	d.pass(time.Second)
 	if resp, _ := c.response("GET"); resp.StatusCode != 503 {
-		t.Errorf("what was said to a deaf ear is answered %d", resp.StatusCode)
+		t.Errorf("what has waited is answered %d", resp.StatusCode)
 	}
-	if conn.phase != phaseReading || d.s.deaf.Load() != 0 {
-		t.Errorf("then it is in phase %d, %d are deaf", conn.phase, d.s.deaf.Load())
+	if conn.phase != phaseReading || d.s.paused.Load() != 0 {
+		t.Errorf("then it is in phase %d, %d are paused", conn.phase, d.s.paused.Load())
 	}
 	c.send(get("/fast/c"))
 	d.turn()
 	c.expect("GET", 200, "GET c ")
 }
 
+// What comes at the end of a pause has not waited.
+func TestWhatComesAtTheEndOfAPauseIsAdmitted(t *testing.T) {
+	d, c, conn := pausedByTest(t)
+	age(t, conn)
+	c.send(get("/fast/b"))
+	d.pass(time.Second)
+	c.expect("GET", 200, "GET b ")
+	if conn.phase != phaseReading {
+		t.Errorf("then it is in phase %d", conn.phase)
+	}
+}
+
+// While the loop's queue is too long, what has waited for longer than the threshold is rejected, on new connections, too.
+func TestWhatHasWaitedTooLongIsRejected(t *testing.T) {
+	for _, overloaded := range []bool{false, true} {
+		d := newHandDriven(t, Config{Shed: pressable()})
+		old, oldConn := d.connect()
+		d.turn()
+		old.send(get("/fast/a"))
+		age(t, oldConn)
+		fresh, _ := d.connect()
+		fresh.send(get("/fast/b") + get("/health"))
+		events := d.events[:2]
+		if n, err := unix.EpollWait(d.epoll, events, int(patient/time.Millisecond)); n != 2 || err != nil {
+			t.Fatalf("%d events, %v", n, err)
+		}
+		if overloaded {
+			d.shed.own = 1 // a probability of nothing, as draws go
+		}
+		d.handle(events)
+		want := map[bool]int{false: 200, true: 503}[overloaded]
+		if resp, _ := old.response("GET"); resp.StatusCode != want {
+			t.Errorf("overloaded %t: got %d, want %d", overloaded, resp.StatusCode, want)
+		}
+		fresh.expect("GET", 200, "GET b ")
+		fresh.expect("GET", 200, `{"status":"ok"}`)
+		if want := map[bool]phase{false: phaseReading, true: phasePaused}[overloaded]; oldConn.phase != want {
+			t.Errorf("overloaded %t: it is in phase %d, want %d", overloaded, oldConn.phase, want)
+		}
+	}
+}
+
+// The request of a new connection is answered in the turn that takes the connection.
+func TestARequestThatIsThereWithItsConnectionIsAnsweredAtOnce(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	nc, err := net.Dial("tcp", d.s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c, next := newClient(t, nc), 0
+	c.send(get("/fast/a"))
+	for d.open == 0 {
+		acceptAll(t, d, &next)
+		d.loop.turn(nil, d.now)
+	}
+	c.expect("GET", 200, "GET a ") // though the loop was told of no event
+}
+
 func TestAClientThatWaitsNoticesNothing(t *testing.T) {
-	d, c, conn := deafened(t)
+	d, c, conn := pausedByTest(t)
 	d.pass(time.Second)
 	c.quiet()
 	if conn.phase != phaseReading || conn.timed.queue != &d.idle {
@@ -64,8 +131,8 @@ func TestAClientThatWaitsNoticesNothing(t *testing.T) {
 	c.expect("GET", 200, "GET b ")
 }
 
-func TestHealthIsAnsweredOnADeafConnectionInTheEnd(t *testing.T) {
-	d, c, _ := deafened(t)
+func TestHealthIsAnsweredOnAPausedConnectionInTheEnd(t *testing.T) {
+	d, c, _ := pausedByTest(t)
 	press(t, d.s, 1)
 	c.send(get("/health"))
 	d.turn()
@@ -74,7 +141,7 @@ func TestHealthIsAnsweredOnADeafConnectionInTheEnd(t *testing.T) {
 	c.expect("GET", 200, `{"status":"ready","services":{"echo":{"status":"ready"}}}`)
 }
 
-func TestAPipelineIsAnsweredBeforeItsConnectionIsDeaf(t *testing.T) {
+func TestAPipelineIsAnsweredBeforeItsConnectionIsPaused(t *testing.T) {
 	d := newHandDriven(t, Config{Shed: pressable()})
 	press(t, d.s, 1)
 	c, conn := d.connect()
@@ -86,7 +153,7 @@ func TestAPipelineIsAnsweredBeforeItsConnectionIsDeaf(t *testing.T) {
 			t.Errorf("got %d, want %d", resp.StatusCode, want)
 		}
 	}
-	if conn.phase != phaseDeaf {
+	if conn.phase != phasePaused {
 		t.Errorf("it is in phase %d", conn.phase)
 	}
 	press(t, d.s, 0)
@@ -100,8 +167,8 @@ func TestAPipelineIsAnsweredBeforeItsConnectionIsDeaf(t *testing.T) {
 	c.expect("GET", 200, "GET later ")
 }
 
-func TestADeafConnectionThatBreaksIsClosed(t *testing.T) {
-	d, c, conn := deafened(t)
+func TestAPausedConnectionThatBreaksIsClosed(t *testing.T) {
+	d, c, conn := pausedByTest(t)
 	if err := c.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +176,13 @@ func TestADeafConnectionThatBreaksIsClosed(t *testing.T) {
 	for conn.fd >= 0 {
 		d.turn()
 	}
-	if n := d.s.deaf.Load(); n != 0 || d.shed.deaf.head != nil {
-		t.Errorf("%d are deaf", n)
+	if n := d.s.paused.Load(); n != 0 || d.shed.paused.head != nil {
+		t.Errorf("%d are paused", n)
 	}
 }
 
-func TestAStopHearsTheDeaf(t *testing.T) {
-	d, c, conn := deafened(t)
+func TestAStopResumesWhatIsPaused(t *testing.T) {
+	d, c, conn := pausedByTest(t)
 	c.send(get("/fast/b"))
 	d.post(message{kind: msgStop})
 	d.turn()
@@ -127,8 +194,8 @@ func TestAStopHearsTheDeaf(t *testing.T) {
 	for conn.fd >= 0 {
 		d.turn()
 	}
-	if n := d.s.deaf.Load(); n != 0 {
-		t.Errorf("%d are deaf", n)
+	if n := d.s.paused.Load(); n != 0 {
+		t.Errorf("%d are paused", n)
 	}
 }
 
@@ -154,7 +221,7 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 			if conn.phase != phaseLent && conn.phase != phaseOffloaded {
 				t.Fatalf("it is in phase %d", conn.phase)
 			}
-			d.loop.makeKnown()
+			d.loop.publishStats()
 			want := map[string]uint64{"normal": 1, "low": 0, "critical": 0} // the one before it
 			want[class]++
 			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) || st.Refused["normal"]+st.Refused["low"] != 0 {
@@ -164,9 +231,9 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestWithoutDeafnessARefusedConnectionIsReadOn(t *testing.T) {
+func TestWithoutPausesARejectedConnectionIsReadOn(t *testing.T) {
 	cfg := pressable()
-	cfg.Deaf = 0
+	cfg.Pause = 0
 	d := newHandDriven(t, Config{Shed: cfg})
 	press(t, d.s, 1)
 	c, _ := d.connect()
@@ -179,32 +246,33 @@ func TestWithoutDeafnessARefusedConnectionIsReadOn(t *testing.T) {
 	}
 }
 
-// A busy loop hears few at a time, but everybody within the bound; one with nothing else to do hears all.
-func TestABusyLoopHearsFewOfTheDeaf(t *testing.T) {
+// A busy loop resumes few at a time, but everybody within the bound; one with nothing else to do resumes all.
+func TestABusyLoopResumesAsManyAsItMayAfford(t *testing.T) {
+	const n, afford = 60, 10
 	for _, idle := range []bool{false, true} {
 		d := newHandDriven(t, Config{Shed: pressable()})
 		press(t, d.s, 1)
-		const n = 60
 		clients := make([]*client, n)
 		for i := range clients {
 			clients[i], _ = d.connect()
 			clients[i].send(get("/fast/a"))
 		}
 		d.turn()
-		if got := d.s.deaf.Load(); got != n {
-			t.Fatalf("%d are deaf", got)
+		if got := d.s.paused.Load(); got != n {
+			t.Fatalf("%d are paused", got)
 		}
-		d.loop.shed.slept = idle
-		d.pass(time.Second) // of the four that --shed-deaf is
-		heard := n - d.s.deaf.Load()
-		if idle && heard != n || !idle && (heard < n/5 || heard > n/3) {
-			t.Errorf("idle %t: %d of %d were heard", idle, heard, n)
+		d.shed.slept = idle
+		// All pauses are over, and so long the loop has worked since it last resumed any.
+		d.now = d.now.Add(time.Second)
+		d.shed.resumed = int64(d.now.Add(-afford * resumeEvery).Sub(d.epoch))
+		d.turn()
+		resumed := n - d.s.paused.Load()
+		if idle && resumed != n || !idle && resumed != afford {
+			t.Errorf("idle %t: %d of %d were resumed", idle, resumed, n)
 		}
-		for range 40 {
-			d.pass(100 * time.Millisecond)
-		}
-		if left := d.s.deaf.Load(); left > 0 {
-			t.Errorf("idle %t: %d were not heard in 5 s", idle, left)
+		d.pass(n * resumeEvery)
+		if left := d.s.paused.Load(); left > 0 {
+			t.Errorf("idle %t: %d were not resumed", idle, left)
 		}
 	}
 }
@@ -214,6 +282,7 @@ func TestABusyLoopHearsFewOfTheDeaf(t *testing.T) {
 func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 	d := newHandDriven(t, Config{Shed: pressable()})
 	const n, each = 400, 20 * time.Microsecond
+	d.shed.age = func(int, *unix.TCPInfo) time.Duration { return 0 } // the test has a clock of its own
 	type pair struct {
 		*client
 		*conn
@@ -223,7 +292,7 @@ func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 		pairs[i].client, pairs[i].conn = d.connect()
 	}
 	refusals := func() uint64 {
-		d.loop.makeKnown()
+		d.loop.publishStats()
 		return d.s.shed.Status().Refused["normal"]
 	}
 	ready := 0
@@ -238,7 +307,7 @@ func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 		d.now = d.now.Add(time.Duration(ready) * each) // so long the round before took
 		d.turn()
 		for _, p := range pairs {
-			if p.client.r.Buffered() > 0 || p.phase == phaseDeaf {
+			if p.client.r.Buffered() > 0 || p.phase == phasePaused {
 				p.client.r.Discard(p.client.r.Buffered()) //nolint:errcheck // it is there
 			}
 		}
@@ -251,33 +320,6 @@ func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 	}
 	if d.loop.shed.shared.waited.Load() == 0 {
 		t.Error("the delay is not told")
-	}
-}
-
-func TestNewConnectionsAreAcceptedAtAPaceUnderPressure(t *testing.T) {
-	d := newHandDriven(t, Config{Shed: pressable()})
-	var p pace
-	wait := func(n int) (longest time.Duration) {
-		for range n {
-			longest = max(longest, d.lane.pause(&p))
-		}
-		return longest
-	}
-	if w := wait(1000); w != 0 {
-		t.Errorf("without pressure one waits %v", w)
-	}
-	press(t, d.s, 1)
-	d.rests()
-	p = pace{}
-	if w := wait(acceptAtOnce - 1); w != 0 {
-		t.Errorf("the first ones wait %v", w)
-	}
-	if w := wait(10 * acceptAtOnce); w < acceptPause/2 || w > 2*acceptPause {
-		t.Errorf("more of them wait %v", w)
-	}
-	p = pace{since: p.since.Add(-time.Second)}
-	if w := wait(acceptAtOnce); w != 0 {
-		t.Errorf("those that come slowly wait %v", w)
 	}
 }
 
@@ -318,7 +360,7 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 // Under changing pressure, with clients that never wait, every request has its answer, in order, on its connection.
 func TestRefusalsMixNothingUp(t *testing.T) {
 	cfg := pressable()
-	cfg.Deaf = 20 * time.Millisecond
+	cfg.Pause = 20 * time.Millisecond
 	s := start(t, Config{Loops: 2, Shed: cfg}, &echo{})
 	var stop atomic.Bool
 	pressed := make(chan struct{})

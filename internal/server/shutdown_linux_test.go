@@ -105,7 +105,7 @@ func TestALoopDoesNotEndWithMessagesUnread(t *testing.T) {
 // acceptAll deals the connections that wait at d's listener.
 func acceptAll(t *testing.T, d *handDriven, next *int) {
 	t.Helper()
-	if err := d.lane.acceptAll(fdOf(t, d.s.listen.(*net.TCPListener)), next, nil); err != nil {
+	if err := d.lane.acceptAll(fdOf(t, d.s.listen.(*net.TCPListener)), next); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -99,8 +99,8 @@ type Config struct {
 	Limits map[string]Limits
 	// StallsOf says whose stalls the signals cpu_pressure and memory_pressure are: Host or OwnCgroup.
 	StallsOf string
-	// Deaf bounds how long a connection is not read after a refusal; 0 reads it at once.
-	Deaf time.Duration
+	// Pause bounds how long a connection is not read after a rejection; 0 reads it at once.
+	Pause time.Duration
 }
 
 // Shedder reads signals and decides.
@@ -282,9 +282,9 @@ func RetryAfter(probability float64) int {
 	return max(1, int(math.Round(mean*(0.5+rand.Float64()))))
 }
 
-// DeafFor returns for how long a connection is not read after a refusal: 10 ms and more, longer the more are refused,
+// PauseFor returns for how long a connection is not read after a rejection at least: 10 ms and more, longer the more are refused,
 // spread, and never longer than most.
-func DeafFor(probability float64, most time.Duration) time.Duration {
+func PauseFor(probability float64, most time.Duration) time.Duration {
 	mean := 20*time.Millisecond + time.Duration(480*float64(time.Millisecond)*min(max(probability, 0), 1))
 	return cmp.Or(min(time.Duration(float64(mean)*(0.5+rand.Float64())), most), 1)
 }

@@ -342,8 +342,8 @@ func TestRetryAfterGrowsWithPressureAndIsSpread(t *testing.T) {
 	}
 	for _, p := range []float64{0, 0.5, 1} {
 		for range 100 {
-			if d := DeafFor(p, 300*time.Millisecond); d < 10*time.Millisecond || d > 300*time.Millisecond {
-				t.Fatalf("deaf for %v at %v", d, p)
+			if d := PauseFor(p, 300*time.Millisecond); d < 10*time.Millisecond || d > 300*time.Millisecond {
+				t.Fatalf("a pause of %v at %v", d, p)
 			}
 		}
 	}

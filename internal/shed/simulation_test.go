@@ -109,17 +109,17 @@ func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 	})
 }
 
-// insist has connections that always have a request ready again, as a loop sees them: of those that are
-// refused, one in hearOneIn answers is heard again. It returns the delays of the last turns, and which share of the loop's
-// time went into answers.
+// insist has connections that always have a request ready again, as a loop sees them: those whose request is rejected are paused, and one
+// is resumed every resumeEvery, to have what was sent meanwhile rejected, too. It returns the delays of the last turns, and which share
+// of the loop's time went into answers.
 func insist(connections int, each time.Duration, turns int) (delays []time.Duration, useful float64) {
-	const refusal = 0.9 // of an answer's cost
-	const hearOneIn = 64
+	const resumeEvery = 96 * time.Microsecond
+	rejection := min(each*9/10, 6*time.Microsecond) // recv and send, whatever an answer costs besides
 	limits := DefaultLimits()[LoopDelay]
 	rng := rand.New(rand.NewPCG(1, 2))
 	var q Queue
-	live, deaf, credit := connections, 0, 0.0
-	var answered, refused float64
+	live, paused, credit := connections, 0, 0.0
+	var answering, rejecting time.Duration
 	for i := range turns {
 		o := q.Odds(live, limits)
 		gone := 0
@@ -128,22 +128,22 @@ func insist(connections int, each time.Duration, turns int) (delays []time.Durat
 				gone++
 			}
 		}
-		heard := 0
-		for credit += float64(live) / hearOneIn; credit >= 1 && heard < deaf; credit-- {
-			heard++
+		resumed := 0
+		for ; credit >= 1 && resumed < paused; credit-- {
+			resumed++
 		}
-		credit = min(credit, 64)
-		took := time.Duration((float64(live-gone) + refusal*float64(gone+heard)) * float64(each))
+		took := time.Duration(live-gone)*each + time.Duration(gone+resumed)*rejection
+		credit = min(credit+float64(took)/float64(resumeEvery), 512)
 		q.Passed(live, took)
 		if i >= turns/2 {
 			delays = append(delays, took)
-			answered += float64(live - gone)
-			refused += float64(gone + heard)
+			answering += time.Duration(live-gone) * each
+			rejecting += time.Duration(gone+resumed) * rejection
 		}
-		live += heard - gone
-		deaf += gone - heard
+		live += resumed - gone
+		paused += gone - resumed
 	}
-	return delays, answered / (answered + refusal*refused)
+	return delays, float64(answering) / float64(answering+rejecting)
 }
 
 func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
@@ -153,13 +153,14 @@ func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
 		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond} {
 			delays, useful := insist(connections, each, 10_000)
 			bound := max(hard, (FreeQueue+FreeQueue/4)*each) // a queue is as long as the free one, whatever that takes
+			bound += bound / 8                               // for what is resumed
 			for _, d := range delays {
 				if d > bound {
 					t.Errorf("%d connections, %v each: a turn takes %v", connections, each, d)
 					break
 				}
 			}
-			if useful < 0.95 {
+			if useful < 0.87 {
 				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each, useful)
 			}
 		}
