@@ -54,12 +54,18 @@ func openArrowStream(head []byte, o Options, open func() (*stream, error)) (tabl
 		return nil, damaged(err)
 	}
 	t := &arrowTable{open: open, memory: newBudget(o, 1)}
-	r, err := ipc.NewReader(bytes.NewReader(head), t.options()...)
+	r, err := t.openStream(bytes.NewReader(head))
 	if err != nil {
 		return nil, t.memory.explain(err)
 	}
 	defer r.Release()
 	return t, t.describe(r.Schema())
+}
+
+// openStream keeps to the limits of the options, which ipc.NewReader does not.
+func (t *arrowTable) openStream(r io.Reader) (*ipc.Reader, error) {
+	o := t.options()
+	return ipc.NewReaderFromMessageReader(ipc.NewMessageReader(r, o...), o...)
 }
 
 func (t *arrowTable) openFile() (r *ipc.FileReader, err error) {
@@ -169,7 +175,7 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 		return err
 	}
 	defer s.close()
-	r, err := ipc.NewReader(s, t.options()...)
+	r, err := t.openStream(s)
 	if err != nil {
 		return t.memory.explain(err)
 	}

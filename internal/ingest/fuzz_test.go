@@ -2,20 +2,35 @@ package ingest
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime/metrics"
 	"testing"
 )
 
-// readAll reads bytes as whatever they are. All that is asked of it is to come back.
-func readAll(t *testing.T, data []byte, users Kind) {
-	fields := testFields()
-	fields[0].IDs = users
-	in, err := Open(t.Context(), []string{"-"}, Options{Stdin: bytes.NewReader(data), TempDir: t.TempDir()})
-	if err != nil {
+// readAll reads a source as whatever it is. All that is asked of it is to come back, within bounded memory.
+func readAll(t *testing.T, open func(Options) (table, error), users Kind) {
+	allocs := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(allocs)
+	before := allocs[0].Value.Uint64()
+	defer func() {
+		if metrics.Read(allocs); allocs[0].Value.Uint64()-before > 8*least {
+			t.Errorf("it takes %d MiB", (allocs[0].Value.Uint64()-before)>>20)
+		}
+	}()
+	o := Options{Memory: least, Note: func(string) {}}
+	var source table
+	err := newBudget(o, 1).try(func() (err error) {
+		source, err = open(o)
+		return err
+	})
+	if err != nil || len(source.columns()) == 0 {
 		return
 	}
-	defer in.Close()
+	in := &Input{Sources: []string{"fuzzed"}, options: o, tables: []table{source}}
+	fields := testFields()
+	fields[0].IDs = users
 	plan, err := in.Plan(fields)
 	if err != nil {
 		return
@@ -42,6 +57,11 @@ func readAll(t *testing.T, data []byte, users Kind) {
 	})
 }
 
+// memoryFile is a file in memory.
+type memoryFile struct{ *bytes.Reader }
+
+func (memoryFile) Close() error { return nil }
+
 // addFixtures seeds a fuzz target with the fixtures of some formats.
 func addFixtures(f *testing.F, patterns ...string) {
 	for _, pattern := range patterns {
@@ -63,19 +83,26 @@ func addFixtures(f *testing.F, patterns ...string) {
 func FuzzParquet(f *testing.F) {
 	addFixtures(f, "*.parquet")
 	f.Fuzz(func(t *testing.T, data []byte, users byte) {
-		if bytes.HasPrefix(data, []byte("PAR1")) {
-			readAll(t, data, Kind(users%3))
-		}
+		readAll(t, func(o Options) (table, error) {
+			return openParquet(memoryFile{bytes.NewReader(data)}, int64(len(data)), o)
+		}, Kind(users%3))
 	})
 }
 
 func FuzzArrow(f *testing.F) {
 	addFixtures(f, "*.arrow", "*.arrows")
 	f.Fuzz(func(t *testing.T, data []byte, users byte) {
-		if bytes.HasPrefix(data, []byte("ARROW1")) || bytes.HasPrefix(data, []byte("\xff\xff\xff\xff")) {
-			readAll(t, data, Kind(users%3))
-		}
+		readAll(t, func(o Options) (table, error) {
+			if bytes.HasPrefix(data, []byte("ARROW1")) {
+				return openArrowFile(memoryFile{bytes.NewReader(data)}, int64(len(data)), o)
+			}
+			return openArrowStream(data, o, func() (*stream, error) { return fuzzedStream(t, data) })
+		}, Kind(users%3))
 	})
+}
+
+func fuzzedStream(t *testing.T, data []byte) (*stream, error) {
+	return newStream(t.Context(), io.NopCloser(bytes.NewReader(data)))
 }
 
 func FuzzText(f *testing.F) {
@@ -85,5 +112,18 @@ func FuzzText(f *testing.F) {
 	}
 	f.Add([]byte("user,items\n\"a\"\"b\",\"[1, 2]\"\n\"open,1\n"), byte(String))
 	f.Add([]byte(`{"input":{"userId":"1"},"output":null,"error":{"a":[1,{}]}}`+"\n"), byte(Number))
-	f.Fuzz(func(t *testing.T, data []byte, users byte) { readAll(t, data, Kind(users%3)) })
+	f.Fuzz(func(t *testing.T, data []byte, users byte) {
+		readAll(t, func(o Options) (table, error) {
+			open := func() (*stream, error) { return fuzzedStream(t, data) }
+			switch format, err := detect(data); {
+			case err != nil:
+				return nil, err
+			case format == formatJSONL:
+				return openJSONL(data, true, open)
+			case format == formatCSV:
+				return openCSV(data, true, open, nil)
+			}
+			return emptyTable{}, nil
+		}, Kind(users%3))
+	})
 }
