@@ -223,7 +223,11 @@ func (r *Run) loop(ctx context.Context, load generator, d control.Decision, bega
 			stop, stopped = nil, true // what is sent until the window ends counts, and so its time has to
 			continue
 		case asked := <-r.rateAsked:
-			asked.reply <- r.control.SetRate(asked.rate)
+			err := r.control.SetRate(asked.rate)
+			if err == nil {
+				r.recorder.Changed(time.Since(began).Seconds(), asked.rate)
+			}
+			asked.reply <- err
 			continue
 		case <-end.C:
 			over = true

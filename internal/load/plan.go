@@ -2,6 +2,8 @@ package load
 
 import (
 	"time"
+
+	"weir/internal/load/control"
 )
 
 // Plan is all that a person says about a run: the command line, the web UI and plan files each make one. Durations are
@@ -55,6 +57,21 @@ type Plan struct {
 	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
 	Agents         []string `json:"agents,omitempty"`         // host:port
 	Own            []string `json:"i_own_this_target,omitempty"`
+}
+
+// Load is what a person has set: requests a second or connections of a constant load, 0 where nothing is set.
+func (p *Plan) Load() float64 {
+	if p.Mode != "constant" {
+		return 0
+	}
+	if p.Connections > 0 {
+		return float64(p.Connections)
+	}
+	rate, err := control.ParseRate(p.Rate)
+	if err != nil {
+		return 0
+	}
+	return rate
 }
 
 // Duration is a time.Duration that is text in JSON: "1m30s".

@@ -52,6 +52,11 @@ func (r *Recorder) judge(res *Result) {
 	} else if res.Requests == 0 {
 		mark("No request was answered in the measured time.")
 	}
+	if n := len(r.changes); n > 0 {
+		last := r.changes[n-1]
+		mark("The load was changed by hand while the run went, %s times, the last time to %s at %s: the plan does not say it all.",
+			Count(uint64(n)), digits3(last.Load), Seconds(last.At))
+	}
 	gone := r.gone()
 	if gone != "" {
 		mark("%s", gone)

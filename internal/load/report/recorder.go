@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,6 +48,7 @@ type Recorder struct {
 	metrics metricsSeen
 	cpu     mean // of the target, in the measured windows
 	silence silence
+	changes []Change
 }
 
 // mean is one of figures that were true for some time each.
@@ -134,6 +136,18 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	return p
 }
 
+// Changed notes that a person has set another load.
+func (r *Recorder) Changed(at, load float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.changes) < mostChanges {
+		r.changes = append(r.changes, Change{At: at, Load: load})
+	}
+}
+
+// mostChanges bounds what is kept of somebody who plays with the slider.
+const mostChanges = 1000
+
 // Drain takes what was answered after the load had ended, to requests that had been sent before. It counts, but not as
 // time: what a target answers only when nothing more is asked of it is not its rate.
 func (r *Recorder) Drain(w *measure.Window) {
@@ -191,6 +205,7 @@ func (r *Recorder) Result() (*Result, error) {
 		Histogram: text,
 		Ceiling:   r.ceiling,
 		Trace:     r.trace.all(),
+		Changes:   slices.Clone(r.changes),
 	}
 	for kind, n := range t.Failed {
 		if n > 0 {

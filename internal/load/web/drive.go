@@ -130,7 +130,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 	}
 	now := time.Now()
 	s := status{State: running, ID: newID(now), Plan: marshal(plan), What: runner.String(), Started: &now,
-		Seconds: plan.Whole().Seconds()}
+		Seconds: plan.Whole().Seconds(), Rate: plan.Load()}
 	u.live.begin(s, runner.Points)
 	u.mu.Lock()
 	this.runner = runner
@@ -176,6 +176,10 @@ func (u *UI) drive(ctx context.Context, this *run, id string) {
 	}
 	if result != nil {
 		end.Reason = result.Reason
+		end.End = &figures{
+			result.Seconds, result.Requests, result.Served, result.Shed, result.Errors, result.Rate, result.Latency, result.Ceiling,
+			result.Verdicts, result.Marks, result.Samples,
+		}
 		if err := u.history.save(id, result); err != nil {
 			u.o.Log.Error("a result is lost", "err", err)
 			end.Error = "the result could not be kept: " + err.Error()
@@ -183,7 +187,9 @@ func (u *UI) drive(ctx context.Context, this *run, id string) {
 			end.Result = id
 		}
 	}
-	u.live.set(func(s *status) { s.State, s.Error, s.Reason, s.Result = over, end.Error, end.Reason, end.Result })
+	u.live.set(func(s *status) {
+		s.State, s.Error, s.Reason, s.Result, s.End = over, end.Error, end.Reason, end.Result, end.End
+	})
 	u.live.historyChanged()
 }
 

@@ -69,9 +69,12 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.click("#stop")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.wait("document.getElementById('to-result') !== null")
+	b.wait("document.querySelectorAll('#end-verdicts .held').length === 2 && /requests in/.test(document.getElementById('end-figures').textContent)")
+	b.wait("document.getElementById('rate-now').value === '400'")
 	b.wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => e.textContent.startsWith('end, '))")
 	b.click("#to-result")
-	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('.verdicts .held').length === 2")
+	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('#result .verdicts .held').length === 2")
+	b.wait("document.querySelector('#result .marks').innerText.includes('changed by hand')")
 	b.wait(painted + "('result-rate')")
 	b.shot("real-result-light")
 	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
@@ -89,6 +92,13 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	if s := u.live.get(); s.Error != "" {
 		t.Errorf("the run ended as %+v", s)
 	}
+	if n := len(r.Changes); n != 1 || r.Changes[0].Load != 400 {
+		t.Errorf("the changes of the load are %+v", r.Changes)
+	}
+	b.eval("location.hash = '#/history/20200101-000000-0000'")
+	b.wait("/There is no result/.test(document.getElementById('no-result')?.textContent ?? '')")
+	b.eval("history.back()")
+	b.wait("document.getElementById('result-title').textContent === 'real'")
 
 	// Again, as a search.
 	b.click("#result button.primary")
@@ -116,7 +126,7 @@ func TestATargetThatIsGoneIsShown(t *testing.T) {
 	b.wait("document.getElementById('state-text').textContent.includes('climb')")
 	target.CloseClientConnections()
 	target.Close()
-	b.wait("document.getElementById('state-text').textContent.includes('nothing is answered')")
+	b.wait("document.getElementById('state-text').textContent.includes('does not answer')")
 	b.wait("document.getElementById('state-text').textContent === 'Failed'")
 	b.wait("document.getElementById('run-end').innerText.includes('the target is gone')")
 	b.wait("document.getElementById('to-result') !== null")

@@ -236,18 +236,27 @@ export class PlanForm {
     this.clear();
     const e = [...this.inputs.values()].find((x) => x.f.name === (problem.field || null) && x.shown && x.input);
     if (!e) {
-      this.wrong.textContent = problem.message;
+      this.wrong.textContent = this.words(problem.message);
       this.wrong.hidden = false;
       this.wrong.scrollIntoView({ block: 'nearest' });
       return;
     }
-    e.wrong.textContent = problem.message.replace(/^--[a-z0-9-]+: /, ''); // where it stands says which
+    e.wrong.textContent = this.words(problem.message.replace(/^--[a-z0-9-]+: /, '')); // where it stands says which
     e.wrong.hidden = false;
     e.input.setAttribute('aria-invalid', 'true');
     const closed = e.element.closest('details:not([open])');
     if (closed) closed.open = true;
     $('plan-panel').open = true;
     e.input.focus();
+  }
+
+  // words says of a message of the command what the page calls its fields.
+  words(message) {
+    return message.replace(/--([a-z0-9][a-z0-9-]*)/g, (flag, name) => {
+      const field = { header: 'headers', 'healthy-when': 'healthy' }[name] ?? name.replaceAll('-', '_');
+      const entry = [...this.inputs.values()].find((x) => x.f.name === field && x.f.label);
+      return entry ? '\u201c' + entry.f.label + '\u201d' : flag;
+    });
   }
 
   ok(text) {

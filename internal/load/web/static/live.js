@@ -23,6 +23,18 @@ const TILES = [
   ['Generator late', (p) => f.micros(p.lag_p99), (p) => p.lag_p99 > 1000 && p.lag_p99 > 0.2 * p.p99, (p) => p.lag_p99 != null],
 ];
 
+// The figures that are shown as they have been so far, too.
+const SO_FAR = new Set(['Intended', 'Achieved', 'Served', 'Errors', 'Shed']);
+
+// whole makes a point of the figures of a whole run.
+function whole(end) {
+  const rate = (n) => end.seconds > 0 ? n / end.seconds : 0;
+  return {
+    phase: '', measured: true, intended: end.rate.intended, achieved: end.rate.achieved, served: end.rate.served, shed: rate(end.shed), errors: rate(end.errors),
+    p50: end.latency_us.p50 || null, p99: end.latency_us.p99 || null, ceiling: end.ceiling?.rate ?? null,
+  };
+}
+
 function share(p, part) {
   const sum = p.served + p.shed + p.errors;
   return sum > 0 ? part / sum : 0;
@@ -51,8 +63,8 @@ export class Live {
       this.sliding = setTimeout(() => this.wish(Number($('rate-now').value)), 150);
     });
     $('rate-now').addEventListener('input', () => { this.typed = true; });
-    $('rate-less').addEventListener('click', () => this.wish(this.round(this.rate() * 0.9)));
-    $('rate-more').addEventListener('click', () => this.wish(this.round(this.rate() * 1.1)));
+    $('rate-less').addEventListener('click', () => this.wish(this.round(this.base() * 0.9)));
+    $('rate-more').addEventListener('click', () => this.wish(this.round(this.base() * 1.1)));
   }
 
   get closed() { return Boolean(this.run.plan?.connections); }
@@ -99,7 +111,8 @@ export class Live {
     } else if (!quiet && run.rate !== before.rate && run.rate) {
       announce('The load is now ' + (this.closed ? f.count(run.rate) + ' connections' : f.rate(run.rate)));
     }
-    if (run.rate && run.rate !== before.rate && !this.typed) this.showRate(run.rate);
+    if (fresh && !run.rate) { $('rate-now').value = ''; $('rate-now').placeholder = 'not set by hand'; }
+    if (run.rate && (fresh || run.rate !== before.rate) && !this.typed) this.showRate(run.rate);
     if (!quiet) this.whole(run, before);
   }
 
@@ -133,7 +146,7 @@ export class Live {
       p.ended = this.run.state === 'over';
       p.draw(this.points);
     }
-    const p = this.points[this.points.length - 1];
+    const p = this.run.end ? whole(this.run.end) : this.points[this.points.length - 1];
     if (!p) {
       this.tiles.forEach((t) => { t.value.textContent = f.NONE; });
       return;
@@ -144,17 +157,30 @@ export class Live {
       if (there) tile.hidden = !there(p);
       tile.classList.toggle('warn', Boolean(warn?.(p)));
     });
-    const last = this.points.slice(-10);
-    const silent = last.some((p) => p.errors > 0) && last.every((p) => p.served + p.shed === 0 && p.p50 == null);
-    const phase = p.phase + (p.measured ? '' : ', not counted') + (silent ? ', nothing is answered' : '');
+    if (this.run.state === 'over') return;
+    this.cumulative();
+    const last = this.points.slice(-3);
+    const silent = last.length === 3 && last.some((p) => p.errors > 0) && last.every((p) => p.served + p.shed === 0 && p.p50 == null);
+    const phase = p.phase + (p.measured ? '' : ', not counted') + (silent ? ', the target does not answer' : '');
+    if (this.run.state === 'running') $('state').dataset.state = silent ? 'failed' : 'running';
     if (this.run.state === 'running') {
       $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + (this.run.seconds > 0 ? ' of ' + f.clock(this.run.seconds) : '');
       if (this.phase !== undefined && this.phase !== phase) announce('Phase: ' + phase);
       this.phase = phase;
-      const now = this.closed ? p.connections : p.intended;
-      const used = $('rate-form').contains(document.activeElement) || this.typed;
-      if (!used && now > 0) this.showRate(this.run.plan?.mode === 'constant' && this.run.rate ? this.run.rate : this.round(now));
     }
+  }
+
+  // cumulative writes what has been so far beside what is now.
+  cumulative() {
+    const counted = this.points.filter((p) => p.measured);
+    const seconds = counted.reduce((sum, p) => sum + p.seconds, 0);
+    if (seconds === 0) return;
+    const mean = {};
+    for (const k of ['intended', 'achieved', 'served', 'shed', 'errors']) mean[k] = counted.reduce((sum, p) => sum + p[k] * p.seconds, 0) / seconds;
+    TILES.forEach(([name, text], i) => {
+      if (!SO_FAR.has(name)) return;
+      this.tiles[i].value.append(h('small', { class: 'muted so-far' }, 'so far ' + text(mean)));
+    });
   }
 
   ended(run) {
@@ -163,8 +189,17 @@ export class Live {
     if (run.state !== 'over') return;
     if (run.error) end.append(h('p', { class: 'wrong' }, run.error));
     if (run.reason) end.append(h('p', {}, 'Ended: ' + run.reason));
+    if (run.end) {
+      end.append(h('p', { id: 'end-figures' }, `${f.count(run.end.requests)} requests in ${f.seconds(run.end.seconds)}: the figures below are those of the whole run.`));
+      const verdicts = run.end.verdicts ?? [];
+      if (verdicts.length > 0) {
+        end.append(h('ul', { class: 'verdicts', id: 'end-verdicts' }, verdicts.map((v) =>
+          h('li', { class: v.failed ? 'failed' : 'held' }, h('b', {}, v.failed ? '\u2717 Failed' : '\u2713 Passed'), ' fails when ', h('code', {}, v.condition), v.got && ': it was ' + v.got))));
+      }
+      const notes = [...(run.end.marks ?? []), ...(run.end.samples ?? []).slice(0, 5).map((s) => `For example ${s.request}: ${s.kind.replaceAll('_', ' ')}${s.detail ? ', ' + s.detail : ''}`)];
+      if (notes.length > 0) end.append(h('ul', { class: 'muted', id: 'end-notes' }, notes.map((m) => h('li', {}, m))));
+    }
     if (run.result) {
-      end.append(h('p', { class: 'muted' }, 'The figures are those of the last moment; those of the whole run are in its result.'));
       end.append(h('p', { class: 'actions' },
         h('a', { class: 'button primary', id: 'to-result', href: '#/history/' + run.result }, 'Result'),
         h('a', { class: 'button', href: '/api/history/' + run.result + '.json', download: true }, 'JSON')));
@@ -175,6 +210,11 @@ export class Live {
 
   round(v) { return this.closed ? Math.max(1, Math.round(v)) : Number(v.toPrecision(3)); }
   rate() { return Number($('rate-now').value) || 0; }
+  // base is what the buttons change: what is set, or else what the load is.
+  base() {
+    const p = this.points[this.points.length - 1];
+    return this.rate() || (this.closed ? p?.connections : p?.intended) || 1;
+  }
 
   // The slider's scale is logarithmic: from 1 to a power of ten well above.
   fromSlide(at) { return this.round(10 ** (at / 1000 * Math.log10(this.slideTop()))); }

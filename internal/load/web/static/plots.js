@@ -8,6 +8,8 @@ import * as f from './format.js';
 const SYNC = 'weir';
 const POWERS = Array.from({ length: 45 }, (_, i) => 2 ** i); // steps of an axis of bytes
 
+const RUN_CEILING = (p) => p.ceiling;
+
 // What the plots of a run show. A series has a name, a colour by its variable in the style sheet, dashes, and what it takes
 // from a point.
 export const RUN_PLOTS = [
@@ -17,7 +19,7 @@ export const RUN_PLOTS = [
     { name: 'Served', color: 'served', get: (p) => p.served, width: 2.25 },
     { name: 'Shed', color: 'shed', dash: [2, 3], get: (p) => p.shed },
     { name: 'Errors', color: 'errors', dash: [9, 3, 2, 3], get: (p) => p.errors },
-    { name: 'Ceiling', color: 'ceiling', dash: [14, 5], get: (p) => p.ceiling, width: 2, optional: true },
+    { name: 'Ceiling', color: 'ceiling', dash: [14, 5], get: RUN_CEILING, width: 2, optional: true },
   ] },
   { id: 'latency', title: 'Latency', value: f.micros, axis: f.micros, log: true, series: [
     { name: 'p50', color: 'q50', get: (p) => p.p50 },
@@ -35,6 +37,19 @@ export const RUN_PLOTS = [
     { name: 'Generator busy', color: 'busy', dash: [2, 3], get: (p) => p.busy, scale: 'y2', value: f.percent, range: [0, 1] },
   ] },
 ];
+
+// smooth averages neighbours, the more the more points there are to show: a line says the trend, and zooming in shows each point. Gaps
+// stay gaps.
+function smooth(line, shown) {
+  const reach = Math.floor(shown / 300);
+  if (reach === 0) return line;
+  return line.map((v, i) => {
+    if (v == null) return v;
+    let sum = 0, n = 0;
+    for (let j = Math.max(0, i - reach); j <= Math.min(line.length - 1, i + reach); j++) if (line[j] != null) { sum += line[j]; n++; }
+    return sum / n;
+  });
+}
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim() || '#888';
 
@@ -65,7 +80,8 @@ export class Plot {
       this.legend.append(b);
       return { button: b, value };
     });
-    this.element = h('section', { class: 'panel plot', 'data-plot': spec.id }, h('div', { class: 'plot-head' }, this.title, this.at), this.canvas, this.note, this.legend);
+    this.back = h('button', { type: 'button', class: 'plot-back', hidden: true, onclick: () => { for (const p of all) p.zoom(null); } }, 'Whole run');
+    this.element = h('section', { class: 'panel plot', 'data-plot': spec.id }, h('div', { class: 'plot-head' }, this.title, this.at, this.back), this.canvas, this.note, this.legend);
     host.append(this.element);
     this.sizes = new ResizeObserver(() => this.resize());
     this.sizes.observe(this.canvas);
@@ -82,9 +98,9 @@ export class Plot {
     const options = {
       width: this.width(), height: this.height(), legend: { show: false }, pxAlign: 0,
       padding: [this.spec.phases ? 20 : 10, two ? 4 : 20, 0, 0],
-      cursor: { sync: { key: SYNC }, drag: { x: false, y: false }, y: false, points: { size: 6 } },
+      cursor: { sync: { key: SYNC }, drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 } },
       scales: {
-        x: { time: false },
+        x: { time: false, range: (u, lo, hi) => this.span ?? [lo ?? 0, hi ?? 1] },
         y: this.spec.log
           ? { distr: 3, range: (u, lo, hi) => this.logRange(lo, hi) }
           : { range: (u, lo, hi) => [0, Math.max(hi ?? 0, this.spec.least ?? 1) * 1.08] },
@@ -99,7 +115,7 @@ export class Plot {
         label: s.name, scale: s.scale ?? 'y', stroke: color(s.color), width: s.width ?? 1.5, dash: s.dash, points: { show: false },
         show: !this.hidden.has(i), spanGaps: Boolean(this.spec.span),
       }))],
-      hooks: { setCursor: [(u) => this.show(u.cursor.idx)], drawClear: [(u) => this.phases(u)] },
+      hooks: { setSelect: [(u) => this.select(u)], setCursor: [(u) => this.show(u.cursor.idx)], drawClear: [(u) => this.phases(u)] },
     };
     this.u = new uPlot(options, this.data(), this.canvas);
   }
@@ -116,11 +132,27 @@ export class Plot {
     return [10 ** Math.floor(Math.log10(lo)), 10 ** Math.ceil(Math.log10(hi * 1.05))];
   }
 
+  // select zooms all plots to what was dragged over.
+  select(u) {
+    if (u.select.width < 5) return;
+    const span = [u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x')];
+    u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    for (const p of all) p.zoom(span);
+  }
+
+  // zoom shows a span of time, null the whole run.
+  zoom(span) {
+    this.span = span;
+    this.back.hidden = !span;
+    this.u.setData(this.data());
+  }
+
   data() {
     const points = this.from > 0 ? this.points.filter((p) => p.t >= this.from) : this.points;
     this.shown = points;
     const positive = this.spec.log ? (v) => v > 0 ? v : null : (v) => v ?? null;
-    return [points.map((p) => p.t), ...this.spec.series.map((s) => points.map((p) => positive(s.get(p))))];
+    const line = (s) => points.map((p) => positive(s.get(p)));
+    return [points.map((p) => p.t), ...this.spec.series.map((s) => s.get === RUN_CEILING ? line(s) : smooth(line(s), this.span ? points.filter((p) => p.t >= this.span[0] && p.t <= this.span[1]).length : points.length))];
   }
 
   // draw shows points, from a moment on.
@@ -159,12 +191,21 @@ export class Plot {
     const last = this.shown.length - 1;
     if (last < 0) return;
     const i = this.index ?? last;
+    if (e.key === '+' || e.key === '-') { this.zoomAt(e.key === '+' ? 0.5 : 2, this.shown[i].t); e.preventDefault(); return; }
     const far = Math.max(1, Math.round(last / 20));
     const to = { ArrowLeft: i - 1, ArrowRight: i + 1, PageDown: i - far, PageUp: i + far, Home: 0, End: last }[e.key];
     if (e.key === 'Escape') { this.point(null); return; }
     if (to === undefined) return;
     e.preventDefault();
     this.point(Math.min(last, Math.max(0, to)));
+  }
+
+  // zoomAt narrows or widens the span about a moment.
+  zoomAt(factor, t) {
+    const end = this.points[this.points.length - 1].t;
+    const [lo, hi] = this.span ?? [0, end];
+    const half = (hi - lo) * factor / 2;
+    for (const p of all) p.zoom(2 * half >= end ? null : [Math.max(0, t - half), Math.min(end, t + half)]);
   }
 
   toggle(i) {

@@ -20,7 +20,13 @@ const row = (...cells) => h('tr', {}, cells.map((c, i) => i === 0 ? h('th', { sc
 export async function showResult(id, { rerun }) {
   closeResult();
   let r;
-  try { r = await call('GET', '/api/history/' + encodeURIComponent(id)); } catch (problem) { $('result-title').textContent = 'Result'; trouble(problem.message); return; }
+  try { r = await call('GET', '/api/history/' + encodeURIComponent(id)); } catch (problem) {
+    closeResult();
+    if (problem.status !== 404) { $('result-title').textContent = 'Result'; trouble(problem.message); return; }
+    $('result-title').textContent = 'No such result';
+    add($('result'), h('p', { id: 'no-result' }, 'There is no result ' + id + ': it was deleted, or made room for newer ones. ', h('a', { href: '#/history' }, 'History')));
+    return;
+  }
   closeResult();
   $('result-title').textContent = r.name || 'Run of ' + f.when(r.started);
   const done = r.requests || 1;
