@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,11 @@ type Config struct {
 	HalfLife time.Duration
 	// Learn is the finest kind of arm that an event makes.
 	Learn arms.Level
+	// ArmStrength is how many observations the posterior of the item, or segment, is worth at most that an arm for a segment, or user,
+	// begins with; 0 is as many as the prior.
+	ArmStrength float64
+	// EventsAdmin takes events on the admin port only.
+	EventsAdmin bool
 	// MaxItems bounds the items of one request, MaxEvents its events, MaxQueries the queries of a batch.
 	MaxItems, MaxEvents, MaxQueries int
 	// Memory is how many bytes what events teach may take, the ids that are remembered for a day included. ClientIDs is the share
@@ -105,6 +111,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("--bandit-sync must be a time above 0, got %v", c.Sync)
 	case c.Checkpoint < 1<<20:
 		return fmt.Errorf("--bandit-checkpoint must be 1MiB at least, got %d bytes", c.Checkpoint)
+	case !(c.ArmStrength >= 0 && c.ArmStrength <= math.MaxFloat64):
+		return fmt.Errorf("--bandit-arm-strength must be a number above 0, or 0 for that of the prior, got %v", c.ArmStrength)
 	case c.Memory < 1:
 		return fmt.Errorf("--bandit-memory must be above 0, got %d bytes", c.Memory)
 	case !(c.ClientIDs > 0 && c.ClientIDs <= 1):

@@ -1,13 +1,19 @@
 package bandit
 
-import "slices"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
-// best fills sc.order with the indices of the k best scores, the best first; equal ones are in the order of
-// the items. A heap of k holds the best so far, its root the worst of them: n items cost n comparisons and
+// best fills sc.order with the indices of the k best scores of a query, the best first; equal ones are in any order, by the query's
+// seed if it has one. A heap of k holds the best so far, its root the worst of them: n items cost n comparisons and
 // rarely more.
-func (sc *scratch) best(k int) []int32 {
+func (sc *scratch) best(q *query) []int32 {
 	n := len(sc.score)
-	k = min(k, n)
+	k := min(q.top, n)
+	if sc.ties = uint32(q.seed); !q.seeded {
+		sc.ties = rand.Uint32()
+	}
 	h := slices.Grow(sc.order[:0], k)[:k]
 	sc.order = h
 	for i := range h {
@@ -32,7 +38,15 @@ func (sc *scratch) best(k int) []int32 {
 // better reports whether item i comes before item j.
 func (sc *scratch) better(i, j int32) bool {
 	x, y := sc.score[i], sc.score[j]
-	return x > y || x == y && i < j
+	return x > y || x == y && sc.tie(i) < sc.tie(j)
+}
+
+// tie returns a number of item i that no other has: the finalizer of MurmurHash3, which is a permutation.
+func (sc *scratch) tie(i int32) uint32 {
+	h := uint32(i) ^ sc.ties
+	h = (h ^ h>>16) * 0x85ebca6b
+	h = (h ^ h>>13) * 0xc2b2ae35
+	return h ^ h>>16
 }
 
 // sink brings h[i] down to where no child is worse.

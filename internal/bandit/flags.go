@@ -23,6 +23,7 @@ type Flags struct {
 	cfg                      Config
 	on                       bool
 	prior, learn, storeError string
+	eventsListen             string
 	checkpoint, memory       config.Bytes
 	set                      *pflag.FlagSet
 }
@@ -42,6 +43,10 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
 	config.Choice(f, &o.learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)",
 		"item", "segment", "pair")
+	f.Float64Var(&cfg.ArmStrength, "bandit-arm-strength", 0, "observations that an item's posterior is worth at most where an arm "+
+		"of a segment or user begins with it (default as the prior)")
+	config.Choice(f, &o.eventsListen, "events-listen", "public", "port that takes events: public, which is for anybody, or admin",
+		"public", "admin")
 	f.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
 	f.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
 	f.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
@@ -67,9 +72,10 @@ func (o *Flags) Check() error {
 		}
 		return server.Off("--bandit=false")
 	}
+	o.cfg.EventsAdmin = o.eventsListen == "admin"
 	o.cfg.Checkpoint = int64(o.checkpoint)
-	if o.cfg.Memory = int64(o.memory); !o.set.Changed("bandit-memory") {
-		o.cfg.Memory = defaultMemory()
+	if o.set.Changed("bandit-memory") {
+		o.cfg.Memory = int64(o.memory)
 	}
 	return o.cfg.readFlags(o.set, o.prior, o.learn, o.storeError)
 }
@@ -79,6 +85,9 @@ func (o *Flags) HasStore() bool { return o.cfg.Store != "" }
 
 // Open implements server.Opener.
 func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
+	if !o.set.Changed("bandit-memory") {
+		o.cfg.Memory = defaultMemory() // what the collector keeps to is known by now
+	}
 	return Open(ctx, o.cfg, env)
 }
 
@@ -86,7 +95,7 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 func checkOff(flags *pflag.FlagSet) error {
 	var idle []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed && strings.HasPrefix(f.Name, "bandit-") {
+		if f.Changed && (strings.HasPrefix(f.Name, "bandit-") || f.Name == "events-listen") {
 			idle = append(idle, "--"+f.Name)
 		}
 	})

@@ -39,7 +39,7 @@ func (b *Bandit) Routes() []server.Route {
 	return append(b.inferRoutes(), []server.Route{
 		{Pattern: "POST /predict", Handler: b.predict, MaxBody: maxBody},
 		{Pattern: "POST /predict/batch", Handler: b.predictBatch, MaxBody: 8 * maxBody, Class: server.Low},
-		{Pattern: "POST /events", Handler: b.postEvents, MaxBody: maxBody},
+		{Pattern: "POST /events", Handler: b.postEvents, MaxBody: maxBody, Admin: b.cfg.EventsAdmin},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, Handler: b.postReload},
 		{Pattern: "POST /admin/bandit/forget", Admin: true, MaxBody: 16 << 10, Handler: b.postForget},
 	}...)
@@ -156,7 +156,7 @@ func (b *Bandit) count(n, stripe int, start, looked, sampled time.Time) {
 func appendAnswer(dst []byte, sc *scratch, q *query, degraded bool) []byte {
 	n := len(sc.score)
 	if q.top > 0 {
-		order := sc.best(q.top)
+		order := sc.best(q)
 		dst = append(dst, `{"items":[`...)
 		for i, at := range order {
 			if i > 0 {

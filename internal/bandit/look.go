@@ -35,6 +35,7 @@ type scratch struct {
 	source    []source
 	found     arms.Found // in the file
 	order     []int32    // of the best, see best
+	ties      uint32     // decides between equal scores
 	fine      []int32    // of items that may have finer arms, see items
 	fineKeys  []arms.Key // of these arms
 	fineFound arms.Found
@@ -68,6 +69,7 @@ type lookup struct {
 	// in says, by level, whether file and views may have something.
 	inFile, inView [levels]bool
 	prior          storeArm
+	strength       float64 // of what a finer arm begins with
 }
 
 // look fills sc.alpha, sc.beta and sc.source with the posteriors of keys, by what is in memory and, unless
@@ -79,6 +81,9 @@ func (b *Bandit) look(sc *scratch, user, segment []byte, keys []arms.Key, stored
 	}
 	var l lookup
 	l.prior = storeArm{Alpha: b.cfg.Prior[0], Beta: b.cfg.Prior[1]}
+	if l.strength = b.cfg.ArmStrength; l.strength == 0 {
+		l.strength = l.prior.Alpha + l.prior.Beta
+	}
 	sc.segment = sc.segment[:0]
 	l.open(b, m.file, sc, user, segment)
 	sc.size(len(keys))
@@ -211,7 +216,7 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 			if l.inView[level] {
 				if a, b, ok := view.Find(sc.fineKeys[n]); ok && a+b > 0 {
 					if alpha == 0 {
-						alpha, beta = l.prior.Alpha, l.prior.Beta
+						alpha, beta = l.shrink(sc.alpha[i], sc.beta[i])
 					}
 					alpha, beta = alpha+a, beta+b
 				}
@@ -221,6 +226,16 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 			}
 		}
 	}
+}
+
+// shrink returns what an arm that events have made begins with: the posterior of the next coarser arm, worth at most as many
+// observations as Config.ArmStrength says.
+func (l *lookup) shrink(alpha, beta float64) (float64, float64) {
+	if alpha+beta <= l.strength {
+		return alpha, beta
+	}
+	m := min(max(mean(alpha, beta), 1e-9), 1-1e-9)
+	return m * l.strength, (1 - m) * l.strength
 }
 
 // sample fills sc.score by one sample of each posterior.

@@ -187,10 +187,32 @@ func TestBestIsASort(t *testing.T) {
 			sc.score = append(sc.score, float64(r.IntN(8))/8) // many are alike
 			order[i] = int32(i)
 		}
-		slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(sc.score[j], sc.score[i]) })
 		k := 1 + r.IntN(70)
-		if got := sc.best(k); !slices.Equal(got, order[:min(k, n)]) {
+		got := sc.best(&query{top: k, seed: r.Uint64(), seeded: true})
+		slices.SortFunc(order, func(i, j int32) int {
+			return cmp.Or(cmp.Compare(sc.score[j], sc.score[i]), cmp.Compare(sc.tie(i), sc.tie(j)))
+		})
+		if !slices.Equal(got, order[:min(k, n)]) {
 			t.Fatalf("the best %d of %v are %v, want %v", k, sc.score, got, order[:min(k, n)])
+		}
+	}
+}
+
+// Scores of a prior close to 0 are mostly 0 or 1: none of the items that are alike must come more often for its place.
+func TestEqualScoresAreInAnyOrder(t *testing.T) {
+	const items, rounds = 50, 20_000
+	sc := scratch{score: make([]float64, items)}
+	var first [items]int
+	for range rounds {
+		order := sc.best(&query{top: 3})
+		first[order[0]]++
+		if order[0] == order[1] || order[1] == order[2] {
+			t.Fatalf("an item comes twice: %v", order)
+		}
+	}
+	for i, n := range first { // 400 each, give or take six deviations
+		if n < 280 || n > 520 {
+			t.Errorf("item %d is first %d times of %d", i, n, rounds)
 		}
 	}
 }

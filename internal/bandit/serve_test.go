@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -275,7 +276,9 @@ func (s *served) explain(query string) prediction {
 func (s *served) posterior(query string, alpha, beta float64, source string) {
 	s.t.Helper()
 	p := s.explain(query)
-	if want := (explained{alpha, beta, alpha / (alpha + beta), source}); len(p.Explain) != 1 || p.Explain[0] != want {
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9*b }
+	want := explained{alpha, beta, alpha / (alpha + beta), source}
+	if len(p.Explain) != 1 || p.Explain[0].Source != source || !near(p.Explain[0].Alpha, alpha) || !near(p.Explain[0].Beta, beta) || !near(p.Explain[0].Mean, want.Mean) {
 		s.t.Errorf("%s: %+v, want %+v", query, p.Explain, want)
 	}
 }

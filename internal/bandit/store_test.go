@@ -130,7 +130,7 @@ func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
 		s.problem(s.do("POST", s.url+"/predict", query), 503, "the feature store failed: it answered")
 		f.items.Store(false)
 		s.events(event, accepted{1, 0})
-		answers(s, `{"alpha":3,"beta":3,"mean":0.5,"source":"segment"}`, young, "") // the segment's arm begins at the prior
+		answers(s, `{"alpha":3.0588235294117645,"beta":2.9411764705882355,"mean":0.5098039215686274,"source":"segment"}`, young, "") // its arm begins with the item's
 	})
 	t.Run("prior", func(t *testing.T) {
 		f, s := start(true)

@@ -66,6 +66,11 @@ func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
 	for key, values := range query {
 		switch key {
 		case "node":
+			for _, node := range values { // is part of errors that are logged
+				if host, port, err := net.SplitHostPort(node); err != nil || host == "" || port == "" || strings.ContainsAny(node, "@/") {
+					return nil, errors.New("--bandit-store: node is HOST:PORT; credentials are those before the first host")
+				}
+			}
 			f.options.InitAddress = append(f.options.InitAddress, values...)
 		case "db":
 			db, err := strconv.Atoi(values[0])

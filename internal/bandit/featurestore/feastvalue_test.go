@@ -137,19 +137,19 @@ func FuzzDecodeFeastAnswer(f *testing.F) {
 	})
 }
 
-func FuzzRespLengths(f *testing.F) {
+func FuzzRespScanner(f *testing.F) {
 	for _, seed := range []string{"*2\r\n$3\r\nabc\r\n$-1\r\n", "*999999999\r\n", "$1048577\r\n", "%1\r\n+a\r\n:1\r\n", "=5\r\ntxt:a\r\n", "$1048576\r\n*9999999", "*-1\r\n"} {
 		f.Add([]byte(seed), 3)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, cut int) {
 		// However it is cut, what is said of it is the same.
-		var whole, parts respLengths
-		err := whole.pass(stream)
+		var whole, parts respScanner
+		_, err := whole.pass(stream, nil)
 		cut = min(max(cut, 1), len(stream)+1)
 		var inParts error
 		for rest := stream; len(rest) > 0 && inParts == nil; {
 			n := min(cut, len(rest))
-			inParts = parts.pass(rest[:n])
+			_, inParts = parts.pass(rest[:n], nil)
 			rest = rest[n:]
 		}
 		if (err == nil) != (inParts == nil) || err == nil && whole != parts {

@@ -124,6 +124,12 @@ func TestFeatureServerThatHangsIsGivenUp(t *testing.T) {
 // fakeRedis answers HMGET with what a test says, and all else as far as clients need it to begin.
 func fakeRedis(t *testing.T, hmget string) string {
 	t.Helper()
+	return fakeRedisWith(t, map[string]string{"HMGET": hmget})
+}
+
+// fakeRedisWith answers those commands with what a test says.
+func fakeRedisWith(t *testing.T, answers map[string]string) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	var conns sync.WaitGroup
@@ -148,8 +154,9 @@ func fakeRedis(t *testing.T, hmget string) string {
 						answer = "-ERR This instance has cluster support disabled\r\n"
 					case "PING":
 						answer = "+PONG\r\n"
-					case "HMGET":
-						answer = hmget
+					}
+					if said, ok := answers[args[0]]; ok {
+						answer = said
 					}
 					if _, err := io.WriteString(c, answer); err != nil {
 						return
@@ -202,9 +209,21 @@ func TestRedisThatMakesNoSense(t *testing.T) {
 		"a null for it":      {"*-1\r\n", "answer", ""},
 		"a huge value":       {"*2\r\n$999999999999999\r\nx", "answer", "a string of more than"},
 		"a huge array":       {"*999999999999999\r\n", "answer", "an array"},
+		"an array of -5":     {"*-5\r\n", "answer", "-5"},
+		"a string of -7":     {"$-7\r\n", "answer", "-7"},
+		"a map of -3":        {"%-3\r\n", "answer", "-3"},
+		"a map of -1":        {"%-1\r\n", "answer", "-1"},
+		"-0":                 {"*-0\r\n", "answer", "-0"},
+		"arrays without end": {strings.Repeat("*1\r\n", 1<<20), "answer", "arrays in more than"},
+		"many big arrays":    {strings.Repeat("*60000\r\n", 4), "answer", "more than 65536"},
+		"a streamed array":   {"*?\r\n", "answer", ""},
+		"a push":             {">3\r\n+message\r\n+a\r\n+b\r\n", "answer", ""},
+		"attributes":         {strings.Repeat("|1\r\n", 100), "answer", ""},
+		"a short line":       {"*12\n", "answer", "CRLF"},
+		"a null with more":   {"_ab\r\n", "answer", ""},
 		"WRONGTYPE":          {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "refused", "not Feast's"},
 		"NOPERM":             {"-NOPERM this user has no permissions\r\n", "refused", "needs HMGET"},
-		"no protocol at all": {"HTTP/1.1 400 Bad Request\r\n\r\n", "unreachable", ""},
+		"no protocol at all": {"HTTP/1.1 400 Bad Request\r\n\r\n", "answer", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr := fakeRedis(t, test.hmget)
@@ -215,6 +234,37 @@ func TestRedisThatMakesNoSense(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer to nothing ends its connection, and the next call makes another.
+func TestRedisThatAnswersTwice(t *testing.T) {
+	const answer = "*2\r\n$-1\r\n$-1\r\n"
+	s := openStore(t, "feast+redis://"+fakeRedis(t, answer+answer)+"/p", func(o *Options) { o.IDType, o.TTL, o.Stale = "int64", 0, 0 })
+	for range 20 {
+		oneArm(t, s) // some of them fail
+	}
+}
+
+// Whatever Redis sends to any command, the call it is an answer to ends. A panic of the client ends the process.
+func FuzzRedis(f *testing.F) {
+	for _, seed := range []string{"*-5\r\n", "$-7\r\n", "%-3\r\n", "*1\r\n*1\r\n*1\r\n", "*2\r\n$1\r\n1\r\n$-1\r\n", ">2\r\n+subscribe\r\n+a\r\n", "_\r\n", "#t\r\n",
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", "%1\r\n+proto\r\n:3\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 :1\r\n", "-LOADING\r\n", "=15\r\ntxt:Some string\r\n",
+		"*1\r\n*3\r\n:-5\r\n:99999999\r\n*2\r\n:1\r\n:1\r\n", "*3\r\n+message\r\n+a\r\n+b\r\n"} {
+		for _, command := range []string{"HELLO", "CLUSTER", "HMGET", "PING", "CLIENT"} {
+			f.Add(command, []byte(seed))
+		}
+	}
+	f.Fuzz(func(t *testing.T, command string, answer []byte) {
+		addr := fakeRedisWith(t, map[string]string{command: string(answer)})
+		o := DefaultOptions()
+		o.IDType, o.Timeout, o.TTL, o.Stale = "int64", 20*time.Millisecond, 0, 0
+		s, err := Open("feast+redis://"+addr+"/p", o)
+		must(t, err)
+		for range 2 {
+			s.Arms(t.Context(), []string{"1", "2"}, make([]Arm, 2)) //nolint:errcheck // how it ends is the answer's business
+		}
+		must(t, s.Close())
+	})
 }
 
 func TestRedisThatNeverSaysAWord(t *testing.T) {
@@ -230,7 +280,7 @@ func TestRedisThatNeverSaysAWord(t *testing.T) {
 
 func TestURLsThatCannotBe(t *testing.T) {
 	for _, url := range []string{"", "feast", "http://h", "feast+http://", "feast+http:///x", "feast+http://h?x=1", "feast+http://u:s3cret@h#f",
-		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x", "feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true",
+		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x", "feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true", "feast+redis://h/p?node=u:s3cret@h:6379", "feast+redis://h/p?node=redis://:s3cret@h:1", "feast+redis://h/p?node=h",
 		"feast+redis://u:s3cret@h:port/p", "redis://u:s3cret@h/p", "feast+redis://u:s3cret%zz@h/p"} {
 		_, err := Open(url, DefaultOptions())
 		if err == nil || !strings.HasPrefix(err.Error(), "--bandit-store") || strings.Contains(err.Error(), "s3cret") {
