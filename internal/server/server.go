@@ -31,6 +31,7 @@ import (
 
 	"weir/internal/metrics"
 	"weir/internal/shed"
+	"weir/internal/webui"
 )
 
 // Server is a kernel with its services.
@@ -182,6 +183,16 @@ func (s *Server) handle(r Route, service int, state *serviceState) {
 // Routes returns the patterns of the public port's routes, in the order they were added.
 func (s *Server) Routes() []string { return slices.Clone(s.routes.patterns) }
 
+// AdminRoutes returns the patterns of the admin port's.
+func (s *Server) AdminRoutes() []string { return slices.Clone(s.admins.patterns) }
+
+// guardAdmin keeps pages of other sites from the admin port. A port on loopback is asked for by names of loopback, any other by
+// whatever names its network has.
+func (s *Server) guardAdmin(next http.Handler) http.Handler {
+	address, ok := address(s.admin).(*net.TCPAddr)
+	return webui.Guard{AnyHost: !ok || !address.IP.IsLoopback(), Refuse: WriteProblem}.Handler(next)
+}
+
 // Addr, TLSAddr and AdminAddr return the address listened on, nil when that port is off.
 func (s *Server) Addr() net.Addr      { return address(s.listen) }
 func (s *Server) TLSAddr() net.Addr   { return address(s.tls) }
@@ -209,7 +220,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 	}
 	public := s.newHTTPServer(s.slow)
-	adminServer := s.newHTTPServer(s.adminLane)
+	adminServer := s.newHTTPServer(s.guardAdmin(s.adminLane))
 	var accepting sync.WaitGroup
 	stop := make(chan struct{})
 	if s.shed != nil {

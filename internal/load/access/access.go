@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
-	"strings"
 )
 
 // OptionError is what a user has to change on the command line.
@@ -45,19 +43,6 @@ func Listen(address, token string) (net.Listener, error) {
 		return nil, refused("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
 	}
 	return l, nil
-}
-
-// LoopbackHost says whether a Host field names this machine in a way that no other site can.
-func LoopbackHost(hostport string) bool {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.IsLoopback()
 }
 
 // Same compares secrets in a time that does not depend on where they differ.

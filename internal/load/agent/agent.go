@@ -34,6 +34,7 @@ import (
 	"weir/internal/load/client"
 	"weir/internal/load/measure"
 	"weir/internal/load/scenario"
+	"weir/internal/webui"
 )
 
 // DefaultAddress is where an agent listens unless it is told otherwise.
@@ -158,7 +159,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		switch {
 		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
 			problem(w, http.StatusForbidden, "an agent is for weir load, not for browsers")
-		case s.o.Token == "" && !access.LoopbackHost(r.Host):
+		case s.o.Token == "" && !webui.LoopbackHost(r.Host):
 			problem(w, http.StatusMisdirectedRequest, "an agent without a token is for loopback names, like 127.0.0.1 and localhost; start weir load agent with --token")
 		case s.o.Token != "" && (!given || !access.Same(token, s.o.Token)):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir load agent"`)

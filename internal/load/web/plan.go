@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/load"
-	"weir/internal/load/access"
+	"weir/internal/webui"
 )
 
 // confine keeps a plan to what whoever started the UI allows: its hosts, its agents and its files.
@@ -53,7 +53,7 @@ func (u *UI) ours(p *load.Plan) error {
 	own := slices.ContainsFunc(u.o.Own, func(o string) bool {
 		return strings.EqualFold(o, at.Host) || strings.EqualFold(strings.Trim(o, "[]"), at.Hostname())
 	})
-	if !own && !access.LoopbackHost(at.Host) {
+	if !own && !webui.LoopbackHost(at.Host) {
 		return &load.FieldError{Field: "target_metrics", Detail: fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with --i-own-this-target and its host", at.Host)}
 	}
 	return nil
