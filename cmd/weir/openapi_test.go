@@ -239,9 +239,13 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 
 func TestOpenAPIDescribesTheParameters(t *testing.T) {
 	doc := readAPI(t)
-	_, public, _ := startAPI(t)
+	_, public, admin := startAPI(t)
 	wildcard := regexp.MustCompile(`\{([^}]*)\}`)
 	for path, p := range doc.Paths {
+		base := public
+		if strings.HasPrefix(path, "/admin/") {
+			base = admin
+		}
 		var names, described []string
 		for _, m := range wildcard.FindAllStringSubmatch(path, -1) {
 			names = append(names, m[1])
@@ -260,7 +264,7 @@ func TestOpenAPIDescribesTheParameters(t *testing.T) {
 			for _, parameter := range call.Parameters {
 				switch parameter = doc.parameter(parameter); parameter.In {
 				case "query":
-					testQuery(t, strings.ToUpper(method), public+wildcard.ReplaceAllString(path, "1"), parameter)
+					testQuery(t, strings.ToUpper(method), base+wildcard.ReplaceAllString(path, "1"), parameter)
 				case "header": // see the requests of TestAnswersAreAsOpenAPIDescribes
 					if parameter.Name != inferenceHeaderLength {
 						t.Errorf("%s: the field %s is described and not tested", path, parameter.Name)
@@ -379,6 +383,8 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		{"GET", "/health", public + "/health", "", 200},
 		{"GET", "/version", public + "/version", "", 200},
 		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload", "", 200},
+		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload?force=2", "", 422},
+		{"DELETE", "/admin/feeds/users/{userId}", admin + "/admin/feeds/users/1", "", 200},
 		{"GET", "/health/live", admin + "/health/live", "", 200},
 		{"GET", "/health/ready", admin + "/health/ready", "", 200},
 		{"GET", "/metrics", admin + "/metrics", "", 200},

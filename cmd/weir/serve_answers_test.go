@@ -187,7 +187,7 @@ func TestMetricsAreThereByTheirPromisedNames(t *testing.T) {
 			}
 		}
 		for _, name := range []string{
-			"weir_sync_lag_seconds", "weir_sync_seconds_count", "weir_progress_durability", "weir_feed_reloads_total",
+			"weir_sync_lag_seconds", "weir_sync_seconds", "weir_progress_durability", "weir_feed_reloads_total",
 			"weir_http_connections", "go_goroutines", "process_resident_memory_bytes", "go_build_info",
 		} {
 			if _, ok := p.metric(name); !ok {

@@ -42,7 +42,11 @@ type Config struct {
 	// LockMemory keeps the snapshot in memory whatever else needs some.
 	LockMemory bool
 
-	// For tests: failing disks, and positions that are kept elsewhere.
+	// MinShare is how many users new lists must have, as a share of those of the lists before; even with 0 it is one at least.
+	MinShare float64
+
+	// For tests: how often the forgotten are erased, failing disks, and positions that are kept elsewhere.
+	tend      time.Duration
 	faults    disk.Faults
 	positions progress.Positions
 }
@@ -72,6 +76,9 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	if cfg.Watch == 0 {
 		cfg.Watch = time.Second
 	}
+	if cfg.tend == 0 {
+		cfg.tend = time.Hour
+	}
 	positions := cfg.positions
 	if positions == nil {
 		var err error
@@ -85,13 +92,14 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	f := &Feed{cfg: cfg, log: env.Log, positions: positions, short: newShortLog(env.Log)}
 	f.scratch.New = func() any { return new(scratch) }
 	f.register(env.Metrics)
-	g, err := f.load(ctx, false)
+	g, err := f.load(ctx, false, 0)
 	if err != nil {
 		return nil, errors.Join(err, positions.Close())
 	}
 	f.background = env.Background("feed")
 	f.serve(g)
 	f.background.Go("log of short answers", f.short.run)
+	f.background.Go("erasing of the forgotten", f.tend)
 	if cfg.Watch > 0 {
 		f.background.Go("watch for new lists", f.watch)
 	}

@@ -37,6 +37,8 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	config.Choice(f, &o.fill, "feed-fallback", fillUniform, "which fallback items fill short feeds: uniform, drawn at random, or "+
 		"bandit, the best samples for the user", fillUniform, fillBandit)
 	f.DurationVar(&o.cfg.Watch, "feeds-watch", time.Second, "how often to look for a snapshot renamed over --feeds; negative is never")
+	f.Float64Var(&o.cfg.MinShare, "feeds-min-share", 0.5, "refuse new lists with fewer users than this share of those before, "+
+		"unless forced; 0 takes any but empty ones")
 	f.DurationVar(&o.cfg.Sync, "sync-interval", time.Second, "how often positions are made safe against a loss of power")
 	f.BoolVar(&o.cfg.LockMemory, "lock-memory", false, "keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
 }
@@ -53,6 +55,8 @@ func (o *Flags) Check() error {
 		return server.Off("no lists are given for feeds, use --feeds FILE")
 	case o.cfg.Sync <= 0:
 		return fmt.Errorf("--sync-interval must be above 0, got %v", o.cfg.Sync)
+	case o.cfg.MinShare < 0 || o.cfg.MinShare > 1:
+		return fmt.Errorf("--feeds-min-share must be a number from 0 to 1, got %v", o.cfg.MinShare)
 	case o.cfg.Watch == 0:
 		return errors.New("--feeds-watch must not be 0; negative is never")
 	}

@@ -78,13 +78,19 @@ func (g *generation) String() string { return fmt.Sprintf("generation %d", g.num
 
 // load opens the configured snapshot as a generation that does not serve yet. One that is to
 // replace another is read into memory and checked as a whole first.
-func (f *Feed) load(ctx context.Context, whole bool) (*generation, error) {
+//
+// Lists of fewer than least users are refused.
+func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation, error) {
 	lists, err := snapshot.Open(f.cfg.Path)
 	if missing := new(fs.PathError); errors.As(err, &missing) {
 		return nil, fmt.Errorf("--feeds: %w", err)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if n := lists.Stats().Users; n < least {
+		return nil, errors.Join(fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+
+			"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.cfg.MinShare, f.forceFile()), lists.Close())
 	}
 	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
 	if err := f.prepare(ctx, g, whole); err != nil {
@@ -146,7 +152,7 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 		err = g.lists.Warm(ctx)
 	}
 	if err == nil {
-		err = disk.Guard(func() error { return g.positions.Count(ctx) })
+		err = disk.Guard(func() error { return g.positions.Tend(ctx) })
 	}
 	switch {
 	case ctx.Err() != nil:

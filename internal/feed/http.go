@@ -29,6 +29,7 @@ func (f *Feed) Routes() []server.Route {
 		{Pattern: "PUT /feed/{userId}/position", Handler: f.putPosition},
 		{Pattern: "DELETE /feed/{userId}/position", Handler: f.deletePosition},
 		{Pattern: "POST /admin/feeds/reload", Admin: true, Handler: f.postReload},
+		{Pattern: "DELETE /admin/feeds/users/{userId}", Admin: true, Handler: f.deleteUser},
 	}
 }
 
@@ -268,9 +269,45 @@ func (f *Feed) tryPosition(w *server.Response, r *server.Request, do func(*visit
 	return nil
 }
 
+// deleteUser answers DELETE /admin/feeds/users/{userId}: it may have to look through all keys.
+func (f *Feed) deleteUser(w *server.Response, r *server.Request) server.Outcome {
+	if r.Inline() {
+		return server.Offload
+	}
+	id := r.Param(0)
+	if len(id) > snapshot.MaxUserName {
+		return conclude(w, &valueError{fmt.Sprintf("userId must be of 1 to %d bytes", snapshot.MaxUserName)})
+	}
+	g := f.pin(r.Stripe)
+	defer g.unpin(r.Stripe)
+	forgotten, err := g.positions.Forget(f.background.Context(), userOf(g.lists, id))
+	if err != nil {
+		f.log.Error("a user could not be forgotten", "error", err)
+		return conclude(w, err)
+	}
+	w.JSON(struct {
+		Forgotten bool `json:"forgotten"`
+	}{forgotten})
+	return server.Done
+}
+
 // postReload answers POST /admin/feeds/reload.
 func (f *Feed) postReload(w *server.Response, r *server.Request) server.Outcome {
-	if err := f.Reload(f.background.Context()); err != nil {
+	force := false
+	for rest := r.Query; ; {
+		key, value, tail, more, ok := r.NextQuery(rest)
+		if more && ok && string(key) == "force" {
+			force, ok = parseSwitch(value)
+		}
+		if !ok {
+			return conclude(w, &valueError{"force must be 1 or 0"})
+		}
+		if !more {
+			break
+		}
+		rest = tail
+	}
+	if err := f.reloadBy(f.background.Context(), force); err != nil {
 		w.Problem(http.StatusConflict, err.Error())
 		return server.Done
 	}

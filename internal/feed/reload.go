@@ -6,20 +6,25 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"weir/internal/disk"
 )
 
 // Reload implements server.Reloader: it takes up the snapshot that is at the configured path now,
 // or refuses it and leaves the old one serving. No request fails meanwhile.
-func (f *Feed) Reload(ctx context.Context) error {
+func (f *Feed) Reload(ctx context.Context) error { return f.reloadBy(ctx, false) }
+
+func (f *Feed) reloadBy(ctx context.Context, force bool) error {
 	f.reload.Lock()
 	defer f.reload.Unlock()
-	return f.takeUp(ctx)
+	return f.takeUp(ctx, force)
 }
 
 var errClosed = errors.New("the feed is closed")
 
-// takeUp is Reload for who holds its lock.
-func (f *Feed) takeUp(ctx context.Context) error {
+// takeUp is Reload for who holds its lock. With force, or beside a file that asks for it, lists are taken up that look like a
+// mistake.
+func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	if f.closed {
 		return errClosed
 	}
@@ -27,7 +32,12 @@ func (f *Feed) takeUp(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(f.background.Context(), cancel)()
 	start := time.Now()
-	g, err := f.load(ctx, true)
+	marked := os.Remove(f.forceFile()) == nil
+	least := uint64(0)
+	if !force && !marked {
+		least = max(1, uint64(f.cfg.MinShare*float64(f.current.Load().lists.Stats().Users)))
+	}
+	g, err := f.load(ctx, true, least)
 	if err != nil {
 		f.stats.refused.Add(0, 1)
 		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w", f.current.Load().number, err)
@@ -39,6 +49,32 @@ func (f *Feed) takeUp(ctx context.Context) error {
 	f.log.Info("feed reload", "path", f.cfg.Path, "generation", g.number, "users", g.lists.Stats().Users,
 		"took", time.Since(start).Round(time.Millisecond))
 	return nil
+}
+
+// forceFile is the file whose presence has the next lists taken up whatever they are. It is removed then.
+func (f *Feed) forceFile() string { return f.cfg.Path + ".force" }
+
+// tend has positions erase, well within a day, who was forgotten.
+func (f *Feed) tend(ctx context.Context) {
+	tick := time.NewTicker(f.cfg.tend)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		f.reload.Lock() // so that the generation stays open
+		g := f.current.Load()
+		select {
+		case <-g.warmed:
+			if err := disk.Guard(func() error { return g.positions.Tend(ctx) }); err != nil && ctx.Err() == nil {
+				f.log.Error("users who were forgotten are not erased yet", "error", err)
+			}
+		default:
+		}
+		f.reload.Unlock()
+	}
 }
 
 // watch looks for a snapshot renamed over the path, and for changes of the one that serves.
@@ -71,10 +107,15 @@ func (f *Feed) look(ctx context.Context, refused os.FileInfo) os.FileInfo {
 		}
 	}
 	now, err := os.Stat(f.cfg.Path)
-	if err != nil || os.SameFile(now, g.file) || refused != nil && os.SameFile(now, refused) && now.ModTime().Equal(refused.ModTime()) {
+	if err != nil || os.SameFile(now, g.file) {
 		return refused
 	}
-	if f.takeUp(ctx) != nil {
+	if refused != nil && os.SameFile(now, refused) && now.ModTime().Equal(refused.ModTime()) {
+		if _, err := os.Lstat(f.forceFile()); err != nil {
+			return refused
+		}
+	}
+	if f.takeUp(ctx, false) != nil {
 		return now
 	}
 	return nil

@@ -483,7 +483,7 @@ func TestSnapshotsThatAreRenamedWhileTheyAreOpenedAreKnownForWhatTheyAre(t *test
 		}
 	})
 	for range 1000 {
-		g, err := f.load(t.Context(), false)
+		g, err := f.load(t.Context(), false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

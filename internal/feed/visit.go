@@ -252,6 +252,14 @@ func (f *Feed) prefetch(stripe int, params [][]byte) {
 	}
 }
 
+// userOf returns the user of an id, whose rank is not known.
+func userOf(lists *snapshot.Snapshot, id []byte) progress.User {
+	if number, ok := parseNumber(id); ok && lists.Users() == snapshot.Number {
+		return progress.User{Number: number}
+	}
+	return progress.User{Name: id}
+}
+
 // textOf returns the text of a user's id as others know it: of a number without leading zeros.
 func textOf(s *scratch, g *generation, id []byte) []byte {
 	if g.lists.Users() == snapshot.String {

@@ -36,8 +36,8 @@ func (p place) atEnd(list List) bool {
 	return list.Len == 0 || word>>16 == list.Tag && int(word&MaxLen) >= list.Len
 }
 
-// Count implements Generation: it finds the users who had come to the end before this generation served.
-func (g *generation) Count(ctx context.Context) error {
+// count finds the users who had come to the end before this generation served.
+func (g *generation) countExhausted(ctx context.Context) error {
 	for rank := range g.lists.Slots() {
 		if rank%(1<<16) == 0 && ctx.Err() != nil {
 			return ctx.Err()

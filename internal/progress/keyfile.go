@@ -1,248 +1,248 @@
 package progress
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
-	"github.com/zeebo/xxh3"
-
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 )
 
-// keyFile is an append-only log of user keys; the n-th key has slot n. It is written in blocks,
+// keyFile is an append-only log of user keys; the n-th key has slot n. It is a record.Log whose frames hold entries:
 //
-//	u32 length of the entries | u32 number of entries | u64 xxh3 of the entries | entries
+//	uvarint 0 and a u64, little-endian    a number
+//	uvarint 1                             a key that was erased
+//	uvarint n+1 and n bytes               a name of n bytes, 1 to 255
 //
-// after 16 bytes of magic and version. An entry is 0 and a u64, or the length of a name, 1..255,
-// and the name. All numbers are little endian.
-//
-// A block that a crash has torn was never synced, so its keys were never given cells: it is cut
+// A frame that a crash has torn was never synced, so its keys were never given cells: it is cut
 // off at open. When keys are missing that were, the file was damaged, and is refused.
 type keyFile struct {
-	f      *os.File
+	log    *record.Log
 	faults disk.Faults
 	path   string
 	count  uint64 // keys, those not written yet included
-	size   int64  // bytes that hold whole blocks
 
-	block   []byte // entries not written yet
-	entries uint32
-	failed  error // a write or sync that failed: nothing more is added
+	frame  []byte // entries not written yet, behind the frame's header
+	saved  uint64 // where the log ended at the last sync
+	failed error  // a sync that failed: nothing more is added
 }
 
-const (
-	keyMagic     = "weirkeys"
-	keyVersion   = 1
-	keyHeader    = 16
-	blockHeader  = 16
-	maxKeyBlock  = 1 << 20
-	maxNameBytes = 255
-)
+const maxKeyFrame = 1 << 20
 
-var errKeyFile = errors.New("the file of user keys is damaged")
+var keyFormat = record.Format{Magic: "weirkeys", Version: 1, Is: "a file of user keys",
+	Replace: "restore it from a backup, or begin with another --data directory"}
 
-// openKeyFile opens or makes a key file of which the first used keys have cells.
-func openKeyFile(path string, used uint64, faults disk.Faults) (_ *keyFile, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+// openKeyFile opens or makes a key file of which the first used keys have cells. With acceptLoss keys that are missing are no
+// error: their users begin anew, and their cells stay unused.
+func openKeyFile(path string, used uint64, acceptLoss bool, faults disk.Faults) (_ *keyFile, err error) {
+	k := &keyFile{faults: faults, path: path, frame: make([]byte, record.FrameHeader)}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) && (used == 0 || acceptLoss) {
+		if err = disk.WriteFileAtomic(path, record.LogPage(keyFormat, record.NewID(), 0), 0o600); err == nil {
+			f, err = os.OpenFile(path, os.O_RDWR, 0)
+		}
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, keyFormat.Corrupt(path, 0, "it is missing, and %d keys are in use", used)
+	}
 	if err != nil {
 		return nil, err
 	}
-	k := &keyFile{f: f, faults: faults, path: path, size: keyHeader}
 	defer func() {
 		if err != nil {
-			f.Close()
+			err = errors.Join(err, f.Close())
 		}
 	}()
-	var head [keyHeader]byte
-	n, err := f.ReadAt(head[:], 0)
-	switch {
-	case err != nil && err != io.EOF:
-		return nil, err
-	case used == 0 && n < keyHeader && string(head[:min(n, 8)]) == keyMagic[:min(n, 8)]:
-		// New, or cut off before the header was synced.
-		copy(head[:], keyMagic)
-		binary.LittleEndian.PutUint32(head[8:], keyVersion)
-		if _, err := f.WriteAt(head[:], 0); err != nil {
-			return nil, err
-		}
-		if err := faults.SyncData(f); err != nil {
-			return nil, err
-		}
-		return k, disk.SyncDir(filepath.Dir(path))
-	case n < keyHeader || string(head[:8]) != keyMagic:
-		return nil, fmt.Errorf("%s: %w: it does not begin as one", path, errKeyFile)
-	}
-	if v := binary.LittleEndian.Uint32(head[8:]); v != keyVersion {
-		return nil, fmt.Errorf("%s has version %d, this weir reads version %d: use the weir that wrote it, or another --data directory", path, v, keyVersion)
-	}
-	if err := k.scan(nil); err != nil {
+	// A process killed right after a rename may have left a name that only the cache knows.
+	if err := faults.SyncDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	if k.count < used {
-		return nil, fmt.Errorf("%s: %w at byte %d: %d keys are whole, %d are in use: restore it from a backup, or begin with another --data directory",
-			path, errKeyFile, k.size, k.count, used)
-	}
-	if info, err := f.Stat(); err != nil {
+	r, err := record.ReadLog(f, path, keyFormat)
+	if err != nil {
 		return nil, err
-	} else if info.Size() > k.size {
-		if err := f.Truncate(k.size); err != nil {
-			return nil, err
-		}
-		if err := faults.SyncData(f); err != nil {
+	}
+	end, err := r.Frames(record.PageSize, func(payload []byte, _ int64) (err error) {
+		k.count, err = k.entries(payload, k.count, nil)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	damaged, err := r.Damaged(end)
+	if err != nil {
+		return nil, err
+	}
+	if (damaged || k.count < used) && !acceptLoss {
+		return nil, keyFormat.Corrupt(path, end, "%d keys are whole, %d are in use", k.count, used)
+	}
+	if k.log, err = r.Resume(f, end, faults); err != nil {
+		return nil, err
+	}
+	k.saved = k.log.End()
+	for k.count < used {
+		k.append([]byte{1})
+		if err := k.flush(maxKeyFrame); err != nil {
 			return nil, err
 		}
 	}
-	return k, nil
+	return k, k.sync()
 }
 
 // each calls fn with every key in the order of their slots. A key is a name, or a number when
-// name is nil; the name is valid during the call.
+// name is nil; the name is valid during the call. Keys that were erased are passed over.
 func (k *keyFile) each(fn func(slot, number uint64, name []byte) error) error {
-	return k.scan(fn)
+	r, err := record.ReadLog(k.log.File(), k.path, keyFormat)
+	if err != nil {
+		return err
+	}
+	slot := uint64(0)
+	end, err := r.Frames(record.PageSize, func(payload []byte, _ int64) (err error) {
+		slot, err = k.entries(payload, slot, fn)
+		return err
+	})
+	if err == nil && uint64(end) != k.log.End() {
+		return keyFormat.Corrupt(k.path, end, "it was changed while it was in use")
+	}
+	return err
 }
 
-// scan walks the blocks, at opening as far as they are whole.
-func (k *keyFile) scan(fn func(slot, number uint64, name []byte) error) error {
-	opening := fn == nil
-	end := k.size
-	if opening {
-		info, err := k.f.Stat()
+// entries gives the entries of a frame to fn, the first of which has that slot, and returns that of the entry behind them.
+func (k *keyFile) entries(b []byte, slot uint64, fn func(slot, number uint64, name []byte) error) (uint64, error) {
+	for ; len(b) > 0; slot++ {
+		kind, n := binary.Uvarint(b)
+		length := 8
+		if kind > 0 {
+			length = int(min(kind-1, MaxName+1))
+		}
+		if n <= 0 || length > len(b)-n || length > MaxName {
+			return slot, keyFormat.Corrupt(k.path, 0, "key %d is none", slot)
+		}
+		entry := b[n : n+length : n+length]
+		b = b[n+length:]
+		var err error
+		switch {
+		case fn == nil || kind == 1:
+		case kind == 0:
+			err = fn(slot, binary.LittleEndian.Uint64(entry), nil)
+		default:
+			err = fn(slot, 0, entry)
+		}
 		if err != nil {
-			return err
-		}
-		end = info.Size()
-	}
-	r := bufio.NewReaderSize(io.NewSectionReader(k.f, keyHeader, end-keyHeader), 1<<20)
-	var (
-		head   [blockHeader]byte
-		block  []byte
-		slot   uint64
-		offset = int64(keyHeader)
-	)
-	// At opening, what is not whole ends the walk.
-	broken := func() error {
-		if opening {
-			return nil
-		}
-		return fmt.Errorf("%s: %w at byte %d: it was changed while it was in use", k.path, errKeyFile, offset)
-	}
-	for offset < end {
-		torn := false
-		length, count, sum := uint32(0), uint32(0), uint64(0)
-		if _, err := io.ReadFull(r, head[:]); err == io.EOF || err == io.ErrUnexpectedEOF {
-			torn = true
-		} else if err != nil {
-			return err
-		} else {
-			length = binary.LittleEndian.Uint32(head[:])
-			count = binary.LittleEndian.Uint32(head[4:])
-			sum = binary.LittleEndian.Uint64(head[8:])
-			torn = length == 0 || length > maxKeyBlock+maxNameBytes+1 || int64(length) > end-offset-blockHeader
-		}
-		if !torn {
-			block = append(block[:0], make([]byte, length)...)
-			if _, err := io.ReadFull(r, block); err != nil {
-				return err
-			}
-			torn = xxh3.Hash(block) != sum
-		}
-		if torn {
-			return broken()
-		}
-		seen := uint32(0)
-		for b := block; len(b) > 0; seen++ {
-			var number uint64
-			var name []byte
-			switch n := int(b[0]); {
-			case n == 0 && len(b) >= 9:
-				number, b = binary.LittleEndian.Uint64(b[1:]), b[9:]
-			case n > 0 && len(b) > n:
-				name, b = b[1:1+n], b[1+n:]
-			default:
-				return broken()
-			}
-			if fn != nil {
-				if err := fn(slot, number, name); err != nil {
-					return err
-				}
-			}
-			slot++
-		}
-		if seen != count {
-			return broken()
-		}
-		offset += blockHeader + int64(length)
-		if opening {
-			k.size, k.count = offset, slot
+			return slot, err
 		}
 	}
-	return nil
+	return slot, nil
 }
 
 // add appends a key and returns its slot, which may be used after the next sync.
 func (k *keyFile) add(number uint64, name []byte) (uint64, error) {
+	if name != nil && (len(name) == 0 || len(name) > MaxName) {
+		return 0, fmt.Errorf("a user's id has %d bytes, expected 1 to %d", len(name), MaxName)
+	}
+	k.append(appendKey(nil, number, name))
+	return k.count - 1, k.flush(maxKeyFrame)
+}
+
+// appendKey appends the entry of a key.
+func appendKey(b []byte, number uint64, name []byte) []byte {
 	if name == nil {
-		k.block = append(k.block, 0)
-		k.block = binary.LittleEndian.AppendUint64(k.block, number)
-	} else {
-		if len(name) == 0 || len(name) > maxNameBytes {
-			return 0, fmt.Errorf("a user's id has %d bytes, expected 1 to %d", len(name), maxNameBytes)
-		}
-		k.block = append(k.block, byte(len(name)))
-		k.block = append(k.block, name...)
+		return binary.LittleEndian.AppendUint64(append(b, 0), number)
 	}
-	k.entries++
+	return append(binary.AppendUvarint(b, uint64(len(name))+1), name...)
+}
+
+func (k *keyFile) append(entry []byte) {
+	k.frame = append(k.frame, entry...)
 	k.count++
-	if len(k.block) >= maxKeyBlock {
-		return k.count - 1, k.write()
+}
+
+// flush writes the entries that wait if they take so many bytes.
+func (k *keyFile) flush(least int) error {
+	if k.failed != nil || len(k.frame)-record.FrameHeader < least {
+		return k.failed
 	}
-	return k.count - 1, nil
+	err := k.log.Append(k.frame)
+	k.frame = k.frame[:record.FrameHeader]
+	if err != nil {
+		return fmt.Errorf("%s cannot take new users: %w", k.path, err)
+	}
+	return nil
 }
 
 // sync makes all added keys last. When there is no room, adding may be tried later, after cut;
 // after a failed sync nothing more can be added, as what reached the disk is unknown until the
 // file is opened again.
 func (k *keyFile) sync() error {
-	if len(k.block) == 0 {
-		return k.failed
+	if err := k.flush(1); err != nil || k.log.End() == k.saved {
+		return err
 	}
-	return k.write()
-}
-
-func (k *keyFile) write() error {
-	if k.failed != nil {
-		return k.failed
-	}
-	head := make([]byte, blockHeader, blockHeader+len(k.block))
-	binary.LittleEndian.PutUint32(head, uint32(len(k.block)))
-	binary.LittleEndian.PutUint32(head[4:], k.entries)
-	binary.LittleEndian.PutUint64(head[8:], xxh3.Hash(k.block))
-	block := append(head, k.block...)
-	k.block, k.entries = k.block[:0], 0
-	if _, err := k.f.WriteAt(block, k.size); err != nil {
-		return fmt.Errorf("%s cannot take new users: %w", k.path, err)
-	}
-	if err := k.faults.SyncData(k.f); err != nil {
+	if err := k.log.Sync(); err != nil {
 		k.failed = fmt.Errorf("%s cannot take new users: %w", k.path, err)
 		return k.failed
 	}
-	k.size += int64(len(block))
+	k.saved = k.log.End()
 	return nil
 }
 
-// cut takes back what was added since the file had size bytes and count keys.
-func (k *keyFile) cut(size int64, count uint64) error {
-	k.size, k.count = size, count
-	k.block, k.entries = k.block[:0], 0
+// cut takes back what was added since the file ended at end and had count keys.
+func (k *keyFile) cut(end, count uint64) error {
+	k.count, k.frame = count, k.frame[:record.FrameHeader]
 	if k.failed != nil {
-		return nil // what is in the file beyond size is found to be of no use when it is opened again
+		return nil // what is in the file beyond is found to be of no use when it is opened again
 	}
-	return k.f.Truncate(size)
+	k.saved = min(k.saved, end)
+	return k.log.Cut(end)
 }
 
-func (k *keyFile) close() error { return k.f.Close() }
+// erase writes the file anew without the keys that gone names. When it fails, the file is as it was.
+func (k *keyFile) erase(gone func(slot uint64) bool) (err error) {
+	fresh := &keyFile{faults: k.faults, path: k.path + ".new", frame: make([]byte, record.FrameHeader)}
+	if err := os.Remove(fresh.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh.log, _, err = record.OpenLog(fresh.path, keyFormat, record.LogOptions{Faults: k.faults}, func([]byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	replaced := false
+	defer func() {
+		if !replaced {
+			err = errors.Join(err, fresh.close(), os.Remove(fresh.path))
+		}
+	}()
+	fill := func(slot uint64) error { // with what was erased before
+		for fresh.count < slot {
+			fresh.append([]byte{1})
+		}
+		return fresh.flush(maxKeyFrame)
+	}
+	err = k.each(func(slot, number uint64, name []byte) error {
+		if gone(slot) {
+			return nil
+		}
+		if err := fill(slot); err != nil {
+			return err
+		}
+		fresh.append(appendKey(nil, number, name))
+		return fresh.flush(maxKeyFrame)
+	})
+	if err = errors.Join(err, fill(k.count)); err != nil {
+		return err
+	}
+	if err = fresh.sync(); err != nil {
+		return err
+	}
+	if err = os.Rename(fresh.path, k.path); err != nil {
+		return err
+	}
+	replaced = true
+	old := k.log
+	k.log, k.saved = fresh.log, fresh.saved
+	// Until the directory is on the disk the erased keys may come back after a loss of power, which harms nobody.
+	return errors.Join(k.faults.SyncDir(filepath.Dir(k.path)), old.Close())
+}
+
+func (k *keyFile) close() error { return k.log.Close() }

@@ -12,10 +12,10 @@ import (
 func TestTheKeyFileIsSyncedIntoItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	watched := systest.Watch(t, dir)
-	f, err := openKeyFile(filepath.Join(dir, "keys.log"), 0, disk.Faults{})
+	f, err := openKeyFile(filepath.Join(dir, "keys.log"), 0, false, disk.Faults{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	watched.WantSync("create keys.log", "")
+	watched.WantSync("rename keys.log", "")
 }

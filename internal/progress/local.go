@@ -23,11 +23,12 @@ type Options struct {
 	SyncInterval time.Duration     // between background syncs, 1 s if zero
 	Metrics      *metrics.Registry // nil shows nothing
 	Logger       *slog.Logger      // nil logs nothing
+	AcceptLoss   bool              // what is damaged or missing is given up
 	Faults       disk.Faults       // for tests
 }
 
 func (o Options) cells(name string) cells.Options {
-	return cells.Options{SyncInterval: o.SyncInterval, Metrics: o.Metrics, Name: name, Logger: o.Logger, Faults: o.Faults}
+	return cells.Options{SyncInterval: o.SyncInterval, Metrics: o.Metrics, Name: name, Logger: o.Logger, AcceptLoss: o.AcceptLoss, Faults: o.Faults}
 }
 
 // Local is Positions in the files of a directory. A process that is killed loses nothing, a machine that loses its power the
@@ -44,12 +45,14 @@ func (o Options) cells(name string) cells.Options {
 // of the key file. What keeps a user from ever having two: who is in the key file has a cell in keys; any other number below the
 // size of ids has the cell of that number; who is neither goes into the key file. ids grows for dense lists only and never shrinks.
 type Local struct {
+	dir       string
 	ids, keys *cells.Store
 	newest    atomic.Uint64 // version under which a position has been changed
 
 	mu         sync.Mutex // guards what follows: one Prepare at a time
 	file       *keyFile
 	prepared   uint64 // newest version that Prepare gave out
+	erasing    bool   // somebody was forgotten, and may still be in a file
 	durability Durability
 }
 
@@ -60,7 +63,7 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	l = &Local{}
+	l = &Local{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -72,8 +75,11 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	if l.keys, err = cells.Open(filepath.Join(dir, "keys.cells"), 0, o.cells(o.Name+"_keys")); err != nil {
 		return l, err
 	}
-	if l.file, err = openKeyFile(filepath.Join(dir, "keys.log"), l.keys.Len(), o.Faults); err != nil {
+	if l.file, err = openKeyFile(filepath.Join(dir, "keys.log"), l.keys.Len(), o.AcceptLoss, o.Faults); err != nil {
 		return l, err
+	}
+	if _, err := os.Lstat(l.marker()); err == nil {
+		l.erasing = true
 	}
 	// A crash may have come between a key and its cell.
 	if err := l.keys.Grow(l.file.count); err != nil {
@@ -114,10 +120,10 @@ func (l *Local) Close() error {
 func (l *Local) Prepare(lists Lists) (_ Generation, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size, count, done := l.file.size, l.file.count, false
+	end, count, done := l.file.log.End(), l.file.count, false
 	defer func() { // after a memory fault too
 		if !done {
-			err = errors.Join(err, l.file.cut(size, count))
+			err = errors.Join(err, l.file.cut(end, count))
 		}
 	}()
 	table, err := l.assign(lists)
@@ -221,6 +227,7 @@ type generation struct {
 	version   uint64
 	table     []uint32 // see assign
 	exhausted exhausted
+	counted   bool // exhausted is complete
 }
 
 // Version implements Generation.

@@ -1,7 +1,10 @@
 package progress_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -84,6 +87,99 @@ func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
 	}
 	if err := openLocal(t, dir, progress.Options{}).Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whoever was forgotten is in no file any more once the lists have them no more, nor is their position.
+func TestNothingOfTheForgottenIsLeftInAnyFile(t *testing.T) {
+	const name, number = "user 1003", 1 << 45 // a text, and a scattered number as bytes
+	dir := t.TempDir()
+	var numbers []uint64
+	for i := range uint64(10) {
+		numbers = append(numbers, number+i)
+	}
+	texts := positionstest.NewBook(1, positionstest.Text, 50, 1000, 1001, 1002, 1003, 1004)
+	scattered := positionstest.NewBook(2, positionstest.Scattered, 50, numbers...)
+	others := positionstest.NewBook(3, positionstest.Scattered, 50, number+1, number+2)
+	tags := make(map[string]uint64) // 6 bytes each, which say whose position it is
+	l := openLocal(t, dir, progress.Options{SyncInterval: time.Millisecond})
+	for _, b := range []*positionstest.Book{texts, scattered} {
+		g, err := l.Prepare(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank := range b.Slots() {
+			u, _ := b.User(rank)
+			list, _ := b.List(rank)
+			tags[fmt.Sprint(u.Number, string(u.Name))] = list.Tag
+			for range 3 {
+				if _, err := g.Do(u, list, progress.Advance(1)); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Millisecond) // into the log
+			}
+		}
+	}
+	forgotten := []progress.User{{Name: []byte(name)}, {Number: number + 5}}
+	holds := func(what []byte) (where string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if data, err := os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+				t.Fatal(err)
+			} else if bytes.Contains(data, what) {
+				where += " " + e.Name()
+			}
+		}
+		return where
+	}
+	le := func(n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, n) }
+	whose := func() [][]byte {
+		return [][]byte{
+			[]byte(name), le(number + 5),
+			le(tags["1003"+name] << 16)[2:], le(tags[fmt.Sprint(number+5)] << 16)[2:],
+		}
+	}
+	for i, what := range whose() {
+		if holds(what) == "" {
+			t.Fatalf("%d: the test looks for what was never there", i)
+		}
+	}
+	g, err := l.Prepare(others)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range forgotten {
+		if was, err := g.Forget(t.Context(), u); !was || err != nil {
+			t.Fatalf("%v was not known: %v", u, err)
+		}
+	}
+	for restart := range 2 { // at once, and by whoever comes after a crash in between
+		if restart == 1 {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l = openLocal(t, dir, progress.Options{})
+			if g, err = l.Prepare(others); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.Tend(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i, what := range whose() {
+			if where := holds(what); where != "" {
+				t.Errorf("restart %d: %d is still in%s", restart, i, where)
+			}
+		}
+	}
+	if holds([]byte("user 1001")) == "" {
+		t.Error("others are gone, too")
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -63,18 +63,20 @@ type Generation interface {
 	// Submit is Do for those who wait: done is called once, from any goroutine or before Submit returns, and not with ErrPending.
 	// It copies what it keeps of u. When ctx ends first it may give up.
 	Submit(ctx context.Context, u User, l List, op Op, done func(Move, error))
-	// Forget takes a user's position away, whatever list it is in, and says whether there was one to take.
+	// Forget takes a user's position away, whatever list it is in, and says whether there was one to take. u's rank need not be
+	// known. Once the lists have the user no more, Tend leaves nothing of them in any file, the id included.
 	Forget(ctx context.Context, u User) (bool, error)
 	// Prefetch begins to bring a position near, for a Do some microseconds later. It never waits.
 	Prefetch(u User)
-	// Count finds out who has come to the end of their list. It reads the Lists, is called once, by one goroutine, and when nobody uses
-	// an earlier generation any more.
-	Count(ctx context.Context) error
-	// Exhausted is how many users are at the end of their list, as far as Count has come; -1 where nobody knows.
+	// Tend does what has time: at its first call it finds out who has come to the end of their list, and at every call it erases
+	// those who were forgotten. It reads the Lists, and is called by one goroutine at a time, when nobody uses an earlier generation any
+	// more.
+	Tend(ctx context.Context) error
+	// Exhausted is how many users are at the end of their list, as far as Tend has come; -1 where nobody knows.
 	Exhausted() int64
 }
 
-// Lists is who has a list, and which: a snapshot, or something else that numbers its users. It is read by Prepare and Count.
+// Lists is who has a list, and which: a snapshot, or something else that numbers its users. It is read by Prepare and Tend.
 type Lists interface {
 	Version() uint64 // see snapshot.Publication
 	Slots() uint64   // ranks are 0 to Slots-1

@@ -146,3 +146,18 @@ func (l *redoLog) flush() (fits bool, err error) {
 	l.frame = l.frame[:record.FrameHeader]
 	return err == nil, err
 }
+
+// scrub overwrites all behind the header with zeros. The log is empty.
+func (l *redoLog) scrub() error {
+	info, err := l.File().Stat()
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, 1<<20)
+	for at := int64(record.PageSize); at < info.Size(); at += int64(len(zeros)) {
+		if _, err := l.File().WriteAt(zeros[:min(int64(len(zeros)), info.Size()-at)], at); err != nil {
+			return err
+		}
+	}
+	return l.Sync()
+}

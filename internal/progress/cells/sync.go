@@ -58,6 +58,25 @@ func (s *Store) checkpoint(rest func()) error {
 	return s.redo.Restart()
 }
 
+// Scrub syncs the cells and overwrites what the redo log held, so that no former value of a cell is left in a file.
+func (s *Store) Scrub() error {
+	return s.syncer.Exclusive(func() error {
+		if err := s.Err(); err != nil || s.redo == nil {
+			return err
+		}
+		err := disk.Guard(func() error {
+			if err := s.checkpoint(func() {}); err != nil {
+				return err
+			}
+			return s.redo.scrub()
+		})
+		if err != nil {
+			return s.syncer.Poison(err)
+		}
+		return nil
+	})
+}
+
 func (s *Store) syncCells(rest func()) error {
 	if s.doubtful {
 		if err := s.rewrite(rest); err != nil {

@@ -432,7 +432,7 @@ func ended(t *testing.T, p Positions) {
 	b.lists[3].length = 0
 	g := f.prepare(b)
 	mustDo(t, g, b, 4, progress.Advance(5)) // before and after they are counted
-	if err := g.Count(t.Context()); err != nil {
+	if err := g.Tend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if g.Exhausted() < 0 {
@@ -456,7 +456,7 @@ func ended(t *testing.T, p Positions) {
 	mustDo(t, g, b, 6, progress.Set(5))
 	b = b.next(func(lists []list) { lists[6].edition++ })
 	g = f.prepare(b)
-	if err := g.Count(t.Context()); err != nil {
+	if err := g.Tend(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want(1)

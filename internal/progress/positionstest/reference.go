@@ -118,7 +118,7 @@ func (g *referenceGeneration) Forget(_ context.Context, u progress.User) (bool, 
 
 func (g *referenceGeneration) Prefetch(progress.User) {}
 
-func (g *referenceGeneration) Count(context.Context) error { return nil }
+func (g *referenceGeneration) Tend(context.Context) error { return nil }
 
 func (g *referenceGeneration) Exhausted() int64 {
 	g.mu.Lock()
