@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/disk"
 )
 
 // storeError is a feature store that did not answer.
@@ -35,16 +36,15 @@ func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded boo
 	oldSegment := false
 	if segment == nil && q.user != nil {
 		user := []string{string(q.user)}
-		go func() {
-			var err error
+		disk.Go(func() (err error) {
 			if oldSegment, err = b.store.Segments(ctx, user, found[:]); err != nil {
 				found[0] = ""
 				if !b.cfg.PriorOnStoreError {
 					cancel() // there is no answer without it
 				}
 			}
-			asked <- err
-		}()
+			return err
+		}, func(err error) { asked <- err })
 	} else {
 		asked <- nil
 	}

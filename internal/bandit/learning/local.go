@@ -72,7 +72,7 @@ type Local struct {
 	overfull atomic.Pointer[error]
 
 	stop context.CancelFunc
-	work sync.WaitGroup
+	work disk.Group
 }
 
 // committed is a batch that is part of a group, or was refused.
@@ -116,6 +116,7 @@ func Open(dir string, o Options) (*Local, error) {
 	l.register(o.Metrics)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
+	l.work.Failed = func(err error) { o.Log.Error("bandit: a background task has ended; restart", "error", err) }
 	l.work.Go(func() { l.commits(ctx) })
 	l.work.Go(func() { l.checkpoints(ctx) })
 	return l, nil
@@ -171,13 +172,16 @@ func (l *Local) Err() error {
 	if err := l.overfull.Load(); err != nil {
 		return *err
 	}
+	if l.work.Err() != nil {
+		return errors.New("a background task failed; see the log, and restart")
+	}
 	return nil
 }
 
 // Durability implements Learner.
 func (l *Local) Durability() string {
 	return fmt.Sprintf("an accepted event survives the end of the process, kill -9 included; a power loss takes those of the last %v "+
-		"(--bandit-sync) and of the sync under way, see weir_bandit_journal_sync_lag_seconds", l.o.Sync)
+		"(--bandit-sync) and of the sync under way, see weir_sync_lag_seconds", l.o.Sync)
 }
 
 // View implements Learner.
