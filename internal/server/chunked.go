@@ -2,10 +2,12 @@ package server
 
 import "net/http"
 
-// chunkedBody decodes a chunked body (RFC 9112, section 7.1) in place, in whatever pieces it comes. It accepts what the grammar
-// accepts and nothing else; chunk extensions and trailers are checked and dropped. The zero value is at a body's beginning.
+// chunkedBody decodes a chunked body (RFC 9112, section 7.1) in place, in whatever pieces it comes. It
+// accepts what the grammar accepts and nothing else; chunk extensions and trailers are checked and dropped.
+// The zero value is at a body's beginning.
 //
-// Each byte is looked at once and only content is kept, so the cost of a body does not depend on how it is cut.
+// Each byte is looked at once and only content is kept, so the cost of a body does not depend on how it is
+// cut.
 type chunkedBody struct {
 	state    chunkState
 	digits   uint8 // of the size at hand
@@ -47,8 +49,8 @@ const (
 
 const (
 	maxChunkDigits = 15
-	// All that is not content may have overheadFree bytes, and overheadEach more for each byte of content: twice what content in
-	// chunks of one byte needs.
+	// All that is not content may have overheadFree bytes, and overheadEach more for each byte of content:
+	// twice what content in chunks of one byte needs.
 	overheadFree = 16 << 10
 	overheadEach = 10
 )
@@ -62,8 +64,8 @@ var (
 	errContentTooLong = &parseError{http.StatusRequestEntityTooLarge, "the body is too long"}
 )
 
-// chunkNext holds the state after each byte in each state, and chunkErrors what is wrong where there is none. The line feed after a
-// size is followed by content or, after size 0, by trailers.
+// chunkNext holds the state after each byte in each state, and chunkErrors what is wrong where there is
+// none. The line feed after a size is followed by content or, after size 0, by trailers.
 var chunkNext, chunkErrors = func() (next [chunkStates][256]chunkState, errs [chunkStates]*parseError) {
 	isHex := func(c byte) bool { return unhex(c) <= 15 }
 	isToken := func(c byte) bool { return classes[c]&inToken != 0 }
@@ -114,9 +116,9 @@ var chunkNext, chunkErrors = func() (next [chunkStates][256]chunkState, errs [ch
 	return next, errs
 }()
 
-// decode goes on with the body that is at the start of buf: buf[:d.size] is content that was decoded before, what follows is new. All
-// of it is taken, until the body is whole; then buf[:d.size] is its content, and it ends at buf[d.end]. A size that leads beyond limit
-// is refused before its content comes.
+// decode goes on with the body that is at the start of buf: buf[:d.size] is content that was decoded
+// before, what follows is new. All of it is taken, until the body is whole; then buf[:d.size] is its
+// content, and it ends at buf[d.end]. A size that leads beyond limit is refused before its content comes.
 func (d *chunkedBody) decode(buf []byte, limit int) *parseError {
 	if d.state == chunkStart {
 		d.state = chunkSize

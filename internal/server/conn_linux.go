@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection on an event loop. It belongs to the loop's thread, except that out and call belong to the worker while it is
-// offloaded, and sending on fd to the lent connection while it is lent. The first size bytes of in, which either of them reads, are
-// left as they are meanwhile.
+// conn is a connection on an event loop. It belongs to the loop's thread, except that out and call belong
+// to the worker while it is offloaded, and sending on fd to the lent connection while it is lent. The first
+// size bytes of in, which either of them reads, are left as they are meanwhile.
 type conn struct {
 	loop       *loop
 	fd         int // -1 once closed
@@ -83,7 +83,7 @@ func (l *loop) accepted(fd int) {
 		l.dismiss(c)
 		return
 	}
-	l.gather(c) // its request is mostly there
+	l.addToBatch(c) // its request is mostly there
 }
 
 // watch changes what epoll reports of c.
@@ -213,8 +213,8 @@ func (l *loop) answer(c *conn, data []byte) {
 	}
 }
 
-// parse answers requests into l.out until data holds no whole one, and returns what is left. The
-// connection may have been lent, offloaded or closed, or be pending, when it returns: data is not valid then.
+// parse answers requests into l.out until data holds no whole one, and returns what is left. The connection
+// may have been lent, offloaded or closed, or be pending, when it returns: data is not valid then.
 func (l *loop) parse(c *conn, data []byte) []byte {
 	h := &l.head
 	for len(data) > 0 && !c.closing {
@@ -326,8 +326,8 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 	return data
 }
 
-// body returns the body of the request at the start of data, whose head is parsed, and where the request ends; 0 when that has not
-// come yet. A chunked body is decoded in place.
+// body returns the body of the request at the start of data, whose head is parsed, and where the request
+// ends; 0 when that has not come yet. A chunked body is decoded in place.
 func (l *loop) body(c *conn, data []byte, route *route) (body []byte, end int, err *parseError) {
 	h, limit := &l.head, l.s.maxBody(route)
 	if h.flags&chunked == 0 {
@@ -415,8 +415,8 @@ func (l *loop) discard(c *conn) {
 	}
 }
 
-// busyEvent handles an event of a connection that somebody else works on: its client has gone, takes more, or sends more,
-// which must wait.
+// busyEvent handles an event of a connection that somebody else works on: its client has gone, takes more,
+// or sends more, which must wait.
 func (l *loop) busyEvent(c *conn, events uint32) {
 	switch {
 	case c.gone: // it was closed after the event had been collected, and epoll does not know it any more
@@ -431,9 +431,10 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 	}
 }
 
-// readAhead reads what waits for the answer to the request before it into the room there is. An answer from net/http is sent by
-// another thread, so that its client's next request often comes before the loop has been told: to look away for that
-// moment, and back, took two system calls more than to read. When there is no room it does look away, or at the end.
+// readAhead reads what waits for the answer to the request before it into the room there is. An answer from
+// net/http is sent by another thread, so that its client's next request often comes before the loop has
+// been told: to look away for that moment, and back, took two system calls more than to read. When there is
+// no room it does look away, or at the end.
 func (l *loop) readAhead(c *conn) {
 	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
 		n, err := receive(c.fd, room)
@@ -481,8 +482,8 @@ func (l *loop) keep(c *conn, rest []byte) {
 	}
 }
 
-// grow makes room in c.in for at least n bytes. Beyond the bound on all input the request, at the start of data, is
-// answered 503 and false returned.
+// grow makes room in c.in for at least n bytes. Beyond the bound on all input the request, at the start of
+// data, is answered 503 and false returned.
 func (l *loop) grow(c *conn, n int, data []byte) bool {
 	size := l.spare.size(n)
 	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {

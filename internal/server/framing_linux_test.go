@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// everyRoute are requests, by method and target, that every way through the kernel answers, and what it answers.
+// everyRoute are requests, by method and target, that every way through the kernel answers, and what it
+// answers.
 var everyRoute = []struct {
 	target string
 	status int
@@ -22,7 +23,8 @@ var everyRoute = []struct {
 	{"/nowhere", 404}, {"/deferred/a", 405},
 }
 
-// refusedRequests break RFC 9112 or RFC 9110; TARGET stands for any route's, and what is sent behind them must not be answered.
+// refusedRequests break RFC 9112 or RFC 9110; TARGET stands for any route's, and what is sent behind them
+// must not be answered.
 var refusedRequests = []struct {
 	name, raw string
 	status    int
@@ -53,8 +55,8 @@ var refusedRequests = []struct {
 	{"a chunk beyond the limit", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", 413, false},
 }
 
-// refuses sends raw with another request behind it, and checks that it is the only one answered, by a refusal with that status, and
-// that the connection ends without a reset.
+// refuses sends raw with another request behind it, and checks that it is the only one answered, by a
+// refusal with that status, and that the connection ends without a reset.
 func refuses(t *testing.T, s *Server, raw string, status int) {
 	t.Helper()
 	c := dial(t, s)
@@ -210,7 +212,8 @@ func (c *client) quietOrClosed() {
 	c.SetReadDeadline(time.Now().Add(patient))
 }
 
-// A body that does not end holds its connection until the request's deadline, whatever route it is for, and nothing else.
+// A body that does not end holds its connection until the request's deadline, whatever route it is for, and
+// nothing else.
 func TestUnfinishedBodiesHoldNothingForEver(t *testing.T) {
 	for _, framing := range []string{
 		"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
@@ -332,7 +335,8 @@ func TestARequestLineThatIsTooLongIsA414(t *testing.T) {
 	refusedWith(t, s, "GET /fast/a HTTP/1.1\r\nHost: weir\r\nX: "+strings.Repeat("a", 20_000)+"\r\n\r\n", 431)
 }
 
-// A client that ends its side in the middle of a request is told so; one that ends it behind a request has its answer.
+// A client that ends its side in the middle of a request is told so; one that ends it behind a request has
+// its answer.
 func TestTheEndOfAClientsSide(t *testing.T) {
 	s := start(t, Config{}, &echo{})
 	for _, whole := range []string{get("/fast/a"), get("/lent/a"), get("/deferred/a"), chunkedPost("/fast/a", "body"), chunkedPost("/lent/a", "body")} {

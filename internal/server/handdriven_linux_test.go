@@ -94,7 +94,7 @@ func (d *handDriven) connect() (*client, *conn) {
 	}
 	d.s.connectionOpened()
 	d.accepted(fd)
-	d.gathered.n = 0 // it has sent nothing yet
+	d.batch.n = 0 // it has sent nothing yet
 	for _, conn := range d.conns {
 		if conn != nil && conn.fd == fd {
 			client := newClient(d.t, c)

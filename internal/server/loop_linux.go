@@ -24,8 +24,8 @@ type loop struct {
 	kept     int // connections with a lentConn in waiting
 	stopping bool
 
-	read     []byte // what read events fill; a connection keeps a buffer only for what is left over
-	gathered gathered
+	read  []byte // what read events fill; a connection keeps a buffer only for what is left over
+	batch batch
 
 	out    []byte // answers to the event at hand
 	spare  spares
@@ -155,9 +155,9 @@ func (l *loop) run() {
 	}
 }
 
-// turn takes what others have told the loop, then answers a batch of events, then what is overdue.
-// In this order a connection that comes back from net/http has come before its client's next request is looked at. What was
-// put off comes last.
+// turn takes what others have told the loop, then answers a batch of events, then what is overdue. In this
+// order a connection that comes back from net/http has come before its client's next request is looked at.
+// What was put off comes last.
 func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	l.now = int64(wall.Sub(l.epoch))
 	l.heads.tick(wall)
@@ -172,9 +172,9 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	}
 }
 
-// wait returns the number of events that are there. After a batch it asks without blocking
-// first, by a system call the scheduler does not see, as there nearly always is more to do. It does not block while something
-// is put off.
+// wait returns the number of events that are there. After a batch it asks without blocking first, by a
+// system call the scheduler does not see, as there nearly always is more to do. It does not block while
+// something is put off.
 func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
 	l.shed.slept = false
 	if later := len(l.later) > 0; busy || later {
@@ -216,10 +216,10 @@ func (l *loop) handle(events []unix.EpollEvent) {
 	for i := range events {
 		l.dispatch(&events[i])
 	}
-	l.answerGathered()
+	l.answerBatch()
 }
 
-// dispatch does what an event asks for, or has it done by answerGathered.
+// dispatch does what an event asks for, or has it done by answerBatch.
 func (l *loop) dispatch(e *unix.EpollEvent) {
 	if e.Fd < 0 {
 		var buf [8]byte
@@ -244,7 +244,7 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 			l.close(c)
 		}
 	case len(c.in) == 0:
-		l.gather(c)
+		l.addToBatch(c)
 	default:
 		l.readable(c)
 	}

@@ -9,18 +9,22 @@ import (
 	"weir/internal/shed"
 )
 
-// On a loop a rejection costs nearly what an answer does, recv and send, so a loop that answered every request beyond its ceiling with
-// a 503 would soon do nothing else: with rejections at 0.9 of an answer, nothing at all is served at twice the ceiling. Therefore:
+// On a loop a rejection costs nearly what an answer does, recv and send, so a loop that answered every
+// request beyond its ceiling with a 503 would soon do nothing else: with rejections at 0.9 of an answer,
+// nothing at all is served at twice the ceiling. Therefore:
 //
-// Probabilities are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within the thresholds.
+// Probabilities are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within
+// the thresholds.
 //
-// What has waited for longer than the hard threshold is rejected when it is read, on whatever connection, so that what is admitted
-// is answered soon. TCP_INFO says how long that is; it is asked only while requests are rejected.
+// What has waited for longer than the hard threshold is rejected when it is read, on whatever connection,
+// so that what is admitted is answered soon. TCP_INFO says how long that is; it is asked only while
+// requests are rejected.
 //
-// A connection whose request was rejected is not read for a while. Clients that heed Retry-After notice nothing. Connections of those
-// that do not are resumed at a rate that costs a small share of the loop's time, so the more are paused the longer a pause is, and no
-// longer than that. What was sent meanwhile is nearly always too old, and so likely as anything else to have its connection paused
-// again. A loop that has nothing else to do resumes all whose time is over.
+// A connection whose request was rejected is not read for a while. Clients that heed Retry-After notice
+// nothing. Connections of those that do not are resumed at a rate that costs a small share of the loop's
+// time, so the more are paused the longer a pause is, and no longer than that. What was sent meanwhile is
+// nearly always too old, and so likely as anything else to have its connection paused again. A loop that
+// has nothing else to do resumes all whose time is over.
 type loopShed struct {
 	*shed.Shedder // nil when nothing is ever rejected
 
@@ -55,8 +59,9 @@ type loopShed struct {
 }
 
 const (
-	// resumeEvery is the time of a busy loop that earns the resumption of one connection: about 10 % of it is spent on the rejection
-	// of what was sent meanwhile, and on the one that pauses the connection again.
+	// resumeEvery is the time of a busy loop that earns the resumption of one connection: about 10 % of it
+	// is spent on the rejection of what was sent meanwhile, and on the one that pauses the connection
+	// again.
 	resumeEvery = 96 * time.Microsecond
 	// resumeAtOnce bounds the connections resumed in one turn.
 	resumeAtOnce = 512
@@ -64,7 +69,8 @@ const (
 	publishEvery = int64(time.Millisecond)
 )
 
-// beginTurn begins a turn with so many events: it finds the probabilities for the requests that will be read in it.
+// beginTurn begins a turn with so many events: it finds the probabilities for the requests that will be
+// read in it.
 func (l *loop) beginTurn(ready int) {
 	s := &l.shed
 	if s.Shedder == nil {
@@ -121,7 +127,8 @@ func (s *loopShed) admits(c shed.Class) bool {
 	return !s.rejects(c)
 }
 
-// rejects reports whether the request at hand is rejected, also again when it turns out to be of another class.
+// rejects reports whether the request at hand is rejected, also again when it turns out to be of another
+// class.
 func (s *loopShed) rejects(c shed.Class) bool {
 	return s.odds.Refuses(c, s.draw) || s.late && c != shed.Critical
 }
@@ -156,11 +163,13 @@ func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 	}
 	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(s.odds.Probability(class)), headOnly, c.closing)
 	l.s.counter(route, 503).Add(l.stripe, 1)
-	// Resumed, nearly all that was sent meanwhile is too old. What comes next on the connection is to be admitted as often as on others.
+	// Resumed, nearly all that was sent meanwhile is too old. What comes next on the connection is to be
+	// admitted as often as on others.
 	c.rejected = !s.resuming || s.odds.Refuses(shed.Normal, shed.Draw())
 }
 
-// pause stops reading a connection whose request was rejected, for a while. It returns false when it is not to be.
+// pause stops reading a connection whose request was rejected, for a while. It returns false when it is not
+// to be.
 func (l *loop) pause(c *conn) bool {
 	s := &l.shed
 	c.rejected = false
@@ -189,8 +198,9 @@ func (l *loop) unpause(c *conn) {
 	}
 }
 
-// resumePaused resumes the reads of connections whose pause is over: of all when there is nothing else to do, of as many as may be
-// afforded when there is; but of so many that no pause is much longer than the bound.
+// resumePaused resumes the reads of connections whose pause is over: of all when there is nothing else to
+// do, of as many as may be afforded when there is; but of so many that no pause is much longer than the
+// bound.
 func (l *loop) resumePaused() {
 	s := &l.shed
 	if s.pausedNow > 0 {
@@ -230,8 +240,8 @@ func (f *fastLane) ready() int64 {
 	return n
 }
 
-// queued returns the sum over a loop's requests of how long those that were ready together took, in microseconds,
-// and how many there were.
+// queued returns the sum over a loop's requests of how long those that were ready together took, in
+// microseconds, and how many there were.
 func (f *fastLane) queued(loop int) (waited, ready uint64) {
 	s := &f.loops[loop].shed.shared
 	return s.waited.Load(), s.seen.Load()

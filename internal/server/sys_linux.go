@@ -29,7 +29,8 @@ func epollModify(epoll, fd int, event *unix.EpollEvent) error {
 	return nil
 }
 
-// dataAge returns how long ago data last came on a connection, to some milliseconds; 0 when it is no TCP connection. info is its memory.
+// dataAge returns how long ago data last came on a connection, to some milliseconds; 0 when it is no TCP
+// connection. info is its memory.
 func dataAge(fd int, info *unix.TCPInfo) time.Duration {
 	size := uint32(unsafe.Offsetof(info.Last_data_recv) + unsafe.Sizeof(info.Last_data_recv))
 	if _, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,

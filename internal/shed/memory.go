@@ -12,9 +12,10 @@ import (
 	"strings"
 )
 
-// memoryAvailable returns the bytes that can still be had without swapping or being killed: the least of what the
-// machine has and of what is left below the limit of each cgroup this process is in, ancestors included. Cached files that
-// were not used lately are free: the kernel takes them back before it refuses anything.
+// memoryAvailable returns the bytes that can still be had without swapping or being killed: the least of
+// what the machine has and of what is left below the limit of each cgroup this process is in, ancestors
+// included. Cached files that were not used lately are free: the kernel takes them back before it refuses
+// anything.
 func (b *box) memoryAvailable() (float64, error) {
 	text, err := b.read("proc/meminfo")
 	if err != nil {
@@ -162,8 +163,8 @@ func (b *box) cgroups() (*ownCgroups, error) {
 	return &b.own, nil
 }
 
-// findCgroups returns the directories of a process's cgroups: the ones for memory with all their ancestors that can be
-// seen from here. Lines of another form than the kernel's are passed over.
+// findCgroups returns the directories of a process's cgroups: the ones for memory with all their ancestors
+// that can be seen from here. Lines of another form than the kernel's are passed over.
 func findCgroups(membership, mounts []byte) ownCgroups {
 	var own ownCgroups
 	add := func(group string, v1 bool, controller string) {

@@ -3,18 +3,19 @@ package shed
 import "time"
 
 const (
-	// FreeQueue is how many requests may wait for an event loop without any of them being refused, however long each
-	// takes. So a few hundred connections that are always busy, or a burst from idle, are never overload.
+	// FreeQueue is how many requests may wait for an event loop without any of them being refused, however
+	// long each takes. So a few hundred connections that are always busy, or a burst from idle, are never
+	// overload.
 	FreeQueue = 256
-	// settling is how long, about, a queue must be there to be taken for one. A machine that stops for 50 ms
-	// leaves a queue that is gone 50 ms later.
+	// settling is how long, about, a queue must be there to be taken for one. A machine that stops for 50
+	// ms leaves a queue that is gone 50 ms later.
 	settling = 200 * time.Millisecond
 	// fewReady is how many requests must have been ready at once to tell what one takes.
 	fewReady = 32
 )
 
-// Queue is the queue in front of an event loop, as the loop sees it: in each of its turns it is told what is ready. It is
-// the loop's own; the zero value has seen nothing yet.
+// Queue is the queue in front of an event loop, as the loop sees it: in each of its turns it is told what
+// is ready. It is the loop's own; the zero value has seen nothing yet.
 type Queue struct {
 	each float64 // seconds that one request takes
 	long float64 // the share of the recent time in which the queue was long
@@ -23,8 +24,8 @@ type Queue struct {
 // Passed says that ready requests have taken the loop so long; nothing to do counts as none.
 func (q *Queue) Passed(ready int, took time.Duration) {
 	if ready >= fewReady {
-		// What took much longer than usual was interrupted, by another process or another machine. That says
-		// little about the next requests.
+		// What took much longer than usual was interrupted, by another process or another machine. That
+		// says little about the next requests.
 		each := took.Seconds() / float64(ready)
 		if q.each > 0 {
 			each = q.each + (min(each, 4*q.each)-q.each)/8
@@ -44,11 +45,12 @@ func (q *Queue) Delay(ready int) time.Duration {
 
 // Odds returns the odds for ready requests that wait for the loop.
 //
-// Served one after the other, the request at place i is answered after i times what each takes, and would be refused by
-// the pressure of that delay. So a queue is never longer, after one pass, than the hard threshold, and the loop never
-// runs dry, however far the load is beyond what it can do: no probability has to be found first. But places are unequal:
-// who was answered in the last pass stands in front again. So the share that would be refused is everybody's
-// probability. It counts as far as the queue has been long lately.
+// Served one after the other, the request at place i is answered after i times what each takes, and would
+// be refused by the pressure of that delay. So a queue is never longer, after one pass, than the hard
+// threshold, and the loop never runs dry, however far the load is beyond what it can do: no probability has
+// to be found first. But places are unequal: who was answered in the last pass stands in front again. So
+// the share that would be refused is everybody's probability. It counts as far as the queue has been long
+// lately.
 func (q *Queue) Odds(ready int, l Limits) Odds {
 	lasting := 2*q.long - 1
 	if ready < FreeQueue || lasting <= 0 || q.each <= 0 || !l.On {
@@ -60,8 +62,8 @@ func (q *Queue) Odds(ready int, l Limits) Odds {
 	return odds(lasting*shareBeyond(n, middle, hard), lasting*shareBeyond(n, soft, middle))
 }
 
-// shareBeyond returns the mean, over n places, of a probability that is 0 up to place from, 1 from place to on, and
-// linear between.
+// shareBeyond returns the mean, over n places, of a probability that is 0 up to place from, 1 from place to
+// on, and linear between.
 func shareBeyond(n, from, to float64) float64 {
 	switch {
 	case n <= from:

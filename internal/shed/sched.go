@@ -9,8 +9,8 @@ import (
 // fewest is how many waits a 99th percentile is made of: the worst of ten says nothing.
 const fewest = 100
 
-// schedulingLatency returns a function that reads how long goroutines that could run had to wait for it, the 99th
-// percentile since its last call, in seconds.
+// schedulingLatency returns a function that reads how long goroutines that could run had to wait for it,
+// the 99th percentile since its last call, in seconds.
 func schedulingLatency() func() (float64, error) {
 	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
 	var last []uint64
@@ -30,8 +30,8 @@ func schedulingLatency() func() (float64, error) {
 	}
 }
 
-// quantileOfNew returns the quantile q of what came to a histogram since it was last, the upper end of its bucket; 0 when that
-// is less than fewest. Buckets are the bounds of Counts, one more than those.
+// quantileOfNew returns the quantile q of what came to a histogram since it was last, the upper end of its
+// bucket; 0 when that is less than fewest. Buckets are the bounds of Counts, one more than those.
 func quantileOfNew(last, counts []uint64, buckets []float64, q float64) float64 {
 	var total uint64
 	for i := range counts {

@@ -1,18 +1,21 @@
-// Package shed decides which requests are refused when the box is overloaded, so that those that are not are
-// answered in time. It knows nothing of HTTP.
+// Package shed decides which requests are refused when the box is overloaded, so that those that are not
+// are answered in time. It knows nothing of HTTP.
 //
-// Signals say how the box is: memory that is available, load, stalls, queues. Each has a soft and a hard threshold,
-// and its pressure is 0 at the soft one, 1 at the hard one and linear between. Every interval all signals are read,
-// and the largest pressure counts. Requests of class Low are refused with a probability that grows from 0 to 1
-// over the first half of the pressure, those of class Normal over the second half, those of class Critical never.
+// Signals say how the box is: memory that is available, load, stalls, queues. Each has a soft and a hard
+// threshold, and its pressure is 0 at the soft one, 1 at the hard one and linear between. Every interval
+// all signals are read, and the largest pressure counts. Requests of class Low are refused with a
+// probability that grows from 0 to 1 over the first half of the pressure, those of class Normal over the
+// second half, those of class Critical never.
 //
-// There is no state besides: no mode that is entered and left, no hysteresis. What is read now decides what is
-// refused now, so the probability settles where what is admitted is what the box can do. A switch that is on above one
-// threshold and off below another refuses all or nothing and swings between them for ever; a test shows both.
+// There is no state besides: no mode that is entered and left, no hysteresis. What is read now decides what
+// is refused now, so the probability settles where what is admitted is what the box can do. A switch that
+// is on above one threshold and off below another refuses all or nothing and swings between them for ever;
+// a test shows both.
 //
 // A decision is one atomic load, and while there is pressure a random number: Odds and Draw. A signal that
-// cannot be read is said once, counted, and has no pressure. A queue in front of an event loop grows and goes in
-// milliseconds, for which an interval is too long: Queue is the same rule for a loop that counts its own.
+// cannot be read is said once, counted, and has no pressure. A queue in front of an event loop grows and
+// goes in milliseconds, for which an interval is too long: Queue is the same rule for a loop that counts
+// its own.
 package shed
 
 import (
@@ -57,8 +60,8 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Odds are the probabilities of refusal of all classes, of which one word holds all: in units of 2^-31, Normal in
-// the lower half, Low in the upper. Zero refuses nobody.
+// Odds are the probabilities of refusal of all classes, of which one word holds all: in units of 2^-31,
+// Normal in the lower half, Low in the upper. Zero refuses nobody.
 type Odds uint64
 
 // certain is a probability of 1.
@@ -87,8 +90,9 @@ func (o Odds) Max(p Odds) Odds {
 	return max(o&lower, p&lower) | max(o>>32, p>>32)<<32
 }
 
-// Draw returns a random number for one request. All decisions about one request take the same, so that a request that
-// turns out to be Low after it was admitted as Normal is refused as often as if that had been known.
+// Draw returns a random number for one request. All decisions about one request take the same, so that a
+// request that turns out to be Low after it was admitted as Normal is refused as often as if that had been
+// known.
 func Draw() uint32 { return rand.Uint32() >> 1 }
 
 // Config says what is watched.
@@ -130,8 +134,8 @@ type watched struct {
 	failures *metrics.Counter
 }
 
-// New returns a Shedder that watches the signals for which cfg has limits. Run makes it read them; until then nobody
-// is refused.
+// New returns a Shedder that watches the signals for which cfg has limits. Run makes it read them; until
+// then nobody is refused.
 func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (*Shedder, error) {
 	if cfg.Interval <= 0 {
 		return nil, fmt.Errorf("the interval at which signals are read must be above 0, got %v", cfg.Interval)
@@ -275,15 +279,15 @@ func (s *Shedder) find(name string) *watched {
 	return s.signals[i]
 }
 
-// RetryAfter returns after how many seconds whoever was refused with a probability should come again: 1 to 15, longer
-// the more are refused, and spread so that they do not all come back at once.
+// RetryAfter returns after how many seconds whoever was refused with a probability should come again: 1 to
+// 15, longer the more are refused, and spread so that they do not all come back at once.
 func RetryAfter(probability float64) int {
 	mean := 1 + 9*min(max(probability, 0), 1)
 	return max(1, int(math.Round(mean*(0.5+rand.Float64()))))
 }
 
-// PauseFor returns for how long a connection is not read after a rejection at least: 10 ms and more, longer the more are refused,
-// spread, and never longer than most.
+// PauseFor returns for how long a connection is not read after a rejection at least: 10 ms and more, longer
+// the more are refused, spread, and never longer than most.
 func PauseFor(probability float64, most time.Duration) time.Duration {
 	mean := 20*time.Millisecond + time.Duration(480*float64(time.Millisecond)*min(max(probability, 0), 1))
 	return cmp.Or(min(time.Duration(float64(mean)*(0.5+rand.Float64())), most), 1)

@@ -35,11 +35,13 @@ const (
 	MemoryPressure    = "memory_pressure"
 	SchedulingLatency = "scheduling_latency"
 	InFlight          = "in_flight"
-	// LoopDelay is how long what waits for an event loop will take it. Loops apply it themselves: see Queue.
+	// LoopDelay is how long what waits for an event loop will take it. Loops apply it themselves: see
+	// Queue.
 	LoopDelay = "loop_delay"
 )
 
-// Limits are the thresholds of a signal: at Soft and before it has no pressure, at Hard and beyond it has all.
+// Limits are the thresholds of a signal: at Soft and before it has no pressure, at Hard and beyond it has
+// all.
 type Limits struct {
 	On         bool
 	Soft, Hard float64
@@ -50,8 +52,8 @@ func Defaults() Config {
 	return Config{Interval: 200 * time.Millisecond, Limits: DefaultLimits(), StallsOf: Host, Pause: 4 * time.Second}
 }
 
-// DefaultLimits returns the limits of all signals that are on unless somebody says otherwise, and those that are
-// off. docs/operations.md says why they are what they are.
+// DefaultLimits returns the limits of all signals that are on unless somebody says otherwise, and those
+// that are off. docs/operations.md says why they are what they are.
 func DefaultLimits() map[string]Limits {
 	return map[string]Limits{
 		MemoryAvailable:   {true, 100 << 20, 50 << 20},
@@ -92,8 +94,8 @@ func (s *Signal) check(l Limits) error {
 	return nil
 }
 
-// of returns the pressure of a value, 0 when it is off or the value is not known. The same line serves rising and
-// falling signals.
+// of returns the pressure of a value, 0 when it is off or the value is not known. The same line serves
+// rising and falling signals.
 func (l Limits) of(value float64) float64 {
 	if !l.On || math.IsNaN(value) {
 		return 0

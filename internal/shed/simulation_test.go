@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// binarySwitch is what a Shedder is not: it refuses everything from the hard threshold on, until the soft one is reached again.
+// binarySwitch is what a Shedder is not: it refuses everything from the hard threshold on, until the soft
+// one is reached again.
 type binarySwitch struct {
 	limits Limits
 	on     bool
@@ -23,9 +24,9 @@ func (b *binarySwitch) read(value float64) {
 	}
 }
 
-// overload offers a server offered requests a second, of which it can answer capacity, for a minute of the bubble's time. The
-// signal is its queue. Asked for each request is refuses; read is told the queue every 200 ms, when it is not nil. It returns
-// the share that was refused in each second.
+// overload offers a server offered requests a second, of which it can answer capacity, for a minute of the
+// bubble's time. The signal is its queue. Asked for each request is refuses; read is told the queue every
+// 200 ms, when it is not nil. It returns the share that was refused in each second.
 func overload(offered, capacity float64, queue *dial, refuses func() bool, read func(float64)) []float64 {
 	const step = time.Millisecond
 	var shares []float64
@@ -56,7 +57,8 @@ func overload(offered, capacity float64, queue *dial, refuses func() bool, read 
 	return shares
 }
 
-// The share that is refused settles at what is too much. A switch refuses all of it or nothing, and never settles.
+// The share that is refused settles at what is too much. A switch refuses all of it or nothing, and never
+// settles.
 func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
 	limits := Limits{true, 2000, 10_000}
 	for _, times := range []float64{1.2, 2, 3, 6} {
@@ -109,9 +111,9 @@ func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 	})
 }
 
-// insist has connections that always have a request ready again, as a loop sees them: those whose request is rejected are paused, and one
-// is resumed every resumeEvery, to have what was sent meanwhile rejected, too. It returns the delays of the last turns, and which share
-// of the loop's time went into answers.
+// insist has connections that always have a request ready again, as a loop sees them: those whose request
+// is rejected are paused, and one is resumed every resumeEvery, to have what was sent meanwhile rejected,
+// too. It returns the delays of the last turns, and which share of the loop's time went into answers.
 func insist(connections int, each time.Duration, turns int) (delays []time.Duration, useful float64) {
 	const resumeEvery = 96 * time.Microsecond
 	rejection := min(each*9/10, 6*time.Microsecond) // recv and send, whatever an answer costs besides

@@ -52,7 +52,8 @@ func (b *box) read(path string) ([]byte, error) {
 	return text, nil
 }
 
-// loadPerCPU reads the load average over about a minute: threads that run, wait for a processor or for a disk.
+// loadPerCPU reads the load average over about a minute: threads that run, wait for a processor or for a
+// disk.
 func (b *box) loadPerCPU() (float64, error) {
 	text, err := b.read("proc/loadavg")
 	if err != nil {
@@ -72,8 +73,8 @@ func parseLoad(text []byte) (float64, error) {
 	return load1, nil
 }
 
-// stalls returns a function that reads which share of the time since its last call some task waited for a resource, by the
-// pressure stall information of the host or of this process's cgroup.
+// stalls returns a function that reads which share of the time since its last call some task waited for a
+// resource, by the pressure stall information of the host or of this process's cgroup.
 func (b *box) stalls(resource, of string) func() (float64, error) {
 	var last time.Duration
 	var at time.Time

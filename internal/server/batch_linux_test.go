@@ -102,7 +102,8 @@ func TestAPanicAheadHarmsNoRequest(t *testing.T) {
 	}
 }
 
-// One turn has connections of every kind, more of them than are read together, and some with more than there is room for.
+// One turn has connections of every kind, more of them than are read together, and some with more than
+// there is room for.
 func TestWhatIsReadTogetherIsAnsweredApart(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	body := strings.Repeat("b", 40<<10) // of which two do not leave room for a third
@@ -132,7 +133,7 @@ func TestWhatIsReadTogetherIsAnsweredApart(t *testing.T) {
 		}},
 	}
 	var clients []*client
-	for i := range 3*maxGathered + 1 {
+	for i := range 3*maxBatch + 1 {
 		c, _ := d.connect()
 		if kind := kinds[i%len(kinds)]; kind.sent == "" {
 			c.CloseWrite()
