@@ -29,6 +29,12 @@ build: ## build bin/weir
 	@mkdir -p bin
 	$(GO_BUILD) -o bin/weir ./cmd/weir
 
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## install weir to PREFIX/bin (/usr/local)
+	install -D -m 0755 bin/weir $(DESTDIR)$(PREFIX)/bin/weir
+
 .PHONY: run
 run: build $(DEMO_FEEDS) ## serve demo feeds on :8080, admin on 127.0.0.1:8081
 	bin/weir serve --feeds $(DEMO_FEEDS) --data build/demo/data

@@ -31,7 +31,7 @@ const dataFormat = "1"
 // openApp takes the ports, locks the data directory and opens the services, which have been checked. Run serves and closes all of
 // it. Ports come first, so that an address that is taken leaves no files behind; connections wait until the services are open.
 // Without a data directory the services must have been told of places of their own.
-func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener) (_ *app, err error) {
+func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener, off ...server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
@@ -69,6 +69,13 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
+	for _, o := range off {
+		if absent, ok := o.(server.Absent); ok {
+			for _, r := range absent.Absent() {
+				a.Handle(r)
+			}
+		}
+	}
 	return a, nil
 }
 

@@ -58,11 +58,12 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "weir serves personal feeds from one box",
+		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q", args[0])}
+				return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q%s", args[0], meant(cmd.SuggestionsFor(args[0])))}
 			}
 			return nil
 		},
@@ -71,7 +72,10 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var number *strconv.NumError
 		var value *pflag.InvalidValueError
+		var unknown *pflag.NotExistError
 		switch {
+		case errors.As(err, &unknown):
+			err = fmt.Errorf("%w%s", err, meant(similarFlags(cmd, unknown.GetSpecifiedName())))
 		case errors.As(err, &value) && value.GetFlag().Value.Type() == config.Word:
 			err = fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
 		case errors.As(err, &number) && errors.As(err, &value): // without the name of a Go function
@@ -79,6 +83,7 @@ func newRoot() *cobra.Command {
 		}
 		return usageError{cmd.CommandPath(), err}
 	})
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newRepair(), newMock(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -92,6 +97,31 @@ func newRoot() *cobra.Command {
 		return nil
 	}
 	return root
+}
+
+// meant asks whether one of some words was meant.
+func meant(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(words, " or ") + "?"
+}
+
+// similarFlags returns the flags of a command that are spelled like a name.
+func similarFlags(cmd *cobra.Command, name string) (flags []string) {
+	// What finds similar commands finds similar flags as well.
+	finder := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			finder.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	for _, similar := range finder.SuggestionsFor(name) {
+		if len(flags) < 3 {
+			flags = append(flags, "--"+similar)
+		}
+	}
+	return flags
 }
 
 // exactly refuses any other number of arguments than n, naming what is expected.

@@ -139,14 +139,14 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 		t.Fatal(err)
 	}
 	log := newLog(t.Output(), "text", "info")
-	on, err := checkServices(log, services)
+	on, off, err := checkServices(log, services)
 	if err != nil {
 		t.Fatal(err)
 	}
 	overload := shed.Defaults()
 	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1, Shed: &overload, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
-	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), on); err != nil {
+	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), on, off...); err != nil {
 		cancel()
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func checkAddress(flag, address string) error {
 
 // serve runs a server until it is told to stop.
 func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir string, openers []server.Opener, keys *certificates) error {
-	on, err := checkServices(cfg.Log, openers)
+	on, off, err := checkServices(cfg.Log, openers)
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
 	}
@@ -233,7 +233,7 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
 	}
 	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
-	a, err := openApp(ctx, cfg, dataDir, on)
+	a, err := openApp(ctx, cfg, dataDir, on, off...)
 	if err != nil {
 		return k.failure(cfg.Log, err)
 	}
@@ -284,23 +284,23 @@ func (k *kernelFlags) failure(log *slog.Logger, err error) error {
 // errLogged is a failure that the log has told.
 var errLogged = errors.New("see the log")
 
-// checkServices returns the services that will be opened, and says which stay off.
-func checkServices(log *slog.Logger, services []server.Opener) (on []server.Opener, err error) {
-	var off []error
+// checkServices returns the services that will be opened and those that stay off, which it says.
+func checkServices(log *slog.Logger, services []server.Opener) (on, off []server.Opener, err error) {
+	var reasons []error
 	for _, s := range services {
 		switch err := s.Check(); {
 		case errors.Is(err, server.ErrOff):
-			off = append(off, err)
+			off, reasons = append(off, s), append(reasons, err)
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		default:
 			on = append(on, s)
 		}
 	}
-	for _, err := range off {
-		log.Info("a service stays " + err.Error())
+	for _, reason := range reasons {
+		log.Info("a service stays " + reason.Error())
 	}
-	return on, checkTogether(on)
+	return on, off, checkTogether(on)
 }
 
 // newLog returns a log of a format and from a level on, which are flags that have been checked.

@@ -189,11 +189,11 @@ func openServer(t testing.TB, cfg server.Config, dataDir string, args ...string)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	on, err := checkServices(cfg.Log, services)
+	on, off, err := checkServices(cfg.Log, services)
 	if err != nil {
 		return nil, err
 	}
-	return openApp(context.Background(), cfg, dataDir, on)
+	return openApp(context.Background(), cfg, dataDir, on, off...)
 }
 
 // serveHere runs a server in this process until the test ends.
@@ -357,4 +357,11 @@ func (f *feeder) next(public string, user uint64, size int) (status int, body st
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(b), err
+}
+
+func TestWithoutListsAFeedSaysWhichFlagLoadsThem(t *testing.T) {
+	p := serveHere(t, server.Config{}, t.TempDir())
+	if status, body := p.get("/feed/1"); status != http.StatusNotFound || !strings.Contains(body, "no lists are loaded") || !strings.Contains(body, "--feeds FILE") {
+		t.Errorf("%d %s", status, body)
+	}
 }

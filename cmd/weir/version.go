@@ -25,9 +25,13 @@ func newVersion() *cobra.Command {
 		Short: "Print the version, the commit and the Go release it was built with",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s (%s, %s %s/%s)\n",
-				version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			return err
 		},
 	}
+}
+
+// versionLine is what weir version prints, and weir --version.
+func versionLine() string {
+	return fmt.Sprintf("weir %s (%s, %s %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

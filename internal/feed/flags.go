@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -70,4 +71,14 @@ func (o *Flags) WantsRanker() bool { return o.cfg.RankFallback }
 // Open implements server.Opener.
 func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
 	return Open(ctx, o.cfg, env)
+}
+
+// Absent implements server.Absent.
+func (o *Flags) Absent() []server.Route {
+	none := func(w *server.Response, _ *server.Request) server.Outcome {
+		w.Problem(http.StatusNotFound, "no lists are loaded, so there are no feeds: start weir serve with --feeds FILE, which weir import "+
+			"or weir generate writes")
+		return server.Done
+	}
+	return []server.Route{{Pattern: "GET /feed/{user}", Handler: none}, {Pattern: "POST /feed/{user}", Handler: none}}
 }

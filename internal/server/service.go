@@ -63,6 +63,12 @@ type Opener interface {
 	Open(ctx context.Context, env Env) (Service, error)
 }
 
+// Absent is an Opener whose service says on its own paths that it is off, and what would turn it on.
+type Absent interface {
+	// Absent returns the routes that stand in for the service's.
+	Absent() []Route
+}
+
 // ErrOff is wrapped by the error of Opener.Check when its service stays off.
 var ErrOff = errors.New("off")
 
