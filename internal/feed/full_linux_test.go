@@ -72,11 +72,13 @@ func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 			f.wantAt(6, 1<<40)
 			f.wantAt(0, 2<<40)
 
-			// With room, the refused one is taken up.
-			systest.Resize(t, dir, "8m")
+			// What is refused for want of space is tried again, and with room it is taken up.
 			f.Feed.cfg.Path = filepath.Join(files, "more")
-			if err := f.Reload(context.Background()); err != nil {
-				t.Fatal(err)
+			refused := f.look(context.Background(), nil)
+			systest.Resize(t, dir, "8m")
+			f.look(context.Background(), refused)
+			if n := f.current.Load().number; n != 2 {
+				t.Fatalf("generation %d serves, want 2", n)
 			}
 			if c.as == keyed {
 				f.wantAt(6, 1<<40)

@@ -69,7 +69,7 @@ func (o *ImportOptions) fields() []ingest.Field {
 			Name: "item", IDs: o.ItemIDs, KindFlag: "--item-ids", Column: o.ItemColumn, Flag: "--item-column",
 			Guess: []string{"item", "itemid", "iid", "product", "productid", "movie", "movieid", "content", "contentid",
 				"article", "articleid", "video", "videoid", "track", "trackid", "post", "postid", "sku", "id", "2"},
-			List: true, ListColumn: o.ItemsColumn, ListFlag: "--items-column",
+			Rest: true, List: true, ListColumn: o.ItemsColumn, ListFlag: "--items-column",
 			GuessList: []string{"items", "itemids", "recommendations", "recommendeditems", "output.recommendeditems",
 				"recommended", "recs", "predictions", "feed", "list"},
 		},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"syscall"
 	"time"
 
 	"weir/internal/disk"
@@ -115,7 +116,10 @@ func (f *Feed) look(ctx context.Context, refused os.FileInfo) os.FileInfo {
 			return refused
 		}
 	}
-	if f.takeUp(ctx, false) != nil {
+	switch err := f.takeUp(ctx, false); {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.ENOMEM):
+		return nil // there may be room at the next look
+	case err != nil:
 		return now
 	}
 	return nil

@@ -56,6 +56,8 @@ type Field struct {
 	List                 bool
 	GuessList            []string
 	ListColumn, ListFlag string
+	// Rest says that the one column which is left over, when no other field has it, is the field's.
+	Rest bool
 	// Optional fields may be missing. They are left out of rows with lists.
 	Optional bool
 	// Elsewhere goes with Optional: a source that has not the column that is named has not the field.
@@ -354,6 +356,11 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 			}
 			chosen[i] = choice{column: -1}
 		}
+		if chosen[i].column < 0 && f.Rest && f.Column == "" && f.ListColumn == "" {
+			if c := f.rest(columns, taken); c >= 0 {
+				chosen[i], taken = choice{column: c, kind: columns[c].ids}, append(taken, c)
+			}
+		}
 		if chosen[i].column < 0 && !f.Optional {
 			flags := f.Flag
 			if f.List {
@@ -363,6 +370,21 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// rest returns the one column that is left over, -1 when there is none or there are several.
+func (f *Field) rest(columns []column, taken []int) int {
+	only := -1
+	for i, c := range columns {
+		if slices.Contains(taken, i) {
+			continue
+		}
+		if only >= 0 || c.shape == list || !f.fits(c) {
+			return -1
+		}
+		only = i
+	}
+	return only
 }
 
 func listName(columns []column, chosen []choice) string {

@@ -25,7 +25,7 @@ func testFields() []Field {
 	return []Field{
 		{Name: "user", KindFlag: "--user-ids", Flag: "--user-column", Guess: []string{"user", "userid", "uid", "input.userid", "1"}},
 		{Name: "item", KindFlag: "--item-ids", Flag: "--item-column", Guess: []string{"item", "itemid", "2"},
-			List: true, ListFlag: "--items-column", GuessList: []string{"items", "recommendations", "output.recommendeditems"}},
+			Rest: true, List: true, ListFlag: "--items-column", GuessList: []string{"items", "recommendations", "output.recommendeditems"}},
 		{Name: "rank", Type: Float, Flag: "--rank-column", Optional: true, Guess: []string{"rank"}},
 		{Name: "score", Type: Float, Flag: "--score-column", Optional: true, Guess: []string{"score", "rating"}},
 	}

@@ -100,7 +100,7 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 		{name: "zstd with a large window", content: "\x28\xb5\x2f\xfd\x00\x90\x19\x00\x00a,b",
 			want: "f: the window of zstd is larger than 128 MiB: compress the file with a smaller one"},
 		{name: "unknown columns", content: "a,b\n1,2\n", want: "f: no column looks like the user: name it with --user-column" + columns + "a (text), b (text)"},
-		{name: "no items", content: `{"user":1,"x":"y"}`, want: "f: no column looks like the item: name it with --item-column or --items-column" + columns + "user (numbers), x (strings)"},
+		{name: "no items", content: `{"user":1,"x":"y","z":2}`, want: "f: no column looks like the item: name it with --item-column or --items-column" + columns + "user (numbers), x (strings), z (numbers)"},
 		{name: "wrong name", content: "user,item\n1,2\n", fields: func(f []Field) { f[0].Column = "usr" },
 			want: "f: --user-column usr: there is no such column" + columns + "user (text), item (text)"},
 		{name: "wrong list name", content: string(parquet), fields: func(f []Field) { f[1].ListColumn = "userId" },
@@ -155,6 +155,7 @@ func TestColumnsByFlag(t *testing.T) {
 		{"one of two lists", `{"user":1,"old":[2],"new":[3]}`, func(f []Field) { f[1].ListColumn = "new" }, []string{"3"}},
 		{"nested", `{"meta":{"user":1},"items":[4]}`, func(f []Field) { f[0].Column = "meta.user" }, []string{"4"}},
 		{"the only list", `{"user":1,"anything":[4]}`, func([]Field) {}, []string{"4"}},
+		{"the one left over is the item", "user_id,book_id,rating\n1,2,3.5\n1,3,4.5\n", func([]Field) {}, []string{"3", "2"}},
 		{"ranks stay in order of the input when equal", "user,item,rank\n1,2,1\n1,3,1\n1,4,0\n", func([]Field) {}, []string{"4", "2", "3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
