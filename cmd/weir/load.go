@@ -296,8 +296,8 @@ func (o *outputs) check() error {
 	return nil
 }
 
-// write writes every output that was asked for, and for people a summary, unless standard output is taken. A file is
-// whole or as it was.
+// write writes every output that was asked for, and for people a summary, unless standard output is taken.
+// A file is whole or as it was.
 func (o *outputs) write(stdout io.Writer, result *report.Result) error {
 	var errs []error
 	if !slices.ContainsFunc(o.formats(), func(f outputFormat) bool { return f.path == "-" }) {

@@ -12,7 +12,8 @@ import (
 	"weir/internal/load/mock"
 )
 
-// upstream NAME starts a server to be loaded and puts its origin into the environment. What it answers is in its paths.
+// upstream NAME starts a server to be loaded and puts its origin into the environment. What it answers is
+// in its paths.
 func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: upstream NAME")

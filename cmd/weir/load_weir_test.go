@@ -120,8 +120,8 @@ func TestTheMockSeesReadersThatAskForWhatHasChanged(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &stats); err != nil {
 		t.Fatal(err)
 	}
-	// One tried the target. The connection awaits each answer, so only the first turn through ten subscriptions has no
-	// validators.
+	// One tried the target. The connection awaits each answer, so only the first turn through ten
+	// subscriptions has no validators.
 	if stats.Requests != asked+1 || stats.NotModified != asked-10 {
 		t.Errorf("%s after %d requests", body, asked)
 	}

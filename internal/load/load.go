@@ -1,8 +1,9 @@
-// Package load finds where a box breaks: it makes requests by a plan, measures what comes of them, and steers by that.
+// Package load finds where a box breaks: it makes requests by a plan, measures what comes of them, and
+// steers by that.
 //
-// A Run is a loop of windows of a tenth of a second. In each of them a generator - an engine in this process, or a fleet of
-// them on other machines - tells what it measured, a controller decides how much load comes next, and a recorder
-// keeps what the result needs.
+// A Run is a loop of windows of a tenth of a second. In each of them a generator - an engine in this
+// process, or a fleet of them on other machines - tells what it measured, a controller decides how much
+// load comes next, and a recorder keeps what the result needs.
 package load
 
 import (
@@ -75,11 +76,13 @@ type PlanError struct{ err error }
 func (e *PlanError) Error() string { return e.err.Error() }
 func (e *PlanError) Unwrap() error { return e.err }
 
-// ErrNotOwned is wrapped by the error about a plan whose load would go to a host that is not named as one's own.
+// ErrNotOwned is wrapped by the error about a plan whose load would go to a host that is not named as one's
+// own.
 var ErrNotOwned = client.ErrNotOwned
 
-// New checks all of a plan: it reads its files, looks its targets up, and asks each of them and of its agents once. There is no load
-// before Do. Errors say what to change; those that the plan itself is the reason of are PlanErrors.
+// New checks all of a plan: it reads its files, looks its targets up, and asks each of them and of its
+// agents once. There is no load before Do. Errors say what to change; those that the plan itself is the
+// reason of are PlanErrors.
 func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	if err := p.check(); err != nil {
 		return nil, &PlanError{err}
@@ -133,8 +136,8 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	return r, nil
 }
 
-// withoutCheck adds how to do without the check that found err, where that helps: engines have to connect too, but agents do
-// that where they are.
+// withoutCheck adds how to do without the check that found err, where that helps: engines have to connect
+// too, but agents do that where they are.
 func withoutCheck(err error, agents bool) error {
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		if !agents {
@@ -148,9 +151,9 @@ func withoutCheck(err error, agents bool) error {
 // String says in a line what the run asks for.
 func (r *Run) String() string { return r.scenario.String() }
 
-// Do makes the load, until the plan's time is over, a condition ends it, or ctx is done; then the result has what there
-// is. It may be called once. An error, which a search also ends with when its target is gone, comes with what was measured
-// until then, or with nil before the first window.
+// Do makes the load, until the plan's time is over, a condition ends it, or ctx is done; then the result
+// has what there is. It may be called once. An error, which a search also ends with when its target is
+// gone, comes with what was measured until then, or with nil before the first window.
 func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 	defer r.dismiss()
 	load, err := r.start(ctx)
@@ -205,9 +208,9 @@ func (r *Run) generate(ctx context.Context) (generator, error) {
 	return client.Start(ctx, r.engine, r.scenario.Source)
 }
 
-// loop goes from window to window until the load, which began at a time, is to end, and returns the last decision. The last
-// window ends when the plan does, even if this program is late. No window is much shorter than an interval, as
-// those between a late tick and the next one would be.
+// loop goes from window to window until the load, which began at a time, is to end, and returns the last
+// decision. The last window ends when the plan does, even if this program is late. No window is much
+// shorter than an interval, as those between a late tick and the next one would be.
 func (r *Run) loop(ctx context.Context, load generator, d control.Decision, began time.Time) (control.Decision, error) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
@@ -346,8 +349,8 @@ func (r *Run) dismiss() {
 // ErrNoLoad says that a run has not begun, or is over.
 var ErrNoLoad = errors.New("there is no load now whose rate could be changed")
 
-// SetRate changes the load of a run under way, in requests a second; of the closed model, in connections. It waits until
-// the controller has agreed, or ctx is done.
+// SetRate changes the load of a run under way, in requests a second; of the closed model, in connections.
+// It waits until the controller has agreed, or ctx is done.
 func (r *Run) SetRate(ctx context.Context, rate float64) error {
 	asked := rateAsked{rate, make(chan error, 1)}
 	select {
@@ -360,8 +363,8 @@ func (r *Run) SetRate(ctx context.Context, rate float64) error {
 	}
 }
 
-// Watch returns every point from now on, until stop is called or the run ends, which closes points. Who is slow misses
-// some.
+// Watch returns every point from now on, until stop is called or the run ends, which closes points. Who is
+// slow misses some.
 func (r *Run) Watch() (points <-chan report.Point, stop func()) {
 	c := make(chan report.Point, 64)
 	r.mu.Lock()

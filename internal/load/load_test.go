@@ -478,7 +478,8 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// What cannot be because of the network is no mistake in the command line, and --no-check is offered where it helps.
+// What cannot be because of the network is no mistake in the command line, and --no-check is offered where
+// it helps.
 func TestWhatIsNotThereIsNoMistakeInThePlan(t *testing.T) {
 	url, _ := target(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	var wrong *PlanError

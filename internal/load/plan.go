@@ -6,8 +6,8 @@ import (
 	"weir/internal/load/control"
 )
 
-// Plan is all that a person says about a run: the command line, the web UI and plan files each make one. Durations are
-// written as "30s", rates as "5000/s", conditions as "p99 > 50ms for 5s".
+// Plan is all that a person says about a run: the command line, the web UI and plan files each make one.
+// Durations are written as "30s", rates as "5000/s", conditions as "p99 > 50ms for 5s".
 type Plan struct {
 	Name string `json:"name,omitempty"`
 

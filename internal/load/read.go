@@ -59,8 +59,8 @@ func CheckFlags(given *pflag.FlagSet) error {
 	return err
 }
 
-// ReadPlan reads a plan's JSON, member by member, so that an error about one is a FieldError. What is left out has the
-// flags' defaults.
+// ReadPlan reads a plan's JSON, member by member, so that an error about one is a FieldError. What is left
+// out has the flags' defaults.
 func ReadPlan(text []byte) (Plan, error) {
 	p := Default()
 	var members map[string]json.RawMessage

@@ -60,8 +60,8 @@ func (w *watcher) begin(ctx context.Context) {
 	}()
 }
 
-// end reads no more, but once if CPU is not known yet, so that of a run that was shorter than scrapeEvery it is. It returns what
-// was read last.
+// end reads no more, but once if CPU is not known yet, so that of a run that was shorter than scrapeEvery
+// it is. It returns what was read last.
 func (w *watcher) end(ctx context.Context) measure.Target {
 	if w == nil {
 		return measure.Unknown()

@@ -1,5 +1,6 @@
-// Package access says who may make load from this machine, for all that can be asked to make some: whoever is on it, and
-// beyond it those with the token. And it keeps what is asked of others to the addresses that were given.
+// Package access says who may make load from this machine, for all that can be asked to make some: whoever
+// is on it, and beyond it those with the token. And it keeps what is asked of others to the addresses that
+// were given.
 package access
 
 import (
@@ -59,5 +60,6 @@ func CheckAgent(address string) error {
 	return nil
 }
 
-// NoRedirect is the CheckRedirect of a client that asks only where it was told to: what it sends, a token for one, is for nobody else.
+// NoRedirect is the CheckRedirect of a client that asks only where it was told to: what it sends, a token
+// for one, is for nobody else.
 func NoRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

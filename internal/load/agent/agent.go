@@ -1,7 +1,8 @@
 // Package agent makes the load of one run from several machines.
 //
-// A Server runs on each of them and makes requests for a leader; Dial starts a run on many and returns a Fleet, which has
-// the methods of a client.Engine, so that who steers a run does not know whether it drives one engine or a fleet.
+// A Server runs on each of them and makes requests for a leader; Dial starts a run on many and returns a
+// Fleet, which has the methods of a client.Engine, so that who steers a run does not know whether it drives
+// one engine or a fleet.
 //
 // What it promises:
 //
@@ -16,8 +17,8 @@
 //   - An agent that can be reached from other machines wants a token. It is sent as it is, so let a private network
 //     or a tunnel carry it.
 //
-// An agent that fails, or cannot be reached, ends the run: Fleet.Collect returns an error that wraps ErrLost and names it. What
-// the others have measured is had by Collect after Close.
+// An agent that fails, or cannot be reached, ends the run: Fleet.Collect returns an error that wraps
+// ErrLost and names it. What the others have measured is had by Collect after Close.
 package agent
 
 import (

@@ -24,15 +24,15 @@ import (
 // ErrLost is wrapped by the error of a Fleet one of whose agents has failed or cannot be reached.
 var ErrLost = errors.New("an agent is lost")
 
-// patience is how long an agent may take for an answer, but for starting and ending a run. It is less than the silence
-// after which the other agents give their leader up.
+// patience is how long an agent may take for an answer, but for starting and ending a run. It is less than
+// the silence after which the other agents give their leader up.
 const patience = 2 * time.Second
 
 // maxReply bounds what an agent answers: three histograms that are full have 600 KiB.
 const maxReply = 4 << 20
 
-// Fleet is the engines of one run on several machines. Its methods are those of a client.Engine, and may be called by
-// several goroutines.
+// Fleet is the engines of one run on several machines. Its methods are those of a client.Engine, and may be
+// called by several goroutines.
 type Fleet struct {
 	members []*member
 	epoch   time.Time
@@ -58,9 +58,10 @@ type member struct {
 	window *measure.Window
 }
 
-// Dial starts a run on agents, each given as host:port: all of them read the spec, look its targets up and connect, as
-// client.Start does. Nothing is sent before SetRate or SetConnections. Connections, MaxConnections and Warm are those
-// of all agents together, Threads those of each. The spec has to have its files read into it.
+// Dial starts a run on agents, each given as host:port: all of them read the spec, look its targets up and
+// connect, as client.Start does. Nothing is sent before SetRate or SetConnections. Connections,
+// MaxConnections and Warm are those of all agents together, Threads those of each. The spec has to have its
+// files read into it.
 //
 // The error names the agent that refused; none of the others goes on then.
 func Dial(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet, error) {
@@ -111,8 +112,8 @@ func gathered(ctx context.Context, hosts []string, token string, patience time.D
 	return f, transport, nil
 }
 
-// Ask asks each of the agents, given as host:port, whether it is there, is of this version, takes the token and is free. The
-// error names one that is not.
+// Ask asks each of the agents, given as host:port, whether it is there, is of this version, takes the token
+// and is free. The error names one that is not.
 func Ask(ctx context.Context, hosts []string, token string) error {
 	f, transport, err := gathered(ctx, hosts, token, patience)
 	if err != nil {
@@ -274,9 +275,9 @@ func (f *Fleet) set(part func(i int) setting) error {
 	})
 }
 
-// Collect adds to w what all agents have measured since the last Collect, and sets its times, by this machine's
-// clock, CPU and Busy, Connections and InFlight. An error wraps ErrLost and leaves w as it was: what the others have
-// measured comes with the Collect after Close.
+// Collect adds to w what all agents have measured since the last Collect, and sets its times, by this
+// machine's clock, CPU and Busy, Connections and InFlight. An error wraps ErrLost and leaves w as it was:
+// what the others have measured comes with the Collect after Close.
 func (f *Fleet) Collect(w *measure.Window) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,9 +334,9 @@ func (f *Fleet) gather() {
 	}
 }
 
-// Close ends the load on all agents, which wait for the answers that are on their way, each no longer than the timeout and
-// all no longer than ctx. What they measured until then comes with the next Collect. An agent that was lost before is
-// not asked.
+// Close ends the load on all agents, which wait for the answers that are on their way, each no longer than
+// the timeout and all no longer than ctx. What they measured until then comes with the next Collect. An
+// agent that was lost before is not asked.
 func (f *Fleet) Close(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -405,8 +406,8 @@ func (m *member) again(ctx context.Context, method, path string, body []byte) ([
 	return m.retry(ctx, method, path, body)
 }
 
-// retry asks once more when no answer came: a request that was answered, and whose answer was lost, gets the same one, so
-// nothing is lost and nothing counts twice.
+// retry asks once more when no answer came: a request that was answered, and whose answer was lost, gets
+// the same one, so nothing is lost and nothing counts twice.
 func (m *member) retry(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	text, err := m.do(ctx, method, path, body)
 	var refused *refusal

@@ -34,7 +34,8 @@ type run struct {
 
 var errSeq = errors.New("the leader's account of windows is not the agent's")
 
-// collect returns the window after the one that the leader has seen, encoded. A window that it has not seen is added to.
+// collect returns the window after the one that the leader has seen, encoded. A window that it has not seen
+// is added to.
 func (r *run) collect(seen uint64) ([]byte, error) {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
@@ -63,9 +64,9 @@ func (r *run) end(ctx context.Context, seen uint64) ([]byte, error) {
 	return r.collect(seen)
 }
 
-// pace holds an engine's schedule back by a fraction of an interval, so that the schedules of several agents interleave.
-// It is in debt by that fraction of a request until the engine begins; when the rate changes meanwhile, what is left of the
-// debt stays.
+// pace holds an engine's schedule back by a fraction of an interval, so that the schedules of several
+// agents interleave. It is in debt by that fraction of a request until the engine begins; when the rate
+// changes meanwhile, what is left of the debt stays.
 type pace struct {
 	engine engine
 
@@ -122,7 +123,8 @@ func (p *pace) stop() {
 	}
 }
 
-// begin takes the run of an id for a request of its leader; nil says that it is not there. done is to be called after it.
+// begin takes the run of an id for a request of its leader; nil says that it is not there. done is to be
+// called after it.
 func (s *Server) begin(id string) (r *run, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

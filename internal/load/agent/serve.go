@@ -250,8 +250,8 @@ func (s *Server) postWindow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// deleteRun answers DELETE /runs/{id}?seen=N&timeout=5s: it ends the load, awaits the answers that are on their way, and
-// gives the last window. It gives the same one to a leader that asks again.
+// deleteRun answers DELETE /runs/{id}?seen=N&timeout=5s: it ends the load, awaits the answers that are on
+// their way, and gives the last window. It gives the same one to a leader that asks again.
 func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	s.mu.Lock()

@@ -49,8 +49,9 @@ type setting struct {
 	EndNanos    *int64   `json:"end_ns,omitempty"` // from now: when the schedule ends
 }
 
-// window is a measure.Window on its way to the leader. Seq numbers windows from 1 on. The leader says which one it has seen
-// when it asks for the next; one that it has not seen comes again, with what was measured since.
+// window is a measure.Window on its way to the leader. Seq numbers windows from 1 on. The leader says which
+// one it has seen when it asks for the next; one that it has not seen comes again, with what was measured
+// since.
 type window struct {
 	Seq         uint64   `json:"seq"`
 	Intended    uint64   `json:"intended"`
@@ -96,7 +97,8 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 	return text
 }
 
-// decodeWindow adds what encodeWindow wrote to w, whose Connections and InFlight it sets, and returns its number.
+// decodeWindow adds what encodeWindow wrote to w, whose Connections and InFlight it sets, and returns its
+// number.
 func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	var o window
 	if err := json.Unmarshal(text, &o); err != nil {
@@ -144,8 +146,8 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 // empty is a histogram that nothing is ever recorded in.
 var empty = sync.OnceValue(measure.NewHistogram)
 
-// appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the one before it,
-// and its count, both as unsigned varints.
+// appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the
+// one before it, and its count, both as unsigned varints.
 func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
 	last := 0
 	for i, n := range measure.Counts(h) {
@@ -184,7 +186,8 @@ func checkHistogram(text []byte, has int64) error {
 	return nil
 }
 
-// addHistogram adds what appendHistogram wrote, and checkHistogram has found good, to h, which is one of measure's.
+// addHistogram adds what appendHistogram wrote, and checkHistogram has found good, to h, which is one of
+// measure's.
 func addHistogram(text []byte, h *hdr.Histogram) {
 	at := uint64(0)
 	for len(text) > 0 {

@@ -21,8 +21,9 @@ import (
 	"weir/internal/load/measure"
 )
 
-// callers is a thread's share of the requests made by net/http, a goroutine each: for TLS, HTTP/2, and systems without an
-// event loop. It costs several times as much, and a request is sent as late as a sleeping goroutine wakes.
+// callers is a thread's share of the requests made by net/http, a goroutine each: for TLS, HTTP/2, and
+// systems without an event loop. It costs several times as much, and a request is sent as late as a
+// sleeping goroutine wakes.
 type callers struct {
 	o         *Options
 	epoch     time.Time
@@ -110,8 +111,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "80")
 }
 
-// mostHandshakes bounds the TLS handshakes that all threads make at once. With one for every request that finds no connection, 10,000
-// requests a second left no processor for anything else, and each handshake took so long that more were begun.
+// mostHandshakes bounds the TLS handshakes that all threads make at once. With one for every request that
+// finds no connection, 10,000 requests a second left no processor for anything else, and each handshake
+// took so long that more were begun.
 const mostHandshakes = 64
 
 func (c *callers) newTransport(addrs map[string]string) *http.Transport {
@@ -200,8 +202,8 @@ func (n *countedConn) Close() error {
 	return n.Conn.Close()
 }
 
-// connect makes sure that all targets can be reached. A transport cannot be warmed without requests, so its first ones
-// find no connection.
+// connect makes sure that all targets can be reached. A transport cannot be warmed without requests, so its
+// first ones find no connection.
 func (c *callers) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()

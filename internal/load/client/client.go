@@ -1,24 +1,27 @@
-// Package client makes HTTP requests at a rate, or as fast as they are answered, and measures what comes of them.
+// Package client makes HTTP requests at a rate, or as fast as they are answered, and measures what comes of
+// them.
 //
-// The open model has a schedule and never waits: a request whose time has come goes out on the connection that was idle
-// last, or on a new one, and its latency counts from that time, whether the target stalls or this program does. Only
-// when MaxConnections are open and busy is it dropped, and counted as that. The closed model keeps a number
-// of connections busy, and counts from the sending.
+// The open model has a schedule and never waits: a request whose time has come goes out on the connection
+// that was idle last, or on a new one, and its latency counts from that time, whether the target stalls or
+// this program does. Only when MaxConnections are open and busy is it dropped, and counted as that. The
+// closed model keeps a number of connections busy, and counts from the sending.
 //
-// On Linux each of an engine's threads is locked to one of the system's, has its share of the schedule and of the connections, and waits by
-// epoll; nothing is allocated for a request, and no time is asked for that is not needed. TLS, HTTP/2 and other systems go by net/http,
-// which costs several times as much.
+// On Linux each of an engine's threads is locked to one of the system's, has its share of the schedule and
+// of the connections, and waits by epoll; nothing is allocated for a request, and no time is asked for that
+// is not needed. TLS, HTTP/2 and other systems go by net/http, which costs several times as much.
 //
-// What the engine adds to latencies is in every window: Lag is how late a request was sent plus how long its answer may have
-// lain unread, at most; the time between the last look that did not show it and its being counted. (By net/http it is
-// how late the request was sent.) Busy is the share of its time that the busiest thread worked. The open model's threads ask for
-// events over and over for 50 us at a time instead of sleeping, which is part of CPU and not of Busy; they do not when other
-// programs want the processor.
+// What the engine adds to latencies is in every window: Lag is how late a request was sent plus how long
+// its answer may have lain unread, at most; the time between the last look that did not show it and its
+// being counted. (By net/http it is how late the request was sent.) Busy is the share of its time that the
+// busiest thread worked. The open model's threads ask for events over and over for 50 us at a time instead
+// of sleeping, which is part of CPU and not of Busy; they do not when other programs want the processor.
 //
-// An answer is read by the rules of RFC 9112 and is malformed where those are broken, or where more comes than was asked for. Interim answers are
-// skipped, bodies are not kept. A request that was sent on a connection that had been idle, and that ended without a byte of an answer,
-// is sent once more on a new one, if its method is idempotent: servers close idle connections at any time. While a target refuses
-// connections only one at a time is tried, ever more rarely, up to every half second; other requests for it count as refused at once.
+// An answer is read by the rules of RFC 9112 and is malformed where those are broken, or where more comes
+// than was asked for. Interim answers are skipped, bodies are not kept. A request that was sent on a
+// connection that had been idle, and that ended without a byte of an answer, is sent once more on a new
+// one, if its method is idempotent: servers close idle connections at any time. While a target refuses
+// connections only one at a time is tried, ever more rarely, up to every half second; other requests for it
+// count as refused at once.
 package client
 
 import (
@@ -38,8 +41,8 @@ type Target struct {
 
 // Source is one thread's endless stream of requests. It is called by one goroutine.
 type Source interface {
-	// Next appends one whole HTTP/1.1 request, Host included, to wire and returns it, the index of the target that
-	// it is for, and a number that Heard gets with its answer.
+	// Next appends one whole HTTP/1.1 request, Host included, to wire and returns it, the index of the
+	// target that it is for, and a number that Heard gets with its answer.
 	Next(wire []byte) (out []byte, target int, ref uint64)
 }
 
@@ -81,12 +84,13 @@ const (
 // Options say how requests are made.
 type Options struct {
 	Targets []Target
-	// Closed sends on Connections, each its next request once the last is answered. Else the open model sends
-	// at a rate, on as many connections as it takes, at most MaxConnections, beyond which requests are dropped.
+	// Closed sends on Connections, each its next request once the last is answered. Else the open model
+	// sends at a rate, on as many connections as it takes, at most MaxConnections, beyond which requests
+	// are dropped.
 	Closed      bool
 	Connections int
-	// Pipeline is how many requests of the closed model go out on a connection at once; the next ones follow when all of
-	// them are answered. 0 is 1; more takes one target, and http.
+	// Pipeline is how many requests of the closed model go out on a connection at once; the next ones
+	// follow when all of them are answered. 0 is 1; more takes one target, and http.
 	Pipeline       int
 	MaxConnections int // default 10000
 	Warm           int // connections opened before the first request; default 64

@@ -47,8 +47,8 @@ const (
 	closed
 )
 
-// list is a queue of connections. Idle ones are taken from its front, where the latest are, and closed at its back; those in
-// flight have the earliest deadline in front.
+// list is a queue of connections. Idle ones are taken from its front, where the latest are, and closed at
+// its back; those in flight have the earliest deadline in front.
 type list struct {
 	front, back *conn
 	size        int
@@ -207,7 +207,8 @@ func (l *loop) flush(c *conn) bool {
 }
 
 const (
-	// readSize is what is read at once, of which the body's part is copied for nothing, where discard copies none.
+	// readSize is what is read at once, of which the body's part is copied for nothing, where discard
+	// copies none.
 	readSize = 16 << 10
 	// discardAt is the length of a body's rest from which on another system call is cheaper than copying.
 	discardAt = 4 << 10
@@ -295,8 +296,8 @@ func (l *loop) came(c *conn, n int, errno unix.Errno) bool {
 	return true
 }
 
-// drained makes sure that nothing follows an answer that ended where the buffer did: no further edge would say so. It
-// returns whether the answer may count, and sets hup if the connection has ended.
+// drained makes sure that nothing follows an answer that ended where the buffer did: no further edge would
+// say so. It returns whether the answer may count, and sets hup if the connection has ended.
 func (l *loop) drained(c *conn, hup *bool) bool {
 	n, errno := receive(c.fd, l.read)
 	switch {

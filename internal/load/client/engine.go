@@ -33,8 +33,8 @@ type worker interface {
 	setRate(c change)
 	setEnd(at int64)
 	setConnections(n int)
-	// swap returns what was counted since the last swap, which the worker is done with, and counts in next from
-	// now on. The sheet has counts, latencies, connections and requests in flight, and the thread's
+	// swap returns what was counted since the last swap, which the worker is done with, and counts in next
+	// from now on. The sheet has counts, latencies, connections and requests in flight, and the thread's
 	// share of the time in Busy.
 	swap(next *sheet) *sheet
 	// stop ends the sending. The worker ends once the last answer has come, or it is killed.
@@ -43,8 +43,9 @@ type worker interface {
 	done() <-chan struct{}
 }
 
-// Start connects to the targets and begins with no load: nothing is sent before SetRate or SetConnections, of which the
-// open model knows the one and the closed model the other. source is called once a thread. ctx bounds the connecting alone.
+// Start connects to the targets and begins with no load: nothing is sent before SetRate or SetConnections,
+// of which the open model knows the one and the closed model the other. source is called once a thread. ctx
+// bounds the connecting alone.
 //
 // It raises GOMAXPROCS, if need be, to one more than the threads: their system calls are mostly made
 // without the scheduler's knowledge, and somebody has to run the rest of the program.
@@ -75,8 +76,8 @@ func Start(ctx context.Context, o Options, source func(thread, threads int) Sour
 	return e, nil
 }
 
-// SetRate makes the open model send so many requests a second from now on. The schedule keeps its phase: what was due
-// stays due.
+// SetRate makes the open model send so many requests a second from now on. The schedule keeps its phase:
+// what was due stays due.
 func (e *Engine) SetRate(perSecond float64) error {
 	if e.o.Closed {
 		return errors.New("the closed model has no rate: set its connections")
@@ -93,8 +94,8 @@ func (e *Engine) SetRate(perSecond float64) error {
 	return nil
 }
 
-// SetEnd makes the open model's schedule end so long from now. What is due by then and not sent, because this program was
-// late, is not sent any more, and counts as intended alone.
+// SetEnd makes the open model's schedule end so long from now. What is due by then and not sent, because
+// this program was late, is not sent any more, and counts as intended alone.
 func (e *Engine) SetEnd(after time.Duration) error {
 	if e.o.Closed {
 		return errors.New("the closed model has no schedule that could end")
@@ -129,8 +130,8 @@ func (e *Engine) SetConnections(n int) error {
 
 const maxConnections = 1_000_000
 
-// Collect adds to w what happened since the last Collect, and sets its times, CPU, Busy, Connections and InFlight.
-// After Close it returns what is left.
+// Collect adds to w what happened since the last Collect, and sets its times, CPU, Busy, Connections and
+// InFlight. After Close it returns what is left.
 func (e *Engine) Collect(w *measure.Window) error {
 	e.collecting.Lock()
 	defer e.collecting.Unlock()
@@ -152,8 +153,9 @@ func (e *Engine) Collect(w *measure.Window) error {
 	return nil
 }
 
-// Close stops sending, counts what has long been due as intended, waits for the answers that are on their way, each no longer than the timeout and all no longer than
-// ctx, and lets Collect get the last of it. Requests that ctx cut short are counted as sent and nothing else.
+// Close stops sending, counts what has long been due as intended, waits for the answers that are on their
+// way, each no longer than the timeout and all no longer than ctx, and lets Collect get the last of it.
+// Requests that ctx cut short are counted as sent and nothing else.
 func (e *Engine) Close(ctx context.Context) error {
 	for _, w := range e.workers {
 		w.stop()

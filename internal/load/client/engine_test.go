@@ -154,7 +154,8 @@ func TestTheOpenModelSendsAtItsRate(t *testing.T) {
 				}
 				w := measure.NewWindow()
 				await(t, e, w, func(w *measure.Window) bool { return w.Intended > 100 })
-				// However late the machine is, the schedule is never ahead of its time. Six standard deviations for chance.
+				// However late the machine is, the schedule is never ahead of its time. Six standard
+				// deviations for chance.
 				if n, most := float64(w.Intended), 200*time.Since(began).Seconds(); n > most+2+6*chance(arrivals, most) {
 					t.Errorf("%g requests in a time for %g", n, most)
 				}

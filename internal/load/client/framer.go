@@ -2,8 +2,8 @@ package client
 
 import "bytes"
 
-// framer finds the end of an answer in bytes that come in pieces of any size. It keeps what is incomplete of a head and
-// nothing of a body. The zero framer waits for an answer.
+// framer finds the end of an answer in bytes that come in pieces of any size. It keeps what is incomplete
+// of a head and nothing of a body. The zero framer waits for an answer.
 type framer struct {
 	toHEAD bool
 	keep   bool // ETag and Last-Modified, for a Listener
@@ -81,7 +81,8 @@ func (f *framer) skip(n int64) (done bool) {
 	return f.phase == answered
 }
 
-// feed takes what has come and returns how much of it belongs to the answer, which is all unless the answer is over.
+// feed takes what has come and returns how much of it belongs to the answer, which is all unless the answer
+// is over.
 func (f *framer) feed(p []byte) (n int, done bool, err error) {
 	for n < len(p) && f.phase != answered {
 		var used int
@@ -160,8 +161,9 @@ func (f *framer) feedHead(p []byte) (n int, err error) {
 	return n, err
 }
 
-// canBeHead finds what cannot become a head, and is not waited for: no status line, or lines that end in LF alone. The bytes before
-// from have been looked at. It comes first for whole heads, too, so that what is said does not depend on how they come in.
+// canBeHead finds what cannot become a head, and is not waited for: no status line, or lines that end in LF
+// alone. The bytes before from have been looked at. It comes first for whole heads, too, so that what is
+// said does not depend on how they come in.
 func canBeHead(p []byte, from int) error {
 	if i := min(len(p), len("HTTP/1.")); string(p[:i]) != "HTTP/1."[:i] {
 		return errStatusLine
@@ -331,8 +333,8 @@ func hex(c byte) int64 {
 	return int64(c|0x20-'a') + 10
 }
 
-// headCache remembers the latest head of a thread's answers: servers say the same over and over, but for Date, once a
-// second. A nil headCache remembers nothing, which parses every head.
+// headCache remembers the latest head of a thread's answers: servers say the same over and over, but for
+// Date, once a second. A nil headCache remembers nothing, which parses every head.
 type headCache struct {
 	bytes  []byte
 	head   head

@@ -216,7 +216,8 @@ func reference(p []byte, toHEAD bool) (v verdict) {
 	}
 }
 
-// FuzzFramer compares with net/http, which never refuses what is accepted here nor sees another end, and pieces with the whole.
+// FuzzFramer compares with net/http, which never refuses what is accepted here nor sees another end, and
+// pieces with the whole.
 func FuzzFramer(f *testing.F) {
 	for _, a := range answers {
 		f.Add([]byte(a.text+a.more), a.toHEAD, uint64(1))

@@ -34,8 +34,8 @@ func listen(t *testing.T, serve func(c *net.TCPConn, n int)) *peer {
 	return serveOn(t, ln, serve)
 }
 
-// listenApart is listen for a peer that ends before its test does: nobody else is given ports of its address, so that what asks
-// there is refused, and it may come back.
+// listenApart is listen for a peer that ends before its test does: nobody else is given ports of its
+// address, so that what asks there is refused, and it may come back.
 func listenApart(t *testing.T, serve func(c *net.TCPConn, n int)) *peer {
 	t.Helper()
 	ln, err := net.Listen("tcp4", "127.0.0.2:0")
@@ -396,7 +396,8 @@ func TestADeadTargetIsAskedEverMoreRarely(t *testing.T) {
 		w.Reset()
 		began := time.Now()
 		await(t, e, w, func(w *measure.Window) bool { return w.Failed[measure.Refused] >= 50 })
-		// Each of ten came as often as its pauses allow, were they all the shortest that a second failure has.
+		// Each of ten came as often as its pauses allow, were they all the shortest that a second failure
+		// has.
 		if most := 10 * (2 + uint64(time.Since(began)/time.Duration(pause(2)))); w.Intended > most {
 			t.Errorf("%d requests in %v, want %d at most", w.Intended, time.Since(began), most)
 		}

@@ -15,8 +15,8 @@ import (
 // hasLoops says whether there are event loops on this system.
 const hasLoops = true
 
-// loop is one thread of the engine: it sends requests when they are due and takes in the answers. All its fields but the
-// mailbox belong to that thread.
+// loop is one thread of the engine: it sends requests when they are due and takes in the answers. All its
+// fields but the mailbox belong to that thread.
 type loop struct {
 	o        *Options
 	epoch    time.Time
@@ -38,14 +38,15 @@ type loop struct {
 
 	schedule *schedule // of the open model
 	held     held
-	// Of the closed model: how many requests should be in flight, how many are not since the target failed, and when
-	// those go on.
+	// Of the closed model: how many requests should be in flight, how many are not since the target failed,
+	// and when those go on.
 	wanted, parked int
 	resume         int64
 
 	now   int64 // nanoseconds since epoch
 	woken int64 // when the events at hand were seen
-	// looked is when they had not been there yet: what came since may have waited for this thread, and not for the target.
+	// looked is when they had not been there yet: what came since may have waited for this thread, and not
+	// for the target.
 	looked int64
 	wire   []byte
 	part   int       // of the request in wire
@@ -286,14 +287,15 @@ func (l *loop) wait(events []unix.EpollEvent) int {
 }
 
 const (
-	// spinFor is how long after the last event the open model asks for the next one over and over, and wakesIn how much
-	// earlier than something is due it wakes up and begins to. To sleep and be woken costs 10 us of both the
-	// sleeper and whoever wakes it, and takes 30 to 50 us, on a virtual machine.
+	// spinFor is how long after the last event the open model asks for the next one over and over, and
+	// wakesIn how much earlier than something is due it wakes up and begins to. To sleep and be woken costs
+	// 10 us of both the sleeper and whoever wakes it, and takes 30 to 50 us, on a virtual machine.
 	spinFor = int64(50 * time.Microsecond)
 	wakesIn = int64(50 * time.Microsecond)
 )
 
-// spin asks for events until there are some, or something is due or in the mail; else, when it would take long, it is not over.
+// spin asks for events until there are some, or something is due or in the mail; else, when it would take
+// long, it is not over.
 func (l *loop) spin(events []unix.EpollEvent, due int64) (n int, over bool) {
 	began := l.now
 	for n == 0 && !over {
@@ -314,8 +316,8 @@ func (l *loop) spin(events []unix.EpollEvent, due int64) (n int, over bool) {
 	return n, over
 }
 
-// spare watches whether there is a processor to spare for spinning, which there is not when others make the thread wait for
-// its own.
+// spare watches whether there is a processor to spare for spinning, which there is not when others make the
+// thread wait for its own.
 type spare struct {
 	fd     int // of the thread's waiting time
 	buf    [64]byte
@@ -384,8 +386,8 @@ func (l *loop) sleep(events []unix.EpollEvent, due, early int64) (n int) {
 // atOnce is how long a wait may take for events that are there already.
 const atOnce = int64(5 * time.Microsecond)
 
-// maxDoze is how long a wait is made without the scheduler's knowledge before one with it: under load the next event comes
-// within it.
+// maxDoze is how long a wait is made without the scheduler's knowledge before one with it: under load the
+// next event comes within it.
 const maxDoze = int64(50 * time.Microsecond)
 
 // sleepMillis is sleep by a system call that knows milliseconds only.
@@ -470,7 +472,8 @@ func (l *loop) swapNow(next *sheet) *sheet {
 	return full
 }
 
-// release frees what the loop holds from the kernel. It is refused, and returns false, when a message has come in meanwhile.
+// release frees what the loop holds from the kernel. It is refused, and returns false, when a message has
+// come in meanwhile.
 func (l *loop) release() bool {
 	l.inbox.Lock()
 	defer l.inbox.Unlock()

@@ -24,7 +24,8 @@ func handDriven(t *testing.T, o Options) *loop {
 	return l
 }
 
-// An event may be of a connection that was closed earlier in the same batch, and whose place another has by now.
+// An event may be of a connection that was closed earlier in the same batch, and whose place another has by
+// now.
 func TestEventsOfClosedConnectionsAreNobodys(t *testing.T) {
 	p := listen(t, func(c *net.TCPConn, _ int) { io.Copy(io.Discard, c) })
 	l := handDriven(t, Options{Targets: []Target{p.target}})

@@ -16,7 +16,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// A server that stalls makes all requests slow that should have been sent meanwhile, not only those that it had.
+// A server that stalls makes all requests slow that should have been sent meanwhile, not only those that it
+// had.
 func TestAStallCountsForEveryRequestThatWasDueInIt(t *testing.T) {
 	engines(t, func(t *testing.T, o Options) {
 		const stalled = 200 // requests, many more than there are connections to begin with
@@ -206,7 +207,8 @@ func TestTargetsShareTheConnections(t *testing.T) {
 	})
 }
 
-// stuck is a Source whose first request takes as long to make as the test wants: a generator that stands still.
+// stuck is a Source whose first request takes as long to make as the test wants: a generator that stands
+// still.
 type stuck struct {
 	fixed
 	first, goOn chan struct{}

@@ -58,8 +58,8 @@ func (o *Options) fill() error {
 // spareFiles is how many files a run may have open besides its connections.
 const spareFiles = 64
 
-// within keeps the connections to the number of files that the system lets this process open: in the open model there
-// are fewer at most, in the closed one it cannot be.
+// within keeps the connections to the number of files that the system lets this process open: in the open
+// model there are fewer at most, in the closed one it cannot be.
 func (o *Options) within(files int) error {
 	most := max(1, files-spareFiles)
 	if o.Closed && o.Connections > most {

@@ -34,7 +34,8 @@ func answerBatches(size, piece int, answer string) func(*net.TCPConn, int) {
 	}
 }
 
-// The target answers a batch only when it has all of it, so anything but a pipeline of that depth would stand still.
+// The target answers a batch only when it has all of it, so anything but a pipeline of that depth would
+// stand still.
 func TestAPipelineSendsItsRequestsAtOnceAndTakesTheAnswersInAnyPieces(t *testing.T) {
 	short := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 	long := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 30<<10, strings.Repeat("x", 30<<10))

@@ -15,8 +15,8 @@ import (
 // ErrNotOwned says that a target is neither on this machine nor named as one's own.
 var ErrNotOwned = errors.New("load goes to this machine only")
 
-// Resolve looks the origin of a URL up. A host that is not loopback, by every address it has, is refused with ErrNotOwned
-// unless it is in owned, as a host or as host:port.
+// Resolve looks the origin of a URL up. A host that is not loopback, by every address it has, is refused
+// with ErrNotOwned unless it is in owned, as a host or as host:port.
 func Resolve(ctx context.Context, rawURL string, owned []string) (Target, error) {
 	u, err := url.Parse(rawURL)
 	switch {
@@ -51,7 +51,8 @@ func Resolve(ctx context.Context, rawURL string, owned []string) (Target, error)
 	return Target{URL: u.Scheme + "://" + u.Host, Host: u.Host, Addr: netip.AddrPortFrom(addrs[0], uint16(port))}, nil
 }
 
-// lookUp returns a host's addresses, those of IPv4 first: servers that listen on one family only mostly do on that.
+// lookUp returns a host's addresses, those of IPv4 first: servers that listen on one family only mostly do
+// on that.
 func lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, nil

@@ -9,8 +9,8 @@ import (
 // never is a time that does not come, in nanoseconds since the engine's start.
 const never = math.MaxInt64
 
-// change is a rate from a moment on. By that moment the engine's schedule had come to count, a real number of requests
-// that grows by rate a second: a change of the rate keeps what was there of the next request.
+// change is a rate from a moment on. By that moment the engine's schedule had come to count, a real number
+// of requests that grows by rate a second: a change of the rate keeps what was there of the next request.
 type change struct {
 	at    int64 // nanoseconds since the engine's start
 	count float64
@@ -22,9 +22,9 @@ func (c change) then(at int64, rate float64) change {
 	return change{at, c.count + c.rate*float64(at-c.at)/float64(time.Second), rate}
 }
 
-// schedule says when one of an engine's threads is to send. With even spacing thread i of n sends when the count passes i,
-// i+n, i+2n and so on, so that all threads together are as even as one would be. At random, each thread's
-// counts are a Poisson process of its own, of which the sum is one again.
+// schedule says when one of an engine's threads is to send. With even spacing thread i of n sends when the
+// count passes i, i+n, i+2n and so on, so that all threads together are as even as one would be. At random,
+// each thread's counts are a Poisson process of its own, of which the sum is one again.
 type schedule struct {
 	change
 	at      int64   // of the next request, or never
@@ -44,7 +44,8 @@ func newSchedule(a Arrivals, seed uint64, thread, threads int) *schedule {
 	return s
 }
 
-// set adds a change, which comes after those before it. What was due before it is still to be sent when it was due.
+// set adds a change, which comes after those before it. What was due before it is still to be sent when it
+// was due.
 func (s *schedule) set(c change) {
 	s.waiting = append(s.waiting, c)
 	s.settle()
@@ -72,7 +73,8 @@ func (s *schedule) until(end int64) {
 // justDue is how late a request may be that a load which ends before its time does without.
 const justDue = int64(100 * time.Millisecond)
 
-// missed goes past the requests that it is too late to send now that the load ends, and returns how many those are.
+// missed goes past the requests that it is too late to send now that the load ends, and returns how many
+// those are.
 func (s *schedule) missed(now int64) (n uint64) {
 	before := now - justDue
 	if now >= s.end {

@@ -124,9 +124,9 @@ func (l *loop) partNow() int {
 	return l.parted.Part()
 }
 
-// held is a request of the open model that found no idle connection. Before a new one is opened, the loop looks
-// whether an answer has come by now: after a stall of this program's own, requests are sent as fast as they are answered,
-// where hundreds of connections would delay them further, at 40 us each.
+// held is a request of the open model that found no idle connection. Before a new one is opened, the loop
+// looks whether an answer has come by now: after a stall of this program's own, requests are sent as fast
+// as they are answered, where hundreds of connections would delay them further, at 40 us each.
 type held struct {
 	is     bool
 	at     int64
@@ -200,7 +200,8 @@ func (l *loop) fresh(t *target) (*conn, measure.Failure) {
 	return nil, measure.Refused
 }
 
-// evict closes the connection that was idle longest, of another target than t, and returns whether there was one.
+// evict closes the connection that was idle longest, of another target than t, and returns whether there
+// was one.
 func (l *loop) evict(t *target) bool {
 	var oldest *target
 	for _, other := range l.targets {
@@ -215,7 +216,8 @@ func (l *loop) evict(t *target) bool {
 	return true
 }
 
-// follows counts the whole answer that has come on c where more of a pipeline are awaited, and returns whether they are.
+// follows counts the whole answer that has come on c where more of a pipeline are awaited, and returns
+// whether they are.
 func (l *loop) follows(c *conn) bool {
 	if len(c.pending) == 0 || c.framer.close {
 		return false
@@ -321,8 +323,8 @@ func (l *loop) lostAll(why measure.Failure, at int64, all []pending) {
 	}
 }
 
-// park lets the closed model wait before it replaces a request that was lost: a target that is gone would else be asked
-// as fast as it can refuse.
+// park lets the closed model wait before it replaces a request that was lost: a target that is gone would
+// else be asked as fast as it can refuse.
 func (l *loop) park(ns int64) {
 	if !l.o.Closed {
 		return
@@ -361,8 +363,8 @@ func (l *loop) ended(c *conn, reset bool) {
 	}
 }
 
-// retry sends c's request again on a new connection: the server has closed c while the request was on its way, and has
-// not answered a byte. The new connection was never idle, so there is no third time.
+// retry sends c's request again on a new connection: the server has closed c while the request was on its
+// way, and has not answered a byte. The new connection was never idle, so there is no third time.
 func (l *loop) retry(c *conn) {
 	l.clock()
 	prev, t := c.prev, c.target

@@ -11,9 +11,9 @@ import (
 	"weir/internal/load/measure"
 )
 
-// sheet is what one thread counts between two Collects: a measure.Window that is cheap to add and to empty, since only what was
-// touched of its histograms is looked at. Whole histograms took half a millisecond of every window, on a processor that the thread
-// that sends may need.
+// sheet is what one thread counts between two Collects: a measure.Window that is cheap to add and to empty,
+// since only what was touched of its histograms is looked at. Whole histograms took half a millisecond of
+// every window, on a processor that the thread that sends may need.
 type sheet struct {
 	Intended, Sent, Served, Shed uint64
 	Failed                       [measure.Failures]uint64

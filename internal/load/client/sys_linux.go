@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls of the event loop. Those that never block are made without telling the scheduler (RawSyscall), as in
-// the server's loop.
+// The system calls of the event loop. Those that never block are made without telling the scheduler
+// (RawSyscall), as in the server's loop.
 
 // poll returns the events that are there.
 func poll(epoll int, events []unix.EpollEvent) int {
@@ -110,7 +110,8 @@ func dial(to netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// lockedThread binds the goroutine to its thread, for good, and lets it wake from sleep when it wants to and not up to 50 us later.
+// lockedThread binds the goroutine to its thread, for good, and lets it wake from sleep when it wants to
+// and not up to 50 us later.
 func lockedThread() {
 	runtime.LockOSThread()
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) //nolint:errcheck // later wake-ups without, and Lag tells
@@ -125,7 +126,8 @@ func threadCPU() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// openRunDelay opens what says how long the calling thread could have run and another did; -1 where the system does not say.
+// openRunDelay opens what says how long the calling thread could have run and another did; -1 where the
+// system does not say.
 func openRunDelay() int {
 	fd, err := unix.Open("/proc/thread-self/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

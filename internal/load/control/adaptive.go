@@ -12,16 +12,17 @@ import (
 type AdaptiveOptions struct {
 	// Start is the first load, in requests a second; 50 by default.
 	Start float64
-	// Healthy are the conditions of a sustained load. For what they do not speak of, the defaults hold: at least 99 % without
-	// errors, at most 1 % shed, 97 % of the intended requests sent, a p99 at most 25 ms above that of a low load (or
-	// twice that, if that is more), and a queue that does not grow.
+	// Healthy are the conditions of a sustained load. For what they do not speak of, the defaults hold: at
+	// least 99 % without errors, at most 1 % shed, 97 % of the intended requests sent, a p99 at most 25 ms
+	// above that of a low load (or twice that, if that is more), and a queue that does not grow.
 	Healthy []Condition
 	// Warmup is spent at Start before anything is judged.
 	Warmup time.Duration
-	// Random says that requests come at random times: they queue long before as many come as could be served, and it takes
-	// many of them to know how often.
+	// Random says that requests come at random times: they queue long before as many come as could be
+	// served, and it takes many of them to know how often.
 	Random bool
-	// Duration is how long the run is, warm-up included. 0 ends it holdAfter the ceiling was found, or after searchLimit.
+	// Duration is how long the run is, warm-up included. 0 ends it holdAfter the ceiling was found, or
+	// after searchLimit.
 	Duration time.Duration
 	StopWhen []Condition
 	Limits   Limits
@@ -33,26 +34,28 @@ const (
 	searchLimit  = 5 * time.Minute
 )
 
-// climbStep is the factor between loads while the target sustains them. climbAgain are the first ones once a load is sustained that
-// was too much before: a ceiling that has risen has mostly risen a little.
+// climbStep is the factor between loads while the target sustains them. climbAgain are the first ones once
+// a load is sustained that was too much before: a ceiling that has risen has mostly risen a little.
 const climbStep = 2.0
 
 var climbAgain = []float64{1.08, 1.4, climbStep}
 
-// A target that has not recovered from overload after lowerAfter gets half of the load, and after coolFor that load counts as too
-// much as well.
+// A target that has not recovered from overload after lowerAfter gets half of the load, and after coolFor
+// that load counts as too much as well.
 const (
 	lowerAfter = 4 * time.Second
 	coolFor    = 20 * time.Second
 )
 
-// foundQuorum is how many bad blocks in a row it takes to doubt a load that was sustained before; defaultQuorum else.
+// foundQuorum is how many bad blocks in a row it takes to doubt a load that was sustained before;
+// defaultQuorum else.
 const foundQuorum = 5
 
 // holdTime is how long the ceiling's floor is held between two checks.
 const holdTime = 2 * time.Second
 
-// wideRange is the ratio of the bounds from which on, judged by all its requests, a rough look at a load between them will do.
+// wideRange is the ratio of the bounds from which on, judged by all its requests, a rough look at a load
+// between them will do.
 const wideRange = 1.25
 
 var roughly = sampling{time.Second, 300, 20 * time.Second}
@@ -428,7 +431,8 @@ func (a *adaptive) floor() float64 {
 	return a.ceiling.Rate * a.profileAt(a.ceiling.Rate).floor
 }
 
-// check looks whether the ceiling still is where it was: twice above it and once below, where it is not held anyway.
+// check looks whether the ceiling still is where it was: twice above it and once below, where it is not
+// held anyway.
 func (a *adaptive) check() {
 	a.checks++
 	switch p, rate := a.profileAt(a.ceiling.Rate), a.ceiling.Rate; {
@@ -458,8 +462,8 @@ func (a *adaptive) start(s state, rate float64) {
 	}
 }
 
-// needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the ceiling a queue
-// takes its time to be noticed.
+// needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the
+// ceiling a queue takes its time to be noticed.
 func (a *adaptive) needed(s state, rate float64) time.Duration {
 	p := a.profileAt(rate)
 	switch {
@@ -507,7 +511,8 @@ func (a *adaptive) Ceiling() (Ceiling, bool) {
 	}
 	c := a.ceiling
 	if !a.settled {
-		// A load sustained for a moment says little where the goodput is another, or requests queue at random.
+		// A load sustained for a moment says little where the goodput is another, or requests queue at
+		// random.
 		_, doubtful := a.doubtful()
 		if now, ok := a.interval(); ok && !a.profileAt(a.rate).overall && (!doubtful || now.High == 0) {
 			c = now

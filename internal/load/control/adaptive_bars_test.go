@@ -2,7 +2,8 @@
 
 package control
 
-// These are many simulated minutes on one goroutine: nothing for the race detector to see, and it takes ten times as long.
+// These are many simulated minutes on one goroutine: nothing for the race detector to see, and it takes ten
+// times as long.
 
 import (
 	"fmt"
@@ -31,7 +32,8 @@ type searched struct {
 	inCI  bool
 }
 
-// search looks for the ceiling of plants of a kind, at several rates and with several seeds, quiet and with stalls.
+// search looks for the ceiling of plants of a kind, at several rates and with several seeds, quiet and with
+// stalls.
 func search(t *testing.T, kinds []kind, rates []float64, seeds int) []searched {
 	t.Helper()
 	var all []searched
@@ -132,8 +134,8 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 	}
 }
 
-// A search that has understood that its target bursty up knows the ceiling from above, too, and does not overload the target again and
-// again to find out.
+// A search that has understood that its target bursty up knows the ceiling from above, too, and does not
+// overload the target again and again to find out.
 func TestASearchUnderstandsBursts(t *testing.T) {
 	for _, bucket := range []float64{0.3, 3} {
 		for _, rate := range []float64{700, 7500} {

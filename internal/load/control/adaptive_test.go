@@ -49,7 +49,8 @@ func TestASearchKeepsWhatAPersonCallsHealthy(t *testing.T) {
 	const rate = 5000.
 	p := newPlant(knee, rate, 1)
 	trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute, Healthy: healthy}), p, time.Minute)
-	// The waiting time is exponential with a mean of 1 ms / (1 - load): its p99 is 20 ms where the mean is 20 ms / ln 100.
+	// The waiting time is exponential with a mean of 1 ms / (1 - load): its p99 is 20 ms where the mean is
+	// 20 ms / ln 100.
 	want := rate * (1 - math.Log(100)/20)
 	c := trace[len(trace)-1].ceiling
 	if !c.Converged || c.Rate < 0.95*want || c.Rate > 1.05*want || c.Limit != "p99" || c.Low > want || c.High < want {
@@ -179,7 +180,8 @@ func TestASearchGoesOnFromWhereAPersonWants(t *testing.T) {
 	}
 }
 
-// aimd is how a ceiling is often looked for: up by a little while all is well, down by half when a window is not.
+// aimd is how a ceiling is often looked for: up by a little while all is well, down by half when a window
+// is not.
 type aimd struct {
 	rate, sum, n float64
 }

@@ -8,7 +8,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// BenchmarkWatch is what a window costs that conditions are followed through, on the processor that requests are made on.
+// BenchmarkWatch is what a window costs that conditions are followed through, on the processor that
+// requests are made on.
 func BenchmarkWatch(b *testing.B) {
 	conditions, err := ParseConditions([]string{"p99>50ms for 5s", "errors>1%"})
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// searching returns a search whose target serves 1000 a second of whatever is too much, and has sustained 1100 for a moment.
+// searching returns a search whose target serves 1000 a second of whatever is too much, and has sustained
+// 1100 for a moment.
 func searching(bursty bool) *adaptive {
 	a := Adaptive(AdaptiveOptions{}).(*adaptive)
 	a.Begin()
@@ -18,8 +19,9 @@ func searching(bursty bool) *adaptive {
 	return a
 }
 
-// What a target let through as a burst is emptied once, which takes long. Once it is known to be bursty, a load that is too much and of which
-// as much is served as ever says where the ceiling is, whatever was sustained for a moment.
+// What a target let through as a burst is emptied once, which takes long. Once it is known to be bursty, a
+// load that is too much and of which as much is served as ever says where the ceiling is, whatever was
+// sustained for a moment.
 func TestWhatIsSavedUpIsEmptiedOnce(t *testing.T) {
 	for _, bursty := range []bool{false, true} {
 		a := searching(bursty)
@@ -46,7 +48,8 @@ func TestADropIsNotTakenForAnEmptyBucket(t *testing.T) {
 	}
 }
 
-// A load above what is served of too much, sustained at first and not for long, was sustained of what had been saved up.
+// A load above what is served of too much, sustained at first and not for long, was sustained of what had
+// been saved up.
 func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 	a := searching(false)
 	a.start(confirming, 1100)
@@ -55,7 +58,8 @@ func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
 	}
 
-	// Once more than that was sustained for long, the goodput is not the ceiling: too much makes the target serve less.
+	// Once more than that was sustained for long, the goodput is not the ceiling: too much makes the target
+	// serve less.
 	a = searching(false)
 	a.proven = 1050
 	a.start(confirming, 1100)
@@ -73,8 +77,8 @@ func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 	}
 }
 
-// A load of which as much is served as of others is no surprise where that is known to be the ceiling, or is being proved, and is not
-// tried once more. Elsewhere it is: what was sustained contradicts it.
+// A load of which as much is served as of others is no surprise where that is known to be the ceiling, or
+// is being proved, and is not tried once more. Elsewhere it is: what was sustained contradicts it.
 func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -98,7 +102,8 @@ func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// A check above the ceiling that was sustained by a token bucket does not move the ceiling of a target that is known to have one.
+// A check above the ceiling that was sustained by a token bucket does not move the ceiling of a target that
+// is known to have one.
 func TestABurstDoesNotMoveTheCeiling(t *testing.T) {
 	for _, c := range []struct {
 		name   string

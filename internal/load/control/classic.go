@@ -8,9 +8,9 @@ import (
 	"weir/internal/load/measure"
 )
 
-// ClassicOptions say which loads follow each other. Without Stages there are two: evenly from nothing to Rate or
-// Connections for Ramp, then that for Duration. Warmup comes before, at the load that the first stage begins with (a
-// tenth of what it leads to, if that is nothing), and is not measured; the stages are.
+// ClassicOptions say which loads follow each other. Without Stages there are two: evenly from nothing to
+// Rate or Connections for Ramp, then that for Duration. Warmup comes before, at the load that the first
+// stage begins with (a tenth of what it leads to, if that is nothing), and is not measured; the stages are.
 type ClassicOptions struct {
 	Rate                   float64
 	Connections            int
@@ -20,8 +20,9 @@ type ClassicOptions struct {
 	Limits                 Limits
 }
 
-// Classic returns a Controller that goes through stages and stops where a condition says so. That is a ceiling of sorts:
-// Low is the load before the condition began to hold, High the one when it did, Rate is Low.
+// Classic returns a Controller that goes through stages and stops where a condition says so. That is a
+// ceiling of sorts: Low is the load before the condition began to hold, High the one when it did, Rate is
+// Low.
 func Classic(o ClassicOptions) Searcher {
 	stages := o.Stages
 	if len(stages) == 0 {
@@ -99,8 +100,8 @@ func (c *classic) remember(w *measure.Window, rate float64) {
 	}
 }
 
-// stopped notes the ceiling. A condition's figure is that of a second: what was sustained is the load of before the second
-// in which the condition began to hold, and if that was the same load, the one before it.
+// stopped notes the ceiling. A condition's figure is that of a second: what was sustained is the load of
+// before the second in which the condition began to hold, and if that was the same load, the one before it.
 func (c *classic) stopped(now time.Duration, held *Condition) {
 	began, ok := c.watch.Began()
 	if !ok {

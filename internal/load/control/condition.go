@@ -13,12 +13,12 @@ import (
 
 // Condition is a sentence about what was measured: "p95 > 50ms for 5s".
 //
-// Its figures are: p50, p99.9 and any other quantile, mean and max, of latencies; errors, shed and success, shares of the
-// requests that are over; achieved, the share of the intended requests that were sent; rate, answers below 400 a second;
-// cpu and memory of the target, as far as it tells.
+// Its figures are: p50, p99.9 and any other quantile, mean and max, of latencies; errors, shed and success,
+// shares of the requests that are over; achieved, the share of the intended requests that were sent; rate,
+// answers below 400 a second; cpu and memory of the target, as far as it tells.
 //
-// Where requests were meant and not one was answered, latencies are as long as they can be, nothing succeeded and
-// everything failed: silence is bad, not unknown.
+// Where requests were meant and not one was answered, latencies are as long as they can be, nothing
+// succeeded and everything failed: silence is bad, not unknown.
 type Condition struct {
 	// For is how long it has to hold without a break; 0 is a moment.
 	For time.Duration
@@ -46,8 +46,8 @@ const (
 	figureMemory
 )
 
-// unit is what a limit is written in: a value of 1 is scale of the figure's own unit, which is nanoseconds, shares,
-// requests a second, processors or bytes.
+// unit is what a limit is written in: a value of 1 is scale of the figure's own unit, which is nanoseconds,
+// shares, requests a second, processors or bytes.
 type unit struct {
 	name  string
 	scale float64
@@ -173,15 +173,15 @@ func (c *Condition) OfTarget() bool { return c.figure == figureCPU || c.figure =
 // ofLatency reports whether the condition is about how long answers took.
 func (c *Condition) ofLatency() bool { return c.figure == figureQuantile || c.figure == figureMean }
 
-// span is the time over which a Watch reads figures: long enough that a share of it says something, and that a stall of
-// the machine is not all of it.
+// span is the time over which a Watch reads figures: long enough that a share of it says something, and
+// that a stall of the machine is not all of it.
 const span = time.Second
 
-// Watch follows conditions through a run. A figure is that of the last second, and a condition with "for" has to hold at
-// every window of that time.
+// Watch follows conditions through a run. A figure is that of the last second, and a condition with "for"
+// has to hold at every window of that time.
 //
-// It runs beside the threads that send, so it sums up only what conditions are about, and of latencies only the buckets
-// that have any: whole histograms took six times as long.
+// It runs beside the threads that send, so it sums up only what conditions are about, and of latencies only
+// the buckets that have any: whole histograms took six times as long.
 type Watch struct {
 	conditions []Condition
 	latency    bool            // one of them is about latency
@@ -213,8 +213,8 @@ func NewWatch(conditions []Condition) *Watch {
 	return w
 }
 
-// Next sees one more window and returns the first condition that has held for its time, with its value now, or nil.
-// It does not keep w.
+// Next sees one more window and returns the first condition that has held for its time, with its value now,
+// or nil. It does not keep w.
 func (w *Watch) Next(next *measure.Window) (held *Condition, now Verdict) {
 	if len(w.conditions) == 0 {
 		return nil, Verdict{}

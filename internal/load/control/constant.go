@@ -8,9 +8,9 @@ import (
 	"weir/internal/load/measure"
 )
 
-// ConstantOptions say how much a constant load is. Rate is for the open model, Connections for the closed one; one of
-// them is 0. The load first rises evenly for Ramp, then stays for Warmup, neither of which is measured, then for
-// Duration, which is; Duration 0 has no end. The run ends when one of StopWhen holds.
+// ConstantOptions say how much a constant load is. Rate is for the open model, Connections for the closed
+// one; one of them is 0. The load first rises evenly for Ramp, then stays for Warmup, neither of which is
+// measured, then for Duration, which is; Duration 0 has no end. The run ends when one of StopWhen holds.
 type ConstantOptions struct {
 	Rate                   float64
 	Connections            int

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// A machine that is busy with something else just when a load is too much makes the target look slower than it is. What is
-// sustained soon shows otherwise, and then the load that was too much is looked at again instead of proving for long what is sustained.
+// A machine that is busy with something else just when a load is too much makes the target look slower than
+// it is. What is sustained soon shows otherwise, and then the load that was too much is looked at again
+// instead of proving for long what is sustained.
 func TestASearchIsNotHeldUpByAMomentOfTheMachine(t *testing.T) {
 	for _, k := range []kind{queues, sheds} {
 		for _, rate := range []float64{2000, 24000} {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// evidence is what a search knows of the ceiling: the highest load that was sustained, the lowest that overloaded the
-// target, and the goodput of overload.
+// evidence is what a search knows of the ceiling: the highest load that was sustained, the lowest that
+// overloaded the target, and the goodput of overload.
 type evidence struct {
 	lo, hi  bound
 	samples []sample // of goodput under overload, the latest last
@@ -19,15 +19,16 @@ type evidence struct {
 	strict     bool    // a person's limits on latency say what the target sustains
 }
 
-// bound is one end of the range the ceiling is in. An unknown lower bound is 0; an unknown upper one is 0 or infinite.
+// bound is one end of the range the ceiling is in. An unknown lower bound is 0; an unknown upper one is 0
+// or infinite.
 type bound struct {
 	rate  float64
 	limit string // the signal that was violated, of an upper bound
 	at    time.Duration
 }
 
-// sample is the goodput under an offered load, measured for some seconds. Where errors were the limit it may be that of a
-// target that fails a share of the requests, and not its capacity.
+// sample is the goodput under an offered load, measured for some seconds. Where errors were the limit it
+// may be that of a target that fails a share of the requests, and not its capacity.
 type sample struct {
 	rate, seconds, offered float64
 	errors                 bool
@@ -38,11 +39,11 @@ const (
 	keptSamples = 5
 	// contested is how far above the goodput a load may be sustained before one of the two is doubted.
 	contested = 1.03
-	// saturatedShare is the share of an offered load below which one sample of goodput alone is taken for the target's
-	// capacity. Above it a few errors explain the difference as well.
+	// saturatedShare is the share of an offered load below which one sample of goodput alone is taken for
+	// the target's capacity. Above it a few errors explain the difference as well.
 	saturatedShare = 0.9
-	// farApart is the ratio of two offered loads from which on their goodputs tell saturation from errors: of a target
-	// that is saturated the goodput stays, of one that fails some requests the share does.
+	// farApart is the ratio of two offered loads from which on their goodputs tell saturation from errors:
+	// of a target that is saturated the goodput stays, of one that fails some requests the share does.
 	farApart = 1.03
 )
 
@@ -127,8 +128,8 @@ func (e *evidence) served() (float64, bool) {
 	return sum / seconds, true
 }
 
-// saturated reports whether samples are of a target that serves as much as it can, and not of one that fails a share of
-// the requests whatever the load is.
+// saturated reports whether samples are of a target that serves as much as it can, and not of one that
+// fails a share of the requests whatever the load is.
 func (e *evidence) saturated(samples []sample) bool {
 	if last := len(samples) - 1; last < 0 || !samples[last].errors {
 		return last >= 0
@@ -150,14 +151,15 @@ func (e *evidence) saturated(samples []sample) bool {
 	return goodput < share
 }
 
-// goodput is served as far as it agrees with the bounds. Overload lowers that of some targets, whose ceiling is above it.
+// goodput is served as far as it agrees with the bounds. Overload lowers that of some targets, whose
+// ceiling is above it.
 func (e *evidence) goodput() (float64, bool) {
 	g, ok := e.served()
 	return g, ok && g > e.lo.rate*0.97 && g < e.upper()*1.01
 }
 
-// doubtful returns a sustained load above the goodput: either overload lowers the goodput, or the target has a token
-// bucket and would not sustain the load for long.
+// doubtful returns a sustained load above the goodput: either overload lowers the goodput, or the target
+// has a token bucket and would not sustain the load for long.
 func (e *evidence) doubtful() (float64, bool) {
 	g, ok := e.served()
 	return e.lo.rate, ok && e.lo.rate > g*contested && e.lo.rate > e.proven

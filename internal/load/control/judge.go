@@ -14,8 +14,8 @@ const (
 	leastSuccess  = 0.99
 	mostShed      = 0.01
 	leastAchieved = 0.97
-	// slack is by how much the latency's p99 may be above that of a low load, or by as much again as that is, if that is
-	// more; and by how much the queue may grow while a load is judged.
+	// slack is by how much the latency's p99 may be above that of a low load, or by as much again as that
+	// is, if that is more; and by how much the queue may grow while a load is judged.
 	slack = 25 * time.Millisecond
 )
 
@@ -24,7 +24,8 @@ const (
 	blockRequests = 20
 	// overallBlock is that where a load is judged by all its requests together.
 	overallBlock = 100
-	// badShare is how many of its blocks may be bad for a load to be healthy still: a machine stalls now and then.
+	// badShare is how many of its blocks may be bad for a load to be healthy still: a machine stalls now
+	// and then.
 	badShare = 0.2
 	// sureTime is how long latencies are bad without getting better before the load is to blame.
 	sureTime = time.Second
@@ -304,8 +305,8 @@ func (j *judge) assessment() assessment {
 	return assessment{}
 }
 
-// judgeWhole assesses all requests together. At random times they queue now and then at any load, and for long close to the
-// ceiling, so that a few blocks say little.
+// judgeWhole assesses all requests together. At random times they queue now and then at any load, and for
+// long close to the ceiling, so that a few blocks say little.
 func (j *judge) judgeWhole() assessment {
 	last := j.blocks[len(j.blocks)-1]
 	judged := last.end - j.blocks[0].start
@@ -378,7 +379,8 @@ func (b block) refused() bool {
 	return float64(b.shed+b.failures) > 0.1*float64(b.served+b.shed+b.failures)
 }
 
-// withoutStalls returns the blocks without the tenth of them, and one at least of more than four, of which the most was not served: a stall.
+// withoutStalls returns the blocks without the tenth of them, and one at least of more than four, of which
+// the most was not served: a stall.
 func (j *judge) withoutStalls(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
@@ -388,8 +390,8 @@ func (j *judge) withoutStalls(blocks []block) []block {
 	return sorted[:len(sorted)-max(1, len(sorted)/10)]
 }
 
-// violatedShare names the first share that blocks do not have as it should be. Which requests were sent is counted to the last
-// but one block: one may end in the middle of a stall.
+// violatedShare names the first share that blocks do not have as it should be. Which requests were sent is
+// counted to the last but one block: one may end in the middle of a stall.
 func (j *judge) violatedShare(blocks []block) string {
 	w := j.scratch
 	w.Start, w.End = 0, 0
@@ -417,7 +419,8 @@ func (j *judge) violatedShare(blocks []block) string {
 	return ""
 }
 
-// draining reports whether the queue gets shorter over the blocks: what a stall left behind, and the load lets go.
+// draining reports whether the queue gets shorter over the blocks: what a stall left behind, and the load
+// lets go.
 func (j *judge) draining(blocks []block) bool {
 	half := len(blocks) / 2
 	mean := func(blocks []block) float64 {
@@ -468,8 +471,8 @@ func (j *judge) unhealthy(limit string, sure bool) assessment {
 	case (limit == "errors" || limit == "success") && 2*drops > failures:
 		o.limit = "achieved" // for want of connections
 	}
-	// A bucket may have been full, and a queue empty, at the beginning; and the ceiling may have come down since. The
-	// first block in which it shows is both.
+	// A bucket may have been full, and a queue empty, at the beginning; and the ceiling may have come down
+	// since. The first block in which it shows is both.
 	blocks := j.blocks[len(j.blocks)/3:]
 	for _, shows := range []func(block) bool{block.lost, func(b block) bool { return b.losing }} {
 		from := len(blocks)
@@ -497,8 +500,8 @@ func (j *judge) unhealthy(limit string, sure bool) assessment {
 	return o
 }
 
-// trimmed returns the blocks without the fifth of them that served least, and the fifth that served most: a stall, and what
-// followed it.
+// trimmed returns the blocks without the fifth of them that served least, and the fifth that served most: a
+// stall, and what followed it.
 func trimmed(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
@@ -518,8 +521,8 @@ func (j *judge) failed() (drops, failures uint64) {
 	return drops, failures
 }
 
-// recovered reports whether the latest windows, as many as it takes to have some requests, are of a target that has
-// recovered; false for known when there are too few yet.
+// recovered reports whether the latest windows, as many as it takes to have some requests, are of a target
+// that has recovered; false for known when there are too few yet.
 func (j *judge) recovered(w *measure.Window) (recovered, known bool) {
 	j.backlog = max(0, j.backlog+float64(w.Intended)-float64(w.Done()))
 	j.acc.Add(w)

@@ -6,9 +6,10 @@ import (
 	"weir/internal/load/measure"
 )
 
-// A target that has answered before is gone once it answers nothing for goneAfter and refuses or cuts connections, or for
-// silentFor and requests fail in whatever way. Both leave time for a restart, the latter for requests to time out and
-// for an overload to pass. It is silent, which may pass, after a second with failures or hungFor with requests that wait.
+// A target that has answered before is gone once it answers nothing for goneAfter and refuses or cuts
+// connections, or for silentFor and requests fail in whatever way. Both leave time for a restart, the
+// latter for requests to time out and for an overload to pass. It is silent, which may pass, after a second
+// with failures or hungFor with requests that wait.
 const (
 	goneAfter    = 5 * time.Second
 	silentFor    = 25 * time.Second

@@ -39,7 +39,8 @@ func TestATargetThatIsGoneEndsASearch(t *testing.T) {
 	}
 }
 
-// What is not known yet does not become known by a target that is not there, and what is known does not change.
+// What is not known yet does not become known by a target that is not there, and what is known does not
+// change.
 func TestATargetThatComesBackIsSearchedOn(t *testing.T) {
 	for _, rate := range []float64{50, 2000} {
 		p := newPlant(queues, rate, 1)

@@ -12,8 +12,9 @@ import (
 //
 //	figure (> | >= | < | <=) limit [for duration]
 //
-// as in "p95>50ms for 5s", "errors > 1%", "rate<1000/s", "cpu>90%" and "memory>500MB". Spaces are free, upper case is
-// lower case. 100 % of cpu is one processor. An error says where it is and what is known there.
+// as in "p95>50ms for 5s", "errors > 1%", "rate<1000/s", "cpu>90%" and "memory>500MB". Spaces are free,
+// upper case is lower case. 100 % of cpu is one processor. An error says where it is and what is known
+// there.
 func ParseConditions(texts []string) ([]Condition, error) {
 	var all []Condition
 	for _, text := range texts {
@@ -38,7 +39,8 @@ func ParseConditions(texts []string) ([]Condition, error) {
 
 const knownFigures = "p50, p99.9 or another quantile, mean, max, errors, shed, success, achieved, rate, cpu, memory"
 
-// CompleteCondition returns conditions that begin like what was typed, for shells; each has a tab and a description.
+// CompleteCondition returns conditions that begin like what was typed, for shells; each has a tab and a
+// description.
 func CompleteCondition(typed string) []string {
 	var fitting []string
 	for _, s := range []string{

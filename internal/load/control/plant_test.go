@@ -8,8 +8,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// plant is a target and a generator that exist in windows only: it is moved by steps of a millisecond, so that a minute
-// of 100,000 requests a second takes no longer than one of 50.
+// plant is a target and a generator that exist in windows only: it is moved by steps of a millisecond, so
+// that a minute of 100,000 requests a second takes no longer than one of 50.
 type plant struct {
 	kind     kind
 	rate     func(t time.Duration) float64 // what it can serve a second

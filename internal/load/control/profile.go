@@ -2,22 +2,23 @@ package control
 
 import "time"
 
-// profile is a set of numbers that a search uses for one kind of load. How far to look and how far to stay below the
-// ceiling are numbers of their own on purpose: a search with one number for both oscillates.
+// profile is a set of numbers that a search uses for one kind of load. How far to look and how far to stay
+// below the ceiling are numbers of their own on purpose: a search with one number for both oscillates.
 type profile struct {
-	// below and above are how far from the ceiling the load that has to be sustained and the one that has to be too much are
-	// looked for, relative to it. Above is farther: a bucket that fills while less is asked for hides a small excess.
+	// below and above are how far from the ceiling the load that has to be sustained and the one that has
+	// to be too much are looked for, relative to it. Above is farther: a bucket that fills while less is
+	// asked for hides a small excess.
 	below, above float64
 	// floor is the load between two checks, as a share of the ceiling.
 	floor float64
-	// spread is how far from the truth the ceiling may be, at least. By simulation: the p99 of 1,000 requests that queue
-	// behind each other is that uncertain.
+	// spread is how far from the truth the ceiling may be, at least. By simulation: the p99 of 1,000
+	// requests that queue behind each other is that uncertain.
 	spread float64
-	// overall has a load judged by all its requests together instead of block by block: where requests queue at random,
-	// a few blocks say little.
+	// overall has a load judged by all its requests together instead of block by block: where requests
+	// queue at random, a few blocks say little.
 	overall bool
-	// climb, judge and confirm are how long a load has to be healthy on the way up, near the ceiling, and before it is reported or
-	// what contradicts it is given up.
+	// climb, judge and confirm are how long a load has to be healthy on the way up, near the ceiling, and
+	// before it is reported or what contradicts it is given up.
 	climb, judge, confirm sampling
 }
 
@@ -40,8 +41,8 @@ var (
 	climbing100 = sampling{400 * time.Millisecond, 100, 10 * time.Second}
 	judging1000 = sampling{2 * time.Second, 1000, time.Minute}
 
-	// regular is for loads whose requests come at even intervals, or in such numbers that every window has enough. A
-	// queue that grows by 1.5 % of the load shows within 2 s.
+	// regular is for loads whose requests come at even intervals, or in such numbers that every window has
+	// enough. A queue that grows by 1.5 % of the load shows within 2 s.
 	regular = profile{
 		below: 0.015, above: 0.0225, floor: 0.96,
 		climb: climbing30, judge: sampling{2 * time.Second, 150, 5 * time.Second}, confirm: sampling{confirmTime, 0, confirmTime},
@@ -56,8 +57,8 @@ var (
 		below: 0.03, above: 0.15, floor: 0.9, spread: 0.15, overall: true,
 		climb: climbing100, judge: judging1000, confirm: sampling{confirmTime, 1000, time.Minute},
 	}
-	// strict is for limits on latency that a person has given. They are met or violated by whole distributions, so the load
-	// that is reported is one that was held.
+	// strict is for limits on latency that a person has given. They are met or violated by whole
+	// distributions, so the load that is reported is one that was held.
 	strict = profile{
 		below: 0.01, above: 0.03, floor: 1, overall: true,
 		climb: climbing100, judge: sampling{4 * time.Second, 1000, time.Minute}, confirm: sampling{confirmTime, 1000, time.Minute},

@@ -31,8 +31,8 @@ func bearable(plant func(seed uint64) *plant, rate float64, p99 time.Duration) f
 	return lo
 }
 
-// Where few requests come at random times, p99 is lost and requests are shed long before as many come as could be served. That is the
-// ceiling, and not what is served of too much.
+// Where few requests come at random times, p99 is lost and requests are shed long before as many come as
+// could be served. That is the ceiling, and not what is served of too much.
 func TestASearchFindsTheCeilingOfRandomArrivals(t *testing.T) {
 	inside, all := 0, 0
 	for _, k := range []kind{queues, sheds} {

@@ -12,7 +12,8 @@ const (
 	MaxConnections = 1_000_000
 )
 
-// ParseRate reads how many requests a time: "5000/s", "300/m", "3600/h", "12k/s", "1.5M/s"; without a time it is a second.
+// ParseRate reads how many requests a time: "5000/s", "300/m", "3600/h", "12k/s", "1.5M/s"; without a time
+// it is a second.
 func ParseRate(text string) (perSecond float64, err error) {
 	p := parser{text: text, kind: "rate"}
 	perSecond, err = p.rate()

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// What a single server with exponential service times sustains with a p99 below 20 ms has a formula: with random arrivals p99 is
-// ln 100 / (2000 - rate), which makes 1,770; with even ones it makes 1,883. What is served of more is 2,000.
+// What a single server with exponential service times sustains with a p99 below 20 ms has a formula: with
+// random arrivals p99 is ln 100 / (2000 - rate), which makes 1,770; with even ones it makes 1,883. What is
+// served of more is 2,000.
 func TestASearchHonoursALimitOnLatency(t *testing.T) {
 	healthy, err := ParseConditions([]string{"p99<20ms"})
 	if err != nil {
@@ -40,7 +41,8 @@ func TestASearchHonoursALimitOnLatency(t *testing.T) {
 	}
 }
 
-// A target that fails one request in twenty beyond 1,500 a second serves ever more of more: its goodput is no ceiling.
+// A target that fails one request in twenty beyond 1,500 a second serves ever more of more: its goodput is
+// no ceiling.
 func TestASearchFindsWhereErrorsBegin(t *testing.T) {
 	for seed := range uint64(5) {
 		for _, start := range []float64{50, 70, 94} { // the climb ends at another distance from the ceiling

@@ -7,7 +7,8 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Counts yields the buckets of h that have any values, one of NewHistogram, by their index, and how many they have.
+// Counts yields the buckets of h that have any values, one of NewHistogram, by their index, and how many
+// they have.
 func Counts(h *hdr.Histogram) iter.Seq2[int, int64] {
 	return func(yield func(int, int64) bool) {
 		left := h.TotalCount()

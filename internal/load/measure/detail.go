@@ -9,7 +9,8 @@ import (
 // Statuses is how many status codes are told apart; what is beyond counts as 0.
 const Statuses = 600
 
-// Detail is what windows are not steered by: which answers came, to which requests, and examples of what went wrong.
+// Detail is what windows are not steered by: which answers came, to which requests, and examples of what
+// went wrong.
 type Detail struct {
 	Statuses [Statuses]uint64
 	Parts    []Part // of the scenario, by number; as many as were asked for

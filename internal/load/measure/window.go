@@ -9,7 +9,8 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Latencies are kept in nanoseconds from Shortest to Longest, to three digits; what is beyond counts as the limit.
+// Latencies are kept in nanoseconds from Shortest to Longest, to three digits; what is beyond counts as the
+// limit.
 const (
 	Shortest = 100 * time.Nanosecond
 	Longest  = 10 * time.Minute
@@ -51,21 +52,21 @@ func (f Failure) String() string { return failureNames[f] }
 type Window struct {
 	// Start and End count from the beginning of the run.
 	Start, End time.Duration
-	// Intended counts the requests that the schedule put into the window, Sent those that were
-	// sent; without a schedule, in the closed model, they are the same. A request counts when it is sent or given up,
-	// so both are late when the generator is.
+	// Intended counts the requests that the schedule put into the window, Sent those that were sent;
+	// without a schedule, in the closed model, they are the same. A request counts when it is sent or given
+	// up, so both are late when the generator is.
 	Intended, Sent uint64
 	// Served counts answers below 400, Shed those with 503, Failed everything else.
 	Served, Shed uint64
 	Failed       [Failures]uint64
 	// In and Out are the bytes read and written.
 	In, Out uint64
-	// Latency is of what was served, failed by its status or timed out (as the time waited); ShedLatency of what was
-	// shed. In the open model it counts from the intended time of sending, in the closed one from
+	// Latency is of what was served, failed by its status or timed out (as the time waited); ShedLatency of
+	// what was shed. In the open model it counts from the intended time of sending, in the closed one from
 	// the sending.
 	Latency, ShedLatency *hdr.Histogram
-	// Lag is how much later than intended the generator itself got to a request and to its answer, whatever the
-	// target did: its own share of Latency.
+	// Lag is how much later than intended the generator itself got to a request and to its answer, whatever
+	// the target did: its own share of Latency.
 	Lag *hdr.Histogram
 	// CPU is the processor time of the generator's process, Busy the largest share of the window that one
 	// of its threads worked, 0 to 1.

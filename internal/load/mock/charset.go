@@ -14,9 +14,9 @@ import (
 // Charset is how the characters of XML become bytes.
 type Charset uint8
 
-// charsets are those that feeds are met in, and the languages that they are for. A character that one has no code for is
-// written as a numeric reference. (ISO-2022-JP is not among them: its encoder writes references without leaving the
-// Japanese mode.)
+// charsets are those that feeds are met in, and the languages that they are for. A character that one has
+// no code for is written as a numeric reference. (ISO-2022-JP is not among them: its encoder writes
+// references without leaving the Japanese mode.)
 var charsets = [...]struct {
 	name      string
 	encoding  encoding.Encoding // nil is UTF-8

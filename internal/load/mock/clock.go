@@ -67,15 +67,16 @@ func (c *clock) advance(by int64) error {
 	}
 }
 
-// row is a feed's endless row of items: how many have come by a step, and when each did. Items up to 0 are older than the
-// epoch.
+// row is a feed's endless row of items: how many have come by a step, and when each did. Items up to 0 are
+// older than the epoch.
 type row struct {
 	seed  uint64
 	churn float64 // items a step
 	step  float64 // seconds
 }
 
-// phase moves the moments at which feeds get items apart, so that not all of them change at once. It is below 1.
+// phase moves the moments at which feeds get items apart, so that not all of them change at once. It is
+// below 1.
 func (r row) phase() float64 { return float64(mix(r.seed^0x7068617365)>>11) / (1 << 53) }
 
 // newest returns the number of the last item that has come by a step.

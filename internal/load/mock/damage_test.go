@@ -182,7 +182,8 @@ func TestCutEndsTheConnectionInTheBody(t *testing.T) {
 	})
 }
 
-// What a strict decoder of each charset refuses; Go's take bytes that Microsoft's tables leave out for control characters.
+// What a strict decoder of each charset refuses; Go's take bytes that Microsoft's tables leave out for
+// control characters.
 func TestInvalidBytesAreNoCharactersOfTheCharset(t *testing.T) {
 	s := stepped(t)
 	for i := range charsets {

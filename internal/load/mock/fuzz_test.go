@@ -9,8 +9,8 @@ import (
 	"weir/internal/server"
 )
 
-// Whatever a URL says is understood, or refused with a reason; and the reader of the fast lane understands what net/url and
-// Set do.
+// Whatever a URL says is understood, or refused with a reason; and the reader of the fast lane understands
+// what net/url and Set do.
 func FuzzFeedURL(f *testing.F) {
 	for _, s := range [][2]string{
 		{"1.rss", ""}, {"18446744073709551615.json", "items=5&delay=50ms"}, {"7.atom", "malformed=truncated%3A0.1&error=.5&status=404"},

@@ -42,8 +42,9 @@ func notFromPages(handle func(*server.Response, *server.Request) server.Outcome)
 // ServeHTTP answers without a kernel.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// fastFeed answers what can be answered at once: it lends what waits, or ends in the middle, and defers what is not in
-// the cache. A request gets its number only when it is answered here: until then another one may.
+// fastFeed answers what can be answered at once: it lends what waits, or ends in the middle, and defers
+// what is not in the cache. A request gets its number only when it is answered here: until then another one
+// may.
 func (s *Server) fastFeed(w *server.Response, r *server.Request) server.Outcome {
 	q := query{head: r.Method == http.MethodHead}
 	if err := s.parse(&q, r.Param(0), r); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Knobs say how feeds are made and answered. Set changes one by its name, which is the parameter's, the flag's and the
-// member's in JSON.
+// Knobs say how feeds are made and answered. Set changes one by its name, which is the parameter's, the
+// flag's and the member's in JSON.
 type Knobs struct {
 	Items         int           // of a feed
 	Body          int           // characters of an item's text, on average
@@ -318,8 +318,8 @@ func (f *flag) Set(v string) error {
 	return nil
 }
 
-// The readers below change nothing and return false when v is not what they are for. They are on the way of every request
-// with parameters, and do not allocate.
+// The readers below change nothing and return false when v is not what they are for. They are on the way of
+// every request with parameters, and do not allocate.
 
 func whole(to *int, v string, least, most int) bool {
 	n := 0

@@ -2,8 +2,8 @@
 //
 //	/feed/{seed}.{rss,atom,json}?items=20&delay=50ms&error=0.01&...
 //
-// deterministic down to the byte, and as slow, broken or hostile as its knobs say. A knob has a default, which PUT /knobs
-// changes live, and a parameter of the same name, which is for one request.
+// deterministic down to the byte, and as slow, broken or hostile as its knobs say. A knob has a default,
+// which PUT /knobs changes live, and a parameter of the same name, which is for one request.
 //
 // What it promises:
 //
@@ -16,8 +16,8 @@
 //     ignored.
 //   - A hung request costs a goroutine until its client leaves or Stop is called, and no longer.
 //
-// Bytes are kept in a cache bounded by Options.CacheBytes, compressed ones as well, so that the mock is not what a measurement
-// finds.
+// Bytes are kept in a cache bounded by Options.CacheBytes, compressed ones as well, so that the mock is not
+// what a measurement finds.
 package mock
 
 import (
@@ -123,8 +123,8 @@ func (s *Server) Name() string { return "mock" }
 // Health implements server.Service.
 func (s *Server) Health() server.Health { return server.Ready() }
 
-// Stop ends every request that hangs or waits: hung ones without an answer, delayed ones with theirs. The mock
-// answers on, and waits no more.
+// Stop ends every request that hangs or waits: hung ones without an answer, delayed ones with theirs. The
+// mock answers on, and waits no more.
 func (s *Server) Stop() { s.stop() }
 
 // Close implements server.Service.

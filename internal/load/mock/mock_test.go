@@ -20,7 +20,8 @@ var client = &http.Client{
 	Timeout:       time.Minute,
 }
 
-// stepped returns a mock whose clock only moves when it is told to, with defaults changed by name, value pairs.
+// stepped returns a mock whose clock only moves when it is told to, with defaults changed by name, value
+// pairs.
 func stepped(t testing.TB, knobs ...string) *Server {
 	t.Helper()
 	k := Defaults()
@@ -36,7 +37,8 @@ func stepped(t testing.TB, knobs ...string) *Server {
 	return s
 }
 
-// clocked returns a mock that takes the time from a clock which stands still, and cannot be moved by requests.
+// clocked returns a mock that takes the time from a clock which stands still, and cannot be moved by
+// requests.
 func clocked(t testing.TB, at time.Time) *Server {
 	t.Helper()
 	s, err := Open(Options{Now: func() time.Time { return at }})
@@ -46,7 +48,8 @@ func clocked(t testing.TB, at time.Time) *Server {
 	return s
 }
 
-// ways are how requests reach a mock: by the kernel's event loops, by its adapter on net/http, and without a kernel.
+// ways are how requests reach a mock: by the kernel's event loops, by its adapter on net/http, and without
+// a kernel.
 func ways(t *testing.T, test func(t *testing.T, start func(*Server) (url string))) {
 	for _, name := range []string{"kernel", "kernel on net/http", "handler"} {
 		t.Run(name, func(t *testing.T) {

@@ -142,8 +142,8 @@ func compress(w interface {
 	return out.Bytes()
 }
 
-// negotiate chooses the coding of an answer by Accept-Encoding (RFC 9110, 12.5.3): the one the client likes best, br
-// before gzip. Always heeds no client.
+// negotiate chooses the coding of an answer by Accept-Encoding (RFC 9110, 12.5.3): the one the client likes
+// best, br before gzip. Always heeds no client.
 func (k *Knobs) negotiate(accept []byte) coding {
 	switch {
 	case k.Gzip == Always:

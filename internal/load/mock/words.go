@@ -92,8 +92,8 @@ var vocabulary = [languages]language{
 		split("날씨 정치 과학 스포츠 문화 사회"), " ", ". ", "? "},
 }
 
-// extras are at the end of some titles: what a title may hold and trips those who forget to escape, to normalise, or that
-// a character may take four bytes.
+// extras are at the end of some titles: what a title may hold and trips those who forget to escape, to
+// normalise, or that a character may take four bytes.
 var extras = [...]string{" – R&D", " <3", ` “quoted”`, ` "live"`, " 🚲🌧️", " it's", " — 50 % off", " a\u0301", " C++ & Go"}
 
 // phrase appends n words, the first one capitalised.

@@ -19,7 +19,8 @@ import (
 type CompareOptions struct {
 	// Tolerance is the relative change up to which two figures are the same, however sure they are; 0 is 1 %.
 	Tolerance float64
-	// Worse fails a figure that is worse by more than this relative change: 0.1 for --fail-over 10%. 0 fails none.
+	// Worse fails a figure that is worse by more than this relative change: 0.1 for --fail-over 10%. 0
+	// fails none.
 	Worse float64
 }
 
@@ -33,8 +34,9 @@ const (
 	NotSaid   = ""          // the figure is there to be looked at
 )
 
-// Of runs of the same thing falseAlarms are judged to differ in any figure. The mean latency tells most of a given number of
-// requests, so it has most of that; what a figure that differs had goes over to the others (Holm's method, weighted).
+// Of runs of the same thing falseAlarms are judged to differ in any figure. The mean latency tells most of
+// a given number of requests, so it has most of that; what a figure that differs had goes over to the
+// others (Holm's method, weighted).
 const (
 	falseAlarms = 0.05
 	meanWeight  = 0.8
@@ -136,7 +138,8 @@ func ofCeiling(r *Result, _ *hdr.Histogram) estimate {
 	return e
 }
 
-// Compare says how the runs b differ from the runs a. The results may come from anywhere; an error says which of them cannot be read.
+// Compare says how the runs b differ from the runs a. The results may come from anywhere; an error says
+// which of them cannot be read.
 func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
 	if o.Tolerance <= 0 {
 		o.Tolerance = 0.01

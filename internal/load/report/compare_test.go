@@ -14,7 +14,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// simulation makes results whose latency is log-normal, scaled, and in the course of a run drifts as real ones do: slowly.
+// simulation makes results whose latency is log-normal, scaled, and in the course of a run drifts as real
+// ones do: slowly.
 type simulation struct {
 	windows int
 	served  int
@@ -171,8 +172,8 @@ func differs(c *Comparison) bool {
 	return slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Judgement == Better || r.Judgement == Worse })
 }
 
-// Of 100 pairs of runs of the same thing 5 are called different, in any figure, and of 100 that are 5 % apart 60 are seen. At 500/s for
-// 10 s no test could do much better: 68 by theory, of the mean alone.
+// Of 100 pairs of runs of the same thing 5 are called different, in any figure, and of 100 that are 5 %
+// apart 60 are seen. At 500/s for 10 s no test could do much better: 68 by theory, of the mean alone.
 func TestComparisonsAreSeldomWrongAndSee5PerCent(t *testing.T) {
 	const pairs = 100
 	alarms, seen, wrong := 0, 0, 0
@@ -194,7 +195,8 @@ func TestComparisonsAreSeldomWrongAndSee5PerCent(t *testing.T) {
 	}
 }
 
-// Runs that differ from each other by more than they vary within say so: one of each sees changes that three of each do not.
+// Runs that differ from each other by more than they vary within say so: one of each sees changes that
+// three of each do not.
 func TestSeveralRunsShowWhatDiffersBetweenRuns(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	batch := func(scale float64) (runs []*Result) {

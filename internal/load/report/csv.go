@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// WriteCSV writes the trace, one line a point under a line of names, which are those of the JSON form. What is null there is
-// empty here.
+// WriteCSV writes the trace, one line a point under a line of names, which are those of the JSON form. What
+// is null there is empty here.
 func WriteCSV(w io.Writer, r *Result) error {
 	out := csv.NewWriter(w)
 	typ := reflect.TypeFor[Point]()

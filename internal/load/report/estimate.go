@@ -7,13 +7,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// estimate is a figure of one or several runs and its standard error: of its logarithm, but of shares, which may be 0.
+// estimate is a figure of one or several runs and its standard error: of its logarithm, but of shares,
+// which may be 0.
 //
-// The error is what independent requests give, if the course of the run does not contradict that: order statistics of the histogram for
-// quantiles, Wilson's interval for shares. Requests often are not independent: a garbage collection, a noisy neighbour or a full queue
-// hits hundreds of them at once. So the measured time is also cut into batches (the method of batch means), and where their means vary
-// by more than independence explains, their variance is used. Rates have no other: what a schedule sends does not vary like
-// independent users. What differs between runs and is constant within one only several runs can show.
+// The error is what independent requests give, if the course of the run does not contradict that: order
+// statistics of the histogram for quantiles, Wilson's interval for shares. Requests often are not
+// independent: a garbage collection, a noisy neighbour or a full queue hits hundreds of them at once. So
+// the measured time is also cut into batches (the method of batch means), and where their means vary by
+// more than independence explains, their variance is used. Rates have no other: what a schedule sends does
+// not vary like independent users. What differs between runs and is constant within one only several runs
+// can show.
 type estimate struct {
 	value  float64
 	error  float64
@@ -82,14 +85,16 @@ func distribution(df float64) interface {
 
 func quantileT(p, df float64) float64 { return distribution(df).Quantile(p) }
 
-// batchings are into how many batches a run is cut: batches must be longer than what correlates windows lasts, which nobody knows.
+// batchings are into how many batches a run is cut: batches must be longer than what correlates windows
+// lasts, which nobody knows.
 var batchings = []int{50, 20, 10}
 
 // unlikely is how seldom batches of independent requests vary by so much that they are taken for dependent.
 const unlikely = 0.02
 
-// observed returns the standard error of the mean of windows' values by the variance of batches; independent is what it would be
-// without correlation. It returns that where the batches do not contradict it; 0 is not known.
+// observed returns the standard error of the mean of windows' values by the variance of batches;
+// independent is what it would be without correlation. It returns that where the batches do not contradict
+// it; 0 is not known.
 func observed(values []float64, independent float64) (standardError, df float64, known bool) {
 	standardError, df, known = independent, math.Inf(1), independent > 0
 	for _, k := range batchings {
@@ -160,7 +165,8 @@ func of(r *Result, value, independent float64, columns ...func(p *Point) *float6
 	return e
 }
 
-// fewest is how many requests must be beyond a quantile for it to have an interval, fewestWindows how many windows a run must have.
+// fewest is how many requests must be beyond a quantile for it to have an interval, fewestWindows how many
+// windows a run must have.
 const (
 	fewest        = 10
 	fewestWindows = 10
@@ -215,8 +221,8 @@ func ofShare(r *Result, some uint64, c func(p *Point) float64) estimate {
 	return estimate{value: p, error: standardError, df: df, share: true, known: true}
 }
 
-// pool makes one estimate of those of several runs. Their variance holds what differs between runs, so it is used as soon as there
-// are two, if it is the larger.
+// pool makes one estimate of those of several runs. Their variance holds what differs between runs, so it
+// is used as soon as there are two, if it is the larger.
 func pool(runs []estimate) estimate {
 	if len(runs) == 1 {
 		return runs[0]

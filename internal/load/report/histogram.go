@@ -28,7 +28,8 @@ func NewLatency(h *hdr.Histogram) Latency {
 
 func micros(nanos int64) float64 { return float64(nanos) / 1e3 }
 
-// EncodeHistogram writes h as HdrHistogram does, V2, compressed, in base64: what its tools for other languages read.
+// EncodeHistogram writes h as HdrHistogram does, V2, compressed, in base64: what its tools for other
+// languages read.
 func EncodeHistogram(h *hdr.Histogram) (string, error) {
 	text, err := h.Encode(hdr.V2CompressedEncodingCookieBase)
 	if err != nil {
@@ -37,8 +38,8 @@ func EncodeHistogram(h *hdr.Histogram) (string, error) {
 	return string(text), nil
 }
 
-// maxEncoded is the longest text that can be a histogram with our buckets: even if nothing in it were compressible it is
-// shorter.
+// maxEncoded is the longest text that can be a histogram with our buckets: even if nothing in it were
+// compressible it is shorter.
 const maxEncoded = 512 << 10
 
 // The bytes of an encoded histogram: cookie and length, then compressed the payload's head and the counts.
@@ -47,8 +48,9 @@ const (
 	innerHead = 40
 )
 
-// DecodeHistogram reads what EncodeHistogram wrote. The text may come from anywhere: it takes no more memory than one
-// histogram of ours, and what has other buckets is refused before anything is allocated for it.
+// DecodeHistogram reads what EncodeHistogram wrote. The text may come from anywhere: it takes no more
+// memory than one histogram of ours, and what has other buckets is refused before anything is allocated for
+// it.
 func DecodeHistogram(text string) (*hdr.Histogram, error) {
 	if len(text) > maxEncoded {
 		return nil, fmt.Errorf("a histogram of %d bytes is longer than any that weir writes (%d)", len(text), maxEncoded)

@@ -18,9 +18,10 @@ import (
 	"weir/internal/load/report/uplot"
 )
 
-// A page is put together by hand: the packages of templates would keep every method of every type in the binary, which is
-// 28 MB. So whatever is not constant goes through page.text or json.Marshal, which leaves no < in; and if something
-// slips through all the same, the page's policy lets no script run but its own two.
+// A page is put together by hand: the packages of templates would keep every method of every type in the
+// binary, which is 28 MB. So whatever is not constant goes through page.text or json.Marshal, which leaves
+// no < in; and if something slips through all the same, the page's policy lets no script run but its own
+// two.
 
 //go:embed page
 var pageFiles embed.FS
@@ -320,8 +321,9 @@ func above0(v *float64) *float64 {
 	return v
 }
 
-// byPercentile returns points of the distribution, evenly spaced as people look at tails: 1/(1-q), and the latency in microseconds
-// that a share q did not exceed. The last is the largest, at the number of requests.
+// byPercentile returns points of the distribution, evenly spaced as people look at tails: 1/(1-q), and the
+// latency in microseconds that a share q did not exceed. The last is the largest, at the number of
+// requests.
 func byPercentile(h *hdr.Histogram) [][2]float64 {
 	n := float64(h.TotalCount())
 	if n == 0 {

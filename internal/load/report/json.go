@@ -13,8 +13,8 @@ import (
 // maxResult is the longest result that is read: ten times the longest that is written.
 const maxResult = 32 << 20
 
-// WriteJSON writes r, indented, with a newline at its end. What is not known, infinite or no number, which JSON has no
-// word for, is written as 0: a run's result is not lost for that.
+// WriteJSON writes r, indented, with a newline at its end. What is not known, infinite or no number, which
+// JSON has no word for, is written as 0: a run's result is not lost for that.
 func WriteJSON(w io.Writer, r *Result) error {
 	c := *r
 	if r.Ceiling != nil {
@@ -42,8 +42,8 @@ func finite(values ...*float64) {
 	}
 }
 
-// ReadJSON reads what WriteJSON wrote, this version's or a later one's of the same number. The text may come from anywhere:
-// errors say what is wrong with it, and the histogram in it decodes.
+// ReadJSON reads what WriteJSON wrote, this version's or a later one's of the same number. The text may
+// come from anywhere: errors say what is wrong with it, and the histogram in it decodes.
 func ReadJSON(rd io.Reader) (*Result, error) {
 	text, err := io.ReadAll(io.LimitReader(rd, maxResult+1))
 	if err != nil {

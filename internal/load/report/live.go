@@ -29,8 +29,8 @@ type LiveOptions struct {
 	Width func() int
 }
 
-// LiveOn returns options that suit a file, stderr as a rule: a block on a terminal, plain lines elsewhere, and what the environment
-// asks for by TERM=dumb, NO_COLOR and the locale.
+// LiveOn returns options that suit a file, stderr as a rule: a block on a terminal, plain lines elsewhere,
+// and what the environment asks for by TERM=dumb, NO_COLOR and the locale.
 func LiveOn(f *os.File, getenv func(string) string) LiveOptions {
 	o := LiveOptions{Out: f}
 	terminal := term.IsTerminal(int(f.Fd()))

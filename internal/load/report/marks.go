@@ -6,7 +6,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// When the generator was its own limit. The lag counts as such only where it is a good part of what was measured.
+// When the generator was its own limit. The lag counts as such only where it is a good part of what was
+// measured.
 const (
 	tooBusy     = 0.90
 	lagMicros   = 1000
@@ -42,7 +43,8 @@ func (r *Recorder) gone() string {
 	return text
 }
 
-// judge decides whether the generator was the limit and writes the marks, the gravest first. The lock is held.
+// judge decides whether the generator was the limit and writes the marks, the gravest first. The lock is
+// held.
 func (r *Recorder) judge(res *Result) {
 	t, g := r.total, &res.Generator
 	mark := func(format string, args ...any) { res.Marks = append(res.Marks, fmt.Sprintf(format, args...)) }

@@ -13,11 +13,12 @@ import (
 	"weir/internal/load/measure"
 )
 
-// Exporter shows a run to Prometheus while it lasts: counters and a histogram of the whole run, warm-up included, and gauges of the last
-// window. It is safe for concurrent use.
+// Exporter shows a run to Prometheus while it lasts: counters and a histogram of the whole run, warm-up
+// included, and gauges of the last window. It is safe for concurrent use.
 //
-// It is no internal/metrics.Registry, because that counts one request at a time, and here come whole windows whose
-// histograms have finer buckets; they are added, and cut into the coarse buckets of Prometheus only when somebody looks.
+// It is no internal/metrics.Registry, because that counts one request at a time, and here come whole
+// windows whose histograms have finer buckets; they are added, and cut into the coarse buckets of
+// Prometheus only when somebody looks.
 type Exporter struct {
 	mu    sync.Mutex
 	total *measure.Window
@@ -37,7 +38,8 @@ func (e *Exporter) Add(w *measure.Window, p Point) {
 	e.point = p
 }
 
-// Handler answers with the metrics, in the format of Prometheus or OpenMetrics, and with those of the generator's process.
+// Handler answers with the metrics, in the format of Prometheus or OpenMetrics, and with those of the
+// generator's process.
 func (e *Exporter) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), e)
@@ -118,11 +120,12 @@ func (e *Exporter) Collect(out chan<- prometheus.Metric) {
 	gauge(descMeasured, &measured)
 }
 
-// The buckets that Prometheus is given: every power of two microseconds up to 67 s, as weir's own metrics have them.
+// The buckets that Prometheus is given: every power of two microseconds up to 67 s, as weir's own metrics
+// have them.
 const promBuckets = 27
 
-// constHistogram cuts h into coarse buckets. One of h's own that lies across a limit, at most a thousandth of it wide, counts as
-// above it.
+// constHistogram cuts h into coarse buckets. One of h's own that lies across a limit, at most a thousandth
+// of it wide, counts as above it.
 func constHistogram(h *hdr.Histogram) prometheus.Metric {
 	buckets := make(map[float64]uint64, promBuckets)
 	var below uint64

@@ -23,15 +23,17 @@ type RecorderOptions struct {
 	Parts []string
 	// Search says that the ceiling is looked for, so that one not found is worth a mark.
 	Search bool
-	// TargetMetrics says that the target was to be asked for its metrics, so that their absence is worth a mark.
+	// TargetMetrics says that the target was to be asked for its metrics, so that their absence is worth a
+	// mark.
 	TargetMetrics bool
 }
 
-// DefaultPoints is how many points a trace has at most: six minutes of 100 ms windows, before neighbours are merged.
+// DefaultPoints is how many points a trace has at most: six minutes of 100 ms windows, before neighbours
+// are merged.
 const DefaultPoints = 3600
 
-// Recorder is told of every window of a run, and says in the end what the run found. Its memory does not grow with the
-// run. It is safe for concurrent use.
+// Recorder is told of every window of a run, and says in the end what the run found. Its memory does not
+// grow with the run. It is safe for concurrent use.
 type Recorder struct {
 	o RecorderOptions
 
@@ -97,8 +99,8 @@ func NewRecorder(o RecorderOptions) *Recorder {
 	return &Recorder{o: o, total: measure.NewWindow(), trace: newTrace(o.Points)}
 }
 
-// Add takes a window, the decision that it was made under, and what is known of the ceiling, nil for nothing. It
-// keeps neither w nor c. It returns the window's point.
+// Add takes a window, the decision that it was made under, and what is known of the ceiling, nil for
+// nothing. It keeps neither w nor c. It returns the window's point.
 func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	p := newPoint(w, d, c)
 	r.mu.Lock()
@@ -148,8 +150,8 @@ func (r *Recorder) Changed(at, load float64) {
 // mostChanges bounds what is kept of somebody who plays with the slider.
 const mostChanges = 1000
 
-// Drain takes what was answered after the load had ended, to requests that had been sent before. It counts, but not as
-// time: what a target answers only when nothing more is asked of it is not its rate.
+// Drain takes what was answered after the load had ended, to requests that had been sent before. It counts,
+// but not as time: what a target answers only when nothing more is asked of it is not its rate.
 func (r *Recorder) Drain(w *measure.Window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,8 +177,8 @@ func (r *Recorder) Points() []Point {
 	return r.trace.all()
 }
 
-// Total adds what was measured so far to w: conditions on a whole run look at it. The target's CPU is the mean, its memory
-// what was read last.
+// Total adds what was measured so far to w: conditions on a whole run look at it. The target's CPU is the
+// mean, its memory what was read last.
 func (r *Recorder) Total(w *measure.Window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,8 +244,9 @@ func (r *Recorder) Result() (*Result, error) {
 	return res, nil
 }
 
-// busyShare returns how busy the generator was in all but the busiest twentieth of the measured time. A mean
-// would hide that it was the limit where it matters, when the load was greatest; the largest would be an accident.
+// busyShare returns how busy the generator was in all but the busiest twentieth of the measured time. A
+// mean would hide that it was the limit where it matters, when the load was greatest; the largest would be
+// an accident.
 func (r *Recorder) busyShare() float64 {
 	var above float64
 	for b := len(r.busy) - 1; b > 0; b-- {

@@ -357,7 +357,8 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-// A target that was there and is not any more is marked, in whatever mode; and what a search did not find by then is not its own fault.
+// A target that was there and is not any more is marked, in whatever mode; and what a search did not find
+// by then is not its own fault.
 func TestATargetThatIsGoneIsMarked(t *testing.T) {
 	dead := func(i int, refused uint64) *measure.Window {
 		w := window(i, 0, 0)

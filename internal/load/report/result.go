@@ -1,5 +1,5 @@
-// Package report says what a load run found: as JSON, CSV, a page with plots, a live terminal view and Prometheus metrics,
-// and how two runs differ.
+// Package report says what a load run found: as JSON, CSV, a page with plots, a live terminal view and
+// Prometheus metrics, and how two runs differ.
 package report
 
 import (
@@ -113,9 +113,9 @@ type Verdict struct {
 	Failed    bool    `json:"failed"`
 }
 
-// Point is one window of a run, as traces and live views show it. Latencies are in microseconds, null where nothing
-// was answered. Where a long run's windows were merged, rates are means, quantiles are means by requests, and Max, LagP99,
-// Connections, InFlight, Busy and TargetMemory are the largest.
+// Point is one window of a run, as traces and live views show it. Latencies are in microseconds, null where
+// nothing was answered. Where a long run's windows were merged, rates are means, quantiles are means by
+// requests, and Max, LagP99, Connections, InFlight, Busy and TargetMemory are the largest.
 type Point struct {
 	At           float64  `json:"t"`       // seconds since the beginning, the window's end
 	Seconds      float64  `json:"seconds"` // how long the window was

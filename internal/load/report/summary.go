@@ -151,8 +151,8 @@ func ceilingText(rate, low, high, seconds float64, converged bool, limit string)
 	return text
 }
 
-// sureText says how sure a ceiling is. Where a load was held, or a condition stopped the run, one load or two are known, and no
-// interval. Where no load was too much, there is no upper end.
+// sureText says how sure a ceiling is. Where a load was held, or a condition stopped the run, one load or
+// two are known, and no interval. Where no load was too much, there is no upper end.
 func sureText(rate, low, high float64) string {
 	switch {
 	case high == 0:

@@ -63,8 +63,9 @@ func merge(a, b Point) Point {
 		}
 		return x
 	}
-	// Quantiles cannot be merged without their histograms. The mean, by requests, keeps plots of merged and of single windows
-	// comparable, where the larger one would rise with every merge; spikes stay to be seen in Max.
+	// Quantiles cannot be merged without their histograms. The mean, by requests, keeps plots of merged and
+	// of single windows comparable, where the larger one would rise with every merge; spikes stay to be
+	// seen in Max.
 	na, nb := (a.Served+a.Errors)*a.Seconds, (b.Served+b.Errors)*b.Seconds
 	quantile := func(x, y *float64) *float64 {
 		switch {
@@ -126,7 +127,8 @@ func (t *trace) add(p Point) {
 // alike says whether two points may be one: what is measured and what is not stay apart, and phases do.
 func alike(a, b Point) bool { return a.Measured == b.Measured && a.Phase == b.Phase }
 
-// halve merges neighbours, those that are alike, and if that is not enough, because phases change at every turn, any.
+// halve merges neighbours, those that are alike, and if that is not enough, because phases change at every
+// turn, any.
 func (t *trace) halve() {
 	t.stride *= 2
 	t.pairs(alike)

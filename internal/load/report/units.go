@@ -20,7 +20,8 @@ func Count(n uint64) string {
 	return b.String()
 }
 
-// digits3 writes v, at least 0, to three digits where it has that many before the point, else to as many as it has.
+// digits3 writes v, at least 0, to three digits where it has that many before the point, else to as many as
+// it has.
 func digits3(v float64) string {
 	switch {
 	case v >= 99.95:
@@ -114,8 +115,8 @@ func Size(b float64) string {
 	return digits3(b/math.Exp2(40)) + " TiB"
 }
 
-// Plain makes text safe for a terminal: what is no letter, sign or space becomes a question mark, so that a name or a target's answer
-// cannot move the cursor, change colours or reverse the reading order.
+// Plain makes text safe for a terminal: what is no letter, sign or space becomes a question mark, so that a
+// name or a target's answer cannot move the cursor, change colours or reverse the reading order.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

@@ -23,9 +23,9 @@ const (
 	maxAnswer = 64 << 10
 )
 
-// Check makes one request of each sort, of a file its first 32, and says what to change if one of them cannot be what
-// a person wants to measure: nobody answers, or with an error. 429 and 503 are no errors here: the target
-// may be refusing load, and the run will tell.
+// Check makes one request of each sort, of a file its first 32, and says what to change if one of them
+// cannot be what a person wants to measure: nobody answers, or with an error. 429 and 503 are no errors
+// here: the target may be refusing load, and the run will tell.
 func (s *Scenario) Check(ctx context.Context) error {
 	for _, k := range s.kinds {
 		for _, sample := range k.samples() {

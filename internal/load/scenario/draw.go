@@ -13,8 +13,9 @@ func (n *numbers) next() uint64 {
 	return k
 }
 
-// dice has a random number for every index, so that request k is the same whoever makes it. It is SplitMix64 (Steele, Lea
-// and Flood, "Fast splittable pseudorandom number generators", 2014) of which any element can be had.
+// dice has a random number for every index, so that request k is the same whoever makes it. It is
+// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014) of which any
+// element can be had.
 type dice uint64
 
 // newDice returns dice that have nothing to do with those of another seed or another use.

@@ -154,7 +154,8 @@ type fileMaker struct {
 
 func (m *fileMaker) line() int { return min(m.last, maxParts-1) }
 
-// make implements maker. A request that needs a value which nothing has brought yet gives its turn to the one that takes it.
+// make implements maker. A request that needs a value which nothing has brought yet gives its turn to the
+// one that takes it.
 func (m *fileMaker) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	i, row := m.choose(k)
 	for range m.all { // the taker may need a value itself

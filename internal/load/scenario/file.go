@@ -263,7 +263,8 @@ func (q *requests) samples() []sample {
 	return samples
 }
 
-// choose returns request number k and its row. Where requests take turns, all of a turn have the same row of variables.
+// choose returns request number k and its row. Where requests take turns, all of a turn have the same row
+// of variables.
 func (q *requests) choose(k uint64) (i, row int) {
 	turn := k
 	switch n := uint64(len(q.all)); {

@@ -27,13 +27,14 @@ const (
 	maxValidator = 512
 )
 
-// poll is readers of feeds. Each comes back to each of its feeds every so often, and asks as readers do: with the
-// validators of the last answer.
+// poll is readers of feeds. Each comes back to each of its feeds every so often, and asks as readers do:
+// with the validators of the last answer.
 //
-// A turn through all subscriptions takes one interval: first every user's first feed, then every user's second, and so on.
-// So at the rate that Users and Every mean, requests are spread evenly, and each subscription is asked for at its own
-// moment. At another rate all come as much more or less often. Which feeds a user has is drawn by Zipf's law: the most
-// popular has twice the subscribers of the second and three times those of the third.
+// A turn through all subscriptions takes one interval: first every user's first feed, then every user's
+// second, and so on. So at the rate that Users and Every mean, requests are spread evenly, and each
+// subscription is asked for at its own moment. At another rate all come as much more or less often. Which
+// feeds a user has is drawn by Zipf's law: the most popular has twice the subscribers of the second and
+// three times those of the third.
 type poll struct {
 	place
 	pattern []pollPiece // method and URL
@@ -116,8 +117,8 @@ func (p *poll) parse(b *builder) error {
 	return nil
 }
 
-// subscriptions draws the feeds, 1 to pool, of each user: different ones, by Zipf's law. That of user u in round r is
-// at r*users + u.
+// subscriptions draws the feeds, 1 to pool, of each user: different ones, by Zipf's law. That of user u in
+// round r is at r*users + u.
 func subscriptions(d dice, users, feeds, pool int) []uint32 {
 	sums := make([]float64, pool)
 	sum := 0.0
@@ -171,14 +172,15 @@ func (p *poll) maker(threads uint64) maker {
 	return &poller{poll: p, own: make([]uint32, 0, n), validators: make([][]byte, 0, n)}
 }
 
-// poller is a thread that polls. The subscriptions that it comes to in the first turn are its own: it polls them in this order from
-// then on, so that no other thread has to know what they were answered. It is the only one to poll them unless there are more
-// threads than subscriptions.
+// poller is a thread that polls. The subscriptions that it comes to in the first turn are its own: it polls
+// them in this order from then on, so that no other thread has to know what they were answered. It is the
+// only one to poll them unless there are more threads than subscriptions.
 type poller struct {
 	*poll
 	own []uint32
 	at  int // which of them is next, once the first turn is over
-	// validators are the fields that the next request for each of its own has, whole, empty when there are none.
+	// validators are the fields that the next request for each of its own has, whole, empty when there are
+	// none.
 	validators [][]byte
 }
 

@@ -44,7 +44,8 @@ func TestEverySubscriptionIsPolledOnceATurn(t *testing.T) {
 	}
 }
 
-// TestTurnsAreAlike holds the schedule: the same subscription comes again after exactly as many requests as there are.
+// TestTurnsAreAlike holds the schedule: the same subscription comes again after exactly as many requests as
+// there are.
 func TestTurnsAreAlike(t *testing.T) {
 	all := targets(take(open(t, Spec{Scenario: "poll", Target: origin, Users: 10, Feeds: 3, FeedURL: "/{user}/{feed}"}).Source(0, 1), 90))
 	for i := range 60 {
@@ -59,8 +60,8 @@ func TestTurnsAreAlike(t *testing.T) {
 	}
 }
 
-// TestThreadsOfAMixPollTheirOwnSubscriptions holds that a thread's second turn is its first one again, whatever comes between, and
-// that the first ones of all together are one turn.
+// TestThreadsOfAMixPollTheirOwnSubscriptions holds that a thread's second turn is its first one again,
+// whatever comes between, and that the first ones of all together are one turn.
 func TestThreadsOfAMixPollTheirOwnSubscriptions(t *testing.T) {
 	sc := open(t, Spec{Scenario: "poll=1,feed=1", Target: origin, Users: 500, Feeds: 4, FeedURL: "/{user}/{feed}"})
 	seen := make(map[string]bool)
@@ -98,8 +99,8 @@ func TestPopularityIsZipfs(t *testing.T) {
 	for _, feed := range subscriptions(newDice(3, "test"), users, feeds, pool) {
 		n[feed]++
 	}
-	// The first of 1000 has 1/7.485 of all, were it not that nobody subscribes to it twice: 2*0.1336 - what the second
-	// choice loses. Ratios further down hold as they are.
+	// The first of 1000 has 1/7.485 of all, were it not that nobody subscribes to it twice: 2*0.1336 - what
+	// the second choice loses. Ratios further down hold as they are.
 	if n[10] < 950*users*feeds/1000/75 || n[10] > 1150*users*feeds/1000/75 {
 		t.Errorf("the tenth has %d of %d, expected about a 75th", n[10], users*feeds)
 	}
@@ -123,7 +124,8 @@ func TestUsersMayHaveAllFeedsThereAre(t *testing.T) {
 	}
 }
 
-// TestReadersAskForWhatHasChanged polls a real upstream: first whole feeds, then, until one changes, only whether it has.
+// TestReadersAskForWhatHasChanged polls a real upstream: first whole feeds, then, until one changes, only
+// whether it has.
 func TestReadersAskForWhatHasChanged(t *testing.T) {
 	const modified = "Fri, 20 Nov 2026 15:54:34 GMT"
 	var version atomic.Int64

@@ -1,19 +1,20 @@
 // Package scenario says which requests a load run makes.
 //
-// A Spec is what a person asks for: one URL, or a scenario that knows weir, or a mix of them, or a file of requests. Open
-// checks all of it and looks the targets up, without any load, and its errors say what to change. A Scenario
-// then gives each thread of a generator an endless stream of whole HTTP/1.1 requests (client.Source), which costs
-// no allocation.
+// A Spec is what a person asks for: one URL, or a scenario that knows weir, or a mix of them, or a file of
+// requests. Open checks all of it and looks the targets up, without any load, and its errors say what to
+// change. A Scenario then gives each thread of a generator an endless stream of whole HTTP/1.1 requests
+// (client.Source), which costs no allocation.
 //
-// Requests are numbered, and number k of a scenario is made from the seed and k alone. Thread t of T makes numbers t, t+T,
-// t+2T and so on, so the first N requests are the same however many threads make them, but for how far each of
-// them is. In a mix, k says which part's turn it is and how often that was so before, which is the request's number
-// within the part. Runners on several machines (Spec.Part of Spec.Parts) share one numbering too. The one thing that depends
-// on threads is who remembers the validators of a subscription (scenario poll): the thread that polls it first, which
-// goes on to do so, at its own pace.
+// Requests are numbered, and number k of a scenario is made from the seed and k alone. Thread t of T makes
+// numbers t, t+T, t+2T and so on, so the first N requests are the same however many threads make them, but
+// for how far each of them is. In a mix, k says which part's turn it is and how often that was so before,
+// which is the request's number within the part. Runners on several machines (Spec.Part of Spec.Parts)
+// share one numbering too. The one thing that depends on threads is who remembers the validators of a
+// subscription (scenario poll): the thread that polls it first, which goes on to do so, at its own pace.
 //
-// Nothing a person or a file gives gets out of its place in a request: names and values of fields and URLs are checked, or
-// encoded, before the run begins. Host, Content-Length and what belongs to the connection are the generator's.
+// Nothing a person or a file gives gets out of its place in a request: names and values of fields and URLs
+// are checked, or encoded, before the run begins. Host, Content-Length and what belongs to the connection
+// are the generator's.
 package scenario
 
 import (
@@ -84,8 +85,8 @@ func Complete(typed string) []string {
 	return all
 }
 
-// Open checks s and looks up where its requests go. It reads no files: ReadFiles does that. Targets that are not on this
-// machine and not owned are refused.
+// Open checks s and looks up where its requests go. It reads no files: ReadFiles does that. Targets that
+// are not on this machine and not owned are refused.
 func Open(ctx context.Context, s Spec, owned []string) (*Scenario, error) {
 	parts, err := s.parts()
 	if err != nil {
@@ -159,8 +160,8 @@ func (s *Scenario) Judges() bool {
 	})
 }
 
-// Rate is how many requests a second Users and Every mean, 0 when there is no Every. In a mix with poll it is so many
-// that the polls among them come when they should.
+// Rate is how many requests a second Users and Every mean, 0 when there is no Every. In a mix with poll it
+// is so many that the polls among them come when they should.
 func (s *Scenario) Rate() float64 {
 	var before uint64
 	for i, k := range s.kinds {
@@ -266,8 +267,8 @@ func (b *builder) target() (place, error) {
 	return p, nil
 }
 
-// locate finds out where a URL goes, which may be a path at --target, and what its request line says. A mark in it stands
-// for what is filled in later; that can only be in path and query.
+// locate finds out where a URL goes, which may be a path at --target, and what its request line says. A
+// mark in it stands for what is filled in later; that can only be in path and query.
 func (b *builder) locate(text, mark string) (at place, target string, err error) {
 	if strings.HasPrefix(text, "/") {
 		if at, err = b.target(); err != nil {

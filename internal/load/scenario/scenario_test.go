@@ -117,8 +117,8 @@ func TestRequestsDependOnTheSeedAndNotOnThreads(t *testing.T) {
 				halves = append(halves, take(open(t, spec).Source(thread, 3), 100)...)
 			}
 			if spec.Scenario == "poll" {
-				// A thread polls its own subscriptions in turn, and 30 of them are no multiple of 600: as many
-				// of each, then.
+				// A thread polls its own subscriptions in turn, and 30 of them are no multiple of 600: as
+				// many of each, then.
 				one, three, halves = one[:30], slices.Concat(three[:10], three[200:210], three[400:410]), nil
 			}
 			slices.Sort(one)

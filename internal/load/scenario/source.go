@@ -13,7 +13,8 @@ type maker interface {
 	make(wire []byte, k uint64) (out []byte, target int, ref uint64)
 }
 
-// listener is a maker that wants its answers, and gives references other than 0 for them. A scenario has one at most.
+// listener is a maker that wants its answers, and gives references other than 0 for them. A scenario has
+// one at most.
 type listener interface {
 	Heard(ref uint64, a client.Answer)
 }
@@ -77,8 +78,9 @@ func (s *listeningSource) Heard(ref uint64, a client.Answer) {
 	}
 }
 
-// order says whose turn is when in a mix. Turns come in rounds, in each of which every part has as many as its weight says, in a random
-// order that is the same for all rounds: so it is known without counting how often a part had its turn before.
+// order says whose turn is when in a mix. Turns come in rounds, in each of which every part has as many as
+// its weight says, in a random order that is the same for all rounds: so it is known without counting how
+// often a part had its turn before.
 type order struct {
 	turns []turn
 	share []uint64 // turns of each part in a round

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Spec is what a person asks for. Zero means the default everywhere. It is plain values, and with its files read into it
-// all that a runner on another machine needs.
+// Spec is what a person asks for. Zero means the default everywhere. It is plain values, and with its files
+// read into it all that a runner on another machine needs.
 type Spec struct {
 	// One URL; a Body that begins with @ is the name of a file to read it from, as for curl.
 	URL    string `json:"url,omitempty"`
@@ -19,12 +19,13 @@ type Spec struct {
 	// Headers are "Name: value", and go with every request.
 	Headers []string `json:"headers,omitempty"`
 
-	// Or a scenario - feed, predict, sequence, poll, requests - or a mix by weights as in "feed=3,predict=1", at Target.
+	// Or a scenario - feed, predict, sequence, poll, requests - or a mix by weights as in
+	// "feed=3,predict=1", at Target.
 	Scenario string `json:"scenario,omitempty"`
 	Target   string `json:"target,omitempty"`
 
-	// Users are FirstUser and those that follow: of feed and predict to choose from (default 100,000), of poll the readers
-	// (default 5,000). With Every each of them comes so often, which makes the rate.
+	// Users are FirstUser and those that follow: of feed and predict to choose from (default 100,000), of
+	// poll the readers (default 5,000). With Every each of them comes so often, which makes the rate.
 	Users     int           `json:"users,omitempty"`
 	FirstUser uint64        `json:"first_user,omitempty"`
 	Every     time.Duration `json:"every,omitempty"` // default 5 m for poll

@@ -88,7 +88,8 @@ type variable struct {
 	raw  bool // three braces
 }
 
-// template is text with variables: texts[0], variables[0], texts[1], and so on; there is a text more than variables.
+// template is text with variables: texts[0], variables[0], texts[1], and so on; there is a text more than
+// variables.
 type template struct {
 	texts     []string
 	variables []variable
@@ -168,8 +169,8 @@ func (b *builder) parse(text string) (template, error) {
 	return parseTemplate(text)
 }
 
-// urlPieces makes a request line's method and target of a URL with variables: {{name}} is percent-encoded, {{{name}}} is
-// taken as it is, and may then be the whole path at --target.
+// urlPieces makes a request line's method and target of a URL with variables: {{name}} is percent-encoded,
+// {{{name}}} is taken as it is, and may then be the whole path at --target.
 func (b *builder) urlPieces(v *vars, method, text string) (place, []piece, error) {
 	t, err := b.parse(text)
 	if err != nil {
@@ -213,11 +214,12 @@ func (b *builder) urlPieces(v *vars, method, text string) (place, []piece, error
 	return at, pieces, err
 }
 
-// quotedRaw is a text in JSON that is nothing but {{{name}}}. A quote within a text has a backslash before it.
+// quotedRaw is a text in JSON that is nothing but {{{name}}}. A quote within a text has a backslash before
+// it.
 var quotedRaw = regexp.MustCompile(`(^|[^\\])"(\{\{\{[^{}"\\\n\r]+\}\}\})"`)
 
-// bodyPieces makes a body, and says whether it is JSON. In JSON a variable within a text is escaped, and one outside of
-// any, or that is "{{{name}}}" with nothing else in the quotes, must be a JSON value itself.
+// bodyPieces makes a body, and says whether it is JSON. In JSON a variable within a text is escaped, and
+// one outside of any, or that is "{{{name}}}" with nothing else in the quotes, must be a JSON value itself.
 func (b *builder) bodyPieces(v *vars, text string) (pieces []piece, isJSON bool, err error) {
 	t, err := b.parse(text)
 	if err != nil {
@@ -245,7 +247,8 @@ func (b *builder) bodyPieces(v *vars, text string) (pieces []piece, isJSON bool,
 	return pieces, isJSON, err
 }
 
-// inText says whether what follows a part of a JSON document is within a text, given whether that part began in one.
+// inText says whether what follows a part of a JSON document is within a text, given whether that part
+// began in one.
 func inText(part string, inside bool) bool {
 	for i := 0; i < len(part); i++ {
 		switch part[i] {

@@ -87,9 +87,10 @@ func samplesOf(k kind, target int, hint string) []sample {
 
 // predict asks for scores of random items for random users.
 //
-// Items are taken from a list of all of them in random order that was written down beforehand: a request is so many
-// neighbours from a random place on, so its items differ, and it costs a copy of some hundred bytes where
-// writing a hundred numbers cost 1.5 us. Of more than a million items the list has a million at random.
+// Items are taken from a list of all of them in random order that was written down beforehand: a request is
+// so many neighbours from a random place on, so its items differ, and it costs a copy of some hundred bytes
+// where writing a hundred numbers cost 1.5 us. Of more than a million items the list has a million at
+// random.
 type predict struct {
 	place
 	users userIDs
@@ -101,7 +102,8 @@ type predict struct {
 	most  int
 }
 
-// maxList is how many items the list of predictions may have: 8 MB of digits, or twice that for the largest numbers.
+// maxList is how many items the list of predictions may have: 8 MB of digits, or twice that for the largest
+// numbers.
 const maxList = 1 << 20
 
 func (b *builder) predict(at place) (kind, error) {
@@ -162,7 +164,8 @@ func (p *predict) make(wire []byte, k uint64) (out []byte, target int, ref uint6
 	return append(wire, "]}"...), p.index, 0
 }
 
-// sequence moves weir's index on, and after maxIndex moves back as far, so that what an answer costs stays the same.
+// sequence moves weir's index on, and after maxIndex moves back as far, so that what an answer costs stays
+// the same.
 type sequence struct {
 	place
 	climb    uint64 // 0 for ever

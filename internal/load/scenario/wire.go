@@ -162,8 +162,8 @@ func requestTarget(u *url.URL) string {
 // mustEncode says of a byte whether a URL has to encode it.
 func mustEncode(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"<>\\^`{|}#", c) }
 
-// unused returns a word that is not in text, of which a URL encodes nothing. No part of it is both its beginning and its
-// end, so it can be found again in whatever stands around it.
+// unused returns a word that is not in text, of which a URL encodes nothing. No part of it is both its
+// beginning and its end, so it can be found again in whatever stands around it.
 func unused(text string) string {
 	word := "wv"
 	for strings.Contains(text, word) {

@@ -34,8 +34,8 @@ type browser struct {
 	asked   []string // addresses of requests
 }
 
-// openBrowser starts Chromium, of Debian's package or whatever else is found, and opens the page. The test is skipped where
-// there is none.
+// openBrowser starts Chromium, of Debian's package or whatever else is found, and opens the page. The test
+// is skipped where there is none.
 func openBrowser(t *testing.T, url string, width, height int64, scheme string) *browser {
 	t.Helper()
 	systest.LongRun(t, "a browser")
@@ -103,7 +103,8 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open goes to a page, another document or a place in this one, and waits until its script has run. Streams of events never end, so nothing waits for those.
+// open goes to a page, another document or a place in this one, and waits until its script has run. Streams
+// of events never end, so nothing waits for those.
 func (b *browser) open(path string) {
 	b.t.Helper()
 	b.eval(fmt.Sprintf("void (document.getElementById('history')?.removeAttribute('aria-busy'), location.href = %q)", b.url+path))
@@ -128,7 +129,8 @@ func (b *browser) text(expression string) string {
 	return text
 }
 
-// wait waits until an expression is true. It asks from outside: a page with a strict policy lets nobody make functions of text.
+// wait waits until an expression is true. It asks from outside: a page with a strict policy lets nobody
+// make functions of text.
 func (b *browser) wait(expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(time.Minute) // for a machine that is busy

@@ -203,7 +203,8 @@ func (u *UI) active(w http.ResponseWriter) *run {
 	return u.current
 }
 
-// stopRun answers DELETE /api/run and POST /api/run/stop. The result comes as an event, once the answers on their way are there.
+// stopRun answers DELETE /api/run and POST /api/run/stop. The result comes as an event, once the answers on
+// their way are there.
 func (u *UI) stopRun(w http.ResponseWriter, _ *http.Request) {
 	this := u.active(w)
 	if this == nil {

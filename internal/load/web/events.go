@@ -23,7 +23,8 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer u.live.unsubscribe(client)
 	out := http.NewResponseController(w)
-	// The server's limit of a request's time does not hold for a stream. Writers that know no deadlines are tests'.
+	// The server's limit of a request's time does not hold for a stream. Writers that know no deadlines are
+	// tests'.
 	out.SetReadDeadline(time.Time{}) //nolint:errcheck
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -11,8 +11,8 @@ import (
 	"weir/internal/load"
 )
 
-// What is chosen and typed is what the server gets, and nothing that the choices have hidden; and a plan that comes back fills the form in
-// so that it gets the same again.
+// What is chosen and typed is what the server gets, and nothing that the choices have hidden; and a plan
+// that comes back fills the form in so that it gets the same again.
 func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 	plans := make(chan load.Plan, 1)
 	_, url := fakeUI(t, time.Millisecond, func(o *Options) {

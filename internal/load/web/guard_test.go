@@ -229,7 +229,8 @@ func TestAPlanForAnothersHostIsToldWhichFieldAndWhoMayAllowIt(t *testing.T) {
 	}
 }
 
-// An agent is shown a token, and metrics are asked for from where the UI is, which may see more than who uses it.
+// An agent is shown a token, and metrics are asked for from where the UI is, which may see more than who
+// uses it.
 func TestPlansNameNobodyThatTheUIWasNotStartedWith(t *testing.T) {
 	var got load.Plan
 	record := func(o *Options) {

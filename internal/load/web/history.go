@@ -24,8 +24,8 @@ const largestResult = 32 << 20
 // mostListed bounds the list, if people put files of their own into the folder.
 const mostListed = 1000
 
-// history is a folder of results, one JSON file each, ID.json. Files that people put there are shown too, but only
-// those with names that newID makes are ever removed to make room. It is safe for concurrent use.
+// history is a folder of results, one JSON file each, ID.json. Files that people put there are shown too,
+// but only those with names that newID makes are ever removed to make room. It is safe for concurrent use.
 type history struct {
 	dir  string
 	root *os.Root // no name leads out of it

@@ -155,15 +155,15 @@ func (l *live) historyChanged() {
 	l.emit("history", struct{}{})
 }
 
-// snapshot is what a client is told first, instead of all that has happened. Its last points may come again as events: a client
-// leaves out what is no later than what it has.
+// snapshot is what a client is told first, instead of all that has happened. Its last points may come again
+// as events: a client leaves out what is no later than what it has.
 type snapshot struct {
 	Status status         `json:"run"`
 	Points []report.Point `json:"points"`
 }
 
-// subscribe begins a stream after the event that a client heard last, "" for none. It returns what the client has
-// missed, a snapshot if that is no longer known. Nil is: too many clients, or closed.
+// subscribe begins a stream after the event that a client heard last, "" for none. It returns what the
+// client has missed, a snapshot if that is no longer known. Nil is: too many clients, or closed.
 func (l *live) subscribe(last string) (*subscriber, []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -308,7 +308,8 @@ func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	b.clean()
 }
 
-// Of a long run a page keeps a bounded number of points, by asking for the merged ones, and not again and again.
+// Of a long run a page keeps a bounded number of points, by asking for the merged ones, and not again and
+// again.
 func TestALongRunIsShownToItsEnd(t *testing.T) {
 	steps := make(chan time.Time)
 	u, url := fakeUI(t, 0, func(o *Options) {

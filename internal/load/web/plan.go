@@ -35,8 +35,8 @@ func (u *UI) confine(p *load.Plan) error {
 	return nil
 }
 
-// ours refuses what a plan wants asked elsewhere: agents are shown the token of agents, and so are those that the UI was
-// started with.
+// ours refuses what a plan wants asked elsewhere: agents are shown the token of agents, and so are those
+// that the UI was started with.
 func (u *UI) ours(p *load.Plan) error {
 	for _, a := range p.Agents {
 		if !slices.ContainsFunc(u.o.Agents, func(named string) bool { return strings.EqualFold(named, a) }) {
@@ -59,7 +59,8 @@ func (u *UI) ours(p *load.Plan) error {
 	return nil
 }
 
-// notOwned is the error of a plan whose load would go elsewhere: it is the UI that is told which hosts are one's own.
+// notOwned is the error of a plan whose load would go elsewhere: it is the UI that is told which hosts are
+// one's own.
 func notOwned(p load.Plan, err error) error {
 	field := fieldOf(err)
 	switch {

@@ -36,7 +36,8 @@ var renderingTypes = map[string]string{
 	"json": "application/json", "csv": "text/csv; charset=utf-8", "html": "text/html; charset=utf-8",
 }
 
-// getResult answers GET /api/history/{id}, for the pages, and with .json, .csv or .html after it, for downloading.
+// getResult answers GET /api/history/{id}, for the pages, and with .json, .csv or .html after it, for
+// downloading.
 func (u *UI) getResult(w http.ResponseWriter, r *http.Request) {
 	id, form, download := strings.Cut(r.PathValue("file"), ".")
 	render, known := renderings[form]

@@ -1,16 +1,19 @@
-// Package web drives load runs from a browser: a page with a form for a plan, live plots, and the history of results.
+// Package web drives load runs from a browser: a page with a form for a plan, live plots, and the history
+// of results.
 //
-// A UI is an http.Handler that runs one load at a time. Its pages are plain files, embedded; they talk to it by JSON under
-// /api and hear of a run by server-sent events, which a client that was away resumes where it stopped. Results are
-// kept as JSON files in a folder, at most Options.Keep of them, and outlive the process.
+// A UI is an http.Handler that runs one load at a time. Its pages are plain files, embedded; they talk to
+// it by JSON under /api and hear of a run by server-sent events, which a client that was away resumes where
+// it stopped. Results are kept as JSON files in a folder, at most Options.Keep of them, and outlive the
+// process.
 //
 // What makes load is a weapon, so the UI is careful who points it. Without a token it answers only requests
-// addressed to the machine itself by a loopback name, which keeps out pages that rebind a name of theirs to 127.0.0.1; Listen
-// refuses other addresses. With one, every request under /api carries it. In either case requests that another site's page makes
-// are refused, and which hosts may be loaded, and which agents are told to, is for who starts
-// the UI to say, not for who uses it.
+// addressed to the machine itself by a loopback name, which keeps out pages that rebind a name of theirs to
+// 127.0.0.1; Listen refuses other addresses. With one, every request under /api carries it. In either case
+// requests that another site's page makes are refused, and which hosts may be loaded, and which agents are
+// told to, is for who starts the UI to say, not for who uses it.
 //
-// Errors are problem documents (RFC 9457) that say what to change. Those about a plan name the field in the member "field".
+// Errors are problem documents (RFC 9457) that say what to change. Those about a plan name the field in the
+// member "field".
 package web
 
 import (
@@ -32,12 +35,13 @@ import (
 
 // Runner is one run: what load.New returns.
 type Runner interface {
-	// Do makes the load and returns when it is over, or soon after ctx is done, with what was measured until then. It is
-	// called once.
+	// Do makes the load and returns when it is over, or soon after ctx is done, with what was measured
+	// until then. It is called once.
 	Do(ctx context.Context) (*report.Result, error)
 	// SetRate changes the load from now on: requests a second, or connections in the closed model.
 	SetRate(ctx context.Context, rate float64) error
-	// Watch returns the points from now on, as they come. The channel is closed when the run is over or stop was called.
+	// Watch returns the points from now on, as they come. The channel is closed when the run is over or
+	// stop was called.
 	Watch() (points <-chan report.Point, stop func())
 	// Points returns the points so far, a bounded number: those of a long run are merged.
 	Points() []report.Point
@@ -57,10 +61,11 @@ type Options struct {
 	Token string
 	// Own are the hosts beyond loopback that may be loaded. What a plan says of that is replaced.
 	Own []string
-	// Agents are those that plans may name, each as host:port; without them they may name none. Agents are shown a token
-	// and told what to load, so who uses the UI does not choose them.
+	// Agents are those that plans may name, each as host:port; without them they may name none. Agents are
+	// shown a token and told what to load, so who uses the UI does not choose them.
 	Agents []string
-	// Files is the folder whose files plans may name as requests and variables; without it they may name none.
+	// Files is the folder whose files plans may name as requests and variables; without it they may name
+	// none.
 	Files string
 	Log   *slog.Logger // default: none
 }

@@ -1,6 +1,6 @@
-// Package uplot holds uPlot 1.6.32, the plotting library of weir's pages, as its authors publish it. The files are not
-// changed here: a new version replaces all of them, and the sums in the test. Its licence, MIT, asks that
-// LICENSE goes wherever the script goes, so pages carry both.
+// Package uplot holds uPlot 1.6.32, the plotting library of weir's pages, as its authors publish it. The
+// files are not changed here: a new version replaces all of them, and the sums in the test. Its licence,
+// MIT, asks that LICENSE goes wherever the script goes, so pages carry both.
 package uplot
 
 import "embed"

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A minified file that somebody touched cannot be seen in a review. These are the sums of the published package.
+// A minified file that somebody touched cannot be seen in a review. These are the sums of the published
+// package.
 func TestFilesAreThePublishedOnes(t *testing.T) {
 	for name, want := range map[string]string{
 		Script:  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
