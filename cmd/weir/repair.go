@@ -14,6 +14,7 @@ import (
 	"weir/internal/disk"
 	"weir/internal/disk/record"
 	"weir/internal/journal"
+	"weir/internal/progress"
 	"weir/internal/progress/cells"
 )
 
@@ -59,6 +60,15 @@ func repair(out, errs io.Writer, dir string) (err error) {
 				return err
 			}
 			return s.Close()
+		}))
+	}
+	if path := filepath.Join(dir, "feed"); exists(path) {
+		bad = append(bad, repaired(out, path, func(accept bool) error {
+			l, err := progress.OpenLocal(path, progress.Options{Name: "feed", AcceptLoss: accept, Logger: log})
+			if err != nil {
+				return err
+			}
+			return l.Close()
 		}))
 	}
 	if path := filepath.Join(dir, "bandit"); exists(path) {

@@ -33,7 +33,7 @@ type keyFile struct {
 const maxKeyFrame = 1 << 20
 
 var keyFormat = record.Format{Magic: "weirkeys", Version: 1, Is: "a file of user keys",
-	Replace: "restore it from a backup, or begin with another --data directory"}
+	Replace: "restore it from a backup, or go on with the keys that are left by weir repair --accept-loss"}
 
 // openKeyFile opens or makes a key file of which the first used keys have cells. With acceptLoss keys that are missing are no
 // error: their users begin anew, and their cells stay unused.

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/disk/record"
 	"weir/internal/metrics"
 	"weir/internal/progress/cells"
 )
@@ -64,6 +66,11 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	l = &Local{dir: dir}
+	if !o.AcceptLoss {
+		if err := refuseMissing(dir); err != nil {
+			return l, err
+		}
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -92,6 +99,25 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	return l, nil
 }
 
+// refuseMissing fails where a file is gone that was there: without it everybody in it would begin anew, in silence. The files are
+// made one after the other before there is anything in them, so of those that follow a missing one none can be there.
+func refuseMissing(dir string) error {
+	missing := ""
+	for _, name := range []string{"ids.cells", "keys.cells", "keys.log"} {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			missing = cmp.Or(missing, filepath.Join(dir, name))
+		case err != nil:
+			return err
+		case missing != "":
+			return fmt.Errorf("%w: %s is missing, and with it positions: restore it from a backup, or begin without it by "+
+				"weir repair --accept-loss", record.ErrCorrupt, missing)
+		}
+	}
+	return nil
+}
+
 // Durability implements Positions.
 func (l *Local) Durability() Durability { return l.durability }
 
@@ -99,7 +125,12 @@ func (l *Local) Durability() Durability { return l.durability }
 func (l *Local) Lag() time.Duration { return max(l.ids.Lag(), l.keys.Lag()) }
 
 // Err implements Positions.
-func (l *Local) Err() error { return errors.Join(l.ids.Err(), l.keys.Err()) }
+//
+// A directory that was deleted is found out here: positions would be saved in files that nobody can open again.
+func (l *Local) Err() error {
+	_, err := os.Lstat(filepath.Join(l.dir, "ids.cells"))
+	return errors.Join(l.ids.Err(), l.keys.Err(), err)
+}
 
 // Close implements Positions.
 func (l *Local) Close() error {
