@@ -10,8 +10,9 @@ import (
 	"weir/internal/metrics"
 )
 
-// Background is what a service does between requests: goroutines that end with it, and none of which ends the process. One that
-// panics, or meets a memory fault, is logged and counted, and leaves the service degraded until a restart.
+// Background is what a service does between requests: goroutines that end with it, and none of which ends the
+// process. One that panics, or meets a memory fault, is logged and counted, and leaves the service degraded
+// until a restart.
 type Background struct {
 	ctx    context.Context
 	cancel context.CancelFunc

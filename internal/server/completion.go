@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Completion is the handle to a request whose handler has returned Pending: its holder completes the request later, once, from any
-// goroutine. Until then the connection waits, for as long as its client does.
+// Completion is the handle to a request whose handler has returned Pending: its holder completes the request
+// later, once, from any goroutine. Until then the connection waits, for as long as its client does.
 type Completion struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -28,8 +28,8 @@ type Completion struct {
 	notify    func()    // tells the lane that answer is there; nil until the handler has returned
 }
 
-// Pend returns the handle by which the request is completed after its handler has returned Pending. Nothing of the Response or the
-// Request may be used after that; the handler copies what it needs.
+// Pend returns the handle by which the request is completed after its handler has returned Pending. Nothing
+// of the Response or the Request may be used after that; the handler copies what it needs.
 func (r *Request) Pend() *Completion {
 	if r.completion != nil {
 		panic("BUG: a handler called Pend twice")
@@ -44,19 +44,20 @@ func (r *Request) Pend() *Completion {
 	return c
 }
 
-// Context ends when the request is completed, when its client has gone, and when the server gives it up to stop.
+// Context ends when the request is completed, when its client has gone, and when the server gives it up to
+// stop.
 func (c *Completion) Context() context.Context { return c.ctx }
 
-// Complete answers the request with what fill makes of the response. Only the first call counts, and fill is not called when
-// the client has gone. A panic of fill is the request's 500, as that of a handler is.
+// Complete answers the request with what fill makes of the response. Only the first call counts, and fill is
+// not called when the client has gone. A panic of fill is the request's 500, as that of a handler is.
 func (c *Completion) Complete(fill func(w *Response)) {
 	if !c.claimed.Swap(true) {
 		c.finish(fill)
 	}
 }
 
-// Go runs work in a goroutine of its own and completes the request with what it makes of the response. Work is run even if the
-// client has gone already; it should end soon after its context has.
+// Go runs work in a goroutine of its own and completes the request with what it makes of the response. Work
+// is run even if the client has gone already; it should end soon after its context has.
 func (c *Completion) Go(work func(ctx context.Context, w *Response)) {
 	if c.claimed.Swap(true) {
 		panic("BUG: Go of a request that is completed")

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// NotModified says which version of a thing an answer has, by a quoted tag, "" for none, and by when it was modified, the zero time for
-// unknown. When the client has that version already it makes the answer a 304 and returns true (RFC 9110, 13.1.2 and 13.1.3).
+// NotModified says which version of a thing an answer has, by a quoted tag, "" for none, and by when it was
+// modified, the zero time for unknown. When the client has that version already it makes the answer a 304 and
+// returns true (RFC 9110, 13.1.2 and 13.1.3).
 func NotModified(w *Response, r *Request, tag string, modified time.Time) bool {
 	if tag != "" {
 		w.Field("ETag", tag)

@@ -25,11 +25,12 @@ type Config struct {
 	// offloaded requests, which mostly wait for the disk, WorkerQueue how many of its requests may wait
 	// for one.
 	Loops, Workers, WorkerQueue int
-	// Processors is how many there are for all of it. Unless there are more of them than loops, loops run by themselves
-	// what a worker could run beside them: see WhenIdle.
+	// Processors is how many there are for all of it. Unless there are more of them than loops, loops run by
+	// themselves what a worker could run beside them: see WhenIdle.
 	Processors int
 
-	// MaxHeader bounds a request's line and headers, MaxBody its body unless the route has a bound of its own, both in bytes.
+	// MaxHeader bounds a request's line and headers, MaxBody its body unless the route has a bound of its
+	// own, both in bytes.
 	MaxHeader, MaxBody int
 	// MaxOutput is the answer bytes of one connection beyond which parsing stops until its
 	// client reads.
@@ -39,8 +40,9 @@ type Config struct {
 	// MaxConnections bounds open connections; one more is answered 503 and closed.
 	MaxConnections int
 
-	// RequestTimeout runs from a request's first byte to its last; IdleTimeout from an answer to the next request, WriteTimeout without the client taking a byte, LingerTimeout while
-	// discarding what follows a refused request.
+	// RequestTimeout runs from a request's first byte to its last; IdleTimeout from an answer to the next
+	// request, WriteTimeout without the client taking a byte, LingerTimeout while discarding what follows a
+	// refused request.
 	RequestTimeout, IdleTimeout, WriteTimeout, LingerTimeout time.Duration
 	// ShutdownTimeout bounds the wait for requests in flight.
 	ShutdownTimeout time.Duration

@@ -8,7 +8,7 @@ import (
 )
 
 // conn is a connection on an event loop. It belongs to the loop's thread, except that out and call belong
-// to the worker while it is offloaded, and sending on fd to the lent connection while it is lent. The first
+// to the worker while it is offloaded, and sending on fd to net/http while it is handed off. The first
 // size bytes of in, which either of them reads, are left as they are meanwhile.
 type conn struct {
 	loop       *loop
@@ -28,7 +28,7 @@ type conn struct {
 	release func() // of pieces, which are behind out
 
 	chunks    chunkedBody // the chunked body that comes into in
-	size      int         // of the request under way in in, while offloaded, pending or lent
+	size      int         // of the request under way in in, while offloaded, pending or handed off
 	bodyEnd   int         // where its body ends there: before size, if it was chunked
 	call      *call       // while offloaded
 	pending   *Completion // while pending
@@ -37,9 +37,9 @@ type conn struct {
 	told      bool        // to go on and send the body of the request that comes into in
 	closing   bool        // close once out is sent
 	rejected  bool        // a request was: to be paused once that is sent
-	gone      bool        // the client has gone, while deferred or lent
-	lent      *lentConn
-	kept      *lentConn // lent before, for the next lent request
+	gone      bool        // the client has gone, while offloaded or handed off
+	handedOff *handedOff
+	kept      *handedOff // by which requests were handed off before, for the next one
 }
 
 // maxEmptyLines is how many empty lines may come before a request.
@@ -53,7 +53,7 @@ const (
 	phaseDraining               // for its client to take out; nothing is read or parsed meanwhile
 	phaseOffloaded              // for a worker
 	phasePending                // for a Completion
-	phaseLent                   // for net/http
+	phaseHandedOff              // for net/http
 	phaseLinger                 // for its client's end, discarding what comes
 	phasePaused                 // for a time to pass, without being read
 )
@@ -112,14 +112,14 @@ func (l *loop) close(c *conn) {
 		c.pending.abandon()
 		c.pending = nil
 	}
-	if c.phase == phaseLent || c.phase == phaseOffloaded {
+	if c.phase == phaseHandedOff || c.phase == phaseOffloaded {
 		// Somebody else holds it: its end is told to them, the descriptor goes when it
 		// comes back.
 		if !c.gone {
 			c.gone = true
 			unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, c.fd, nil) //nolint:errcheck // it is there
-			if c.lent != nil {
-				c.lent.lose()
+			if c.handedOff != nil {
+				c.handedOff.lose()
 			}
 		}
 		return
@@ -187,7 +187,7 @@ func (l *loop) answer(c *conn, data []byte) {
 	l.out = l.out[:0]
 	data = l.parse(c, data)
 	l.shed.late = false
-	if c.fd < 0 || c.phase == phaseLent || c.phase == phaseOffloaded || c.pending != nil {
+	if c.fd < 0 || c.phase == phaseHandedOff || c.phase == phaseOffloaded || c.pending != nil {
 		return
 	}
 	l.keep(c, data)
@@ -214,7 +214,7 @@ func (l *loop) answer(c *conn, data []byte) {
 }
 
 // parse answers requests into l.out until data holds no whole one, and returns what is left. The connection
-// may have been lent, offloaded or closed, or be pending, when it returns: data is not valid then.
+// may have been handed off, offloaded or closed, or be pending, when it returns: data is not valid then.
 func (l *loop) parse(c *conn, data []byte) []byte {
 	h := &l.head
 	for len(data) > 0 && !c.closing {
@@ -300,7 +300,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 			l.pend(c, data, r.completion)
 			return nil
 		case outcome == NetHTTP:
-			l.lend(c, data)
+			l.handOff(c, data)
 			return nil
 		default:
 			moved := l.offload(c, data, outcome)
@@ -316,7 +316,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		} else {
 			h.answerKeepAlive(&l.resp)
 			l.out = l.heads.append(l.out, &l.resp, h.method == http.MethodHead, c.closing)
-			l.tally(route, l.resp.Status)
+			l.countInline(route, l.resp.Status)
 			if l.resp.pieces != nil && !l.flushPieces(c, &l.resp, h.method == http.MethodHead) {
 				return data[total:]
 			}
@@ -425,7 +425,7 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 	case events&unix.EPOLLOUT != 0:
 		c.timed.stop()
 		l.watch(c, 0)
-		c.lent.unblock()
+		c.handedOff.unblock()
 	default:
 		l.readAhead(c)
 	}
@@ -451,8 +451,8 @@ func (l *loop) readAhead(c *conn) {
 	}
 	if len(c.in) == c.size && atEnd(c.fd) { // whoever wants an answer keeps the connection open
 		switch c.phase {
-		case phaseLent:
-			c.lent.finish()
+		case phaseHandedOff:
+			c.handedOff.finish()
 		case phasePending:
 			c.pending.cancel()
 		}
@@ -465,7 +465,7 @@ func (l *loop) keep(c *conn, rest []byte) {
 	if len(rest) == 0 {
 		if c.in != nil {
 			l.s.input.Add(-int64(cap(c.in)))
-			l.spare.give(c.in)
+			l.buffers.give(c.in)
 			c.in = nil
 		}
 		return
@@ -485,14 +485,14 @@ func (l *loop) keep(c *conn, rest []byte) {
 // grow makes room in c.in for at least n bytes. Beyond the bound on all input the request, at the start of
 // data, is answered 503 and false returned.
 func (l *loop) grow(c *conn, n int, data []byte) bool {
-	size := l.spare.size(n)
+	size := l.buffers.size(n)
 	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {
 		l.s.input.Add(-int64(size - cap(c.in)))
 		l.s.closed[closedInput].Add(l.stripe, 1)
 		l.refuse(c, data, errInput)
 		return false
 	}
-	c.in = append(l.spare.take(size), c.in...)
+	c.in = append(l.buffers.take(size), c.in...)
 	return true
 }
 

@@ -186,7 +186,7 @@ func TestContinueIsSaidWhereItHelps(t *testing.T) {
 						d.turn()
 					}
 				}
-				if conn.phase == phaseLent || conn.phase == phaseOffloaded {
+				if conn.phase == phaseHandedOff || conn.phase == phaseOffloaded {
 					continue // there is nobody behind this loop
 				}
 				want := c.status

@@ -331,7 +331,7 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 			c, conn := d.connect()
 			c.send(get("/" + lane + "/a"))
 			idle("after the request")
-			if conn.phase != phaseLent && conn.phase != phaseOffloaded {
+			if conn.phase != phaseHandedOff && conn.phase != phaseOffloaded {
 				t.Fatal("the request was answered inline")
 			}
 			c.send(strings.Repeat(get("/fast/b"), 1000))
@@ -374,7 +374,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				t.Errorf("%d bytes are read, with room for %d; watched is %#x", len(conn.in), cap(conn.in), conn.interest)
 			}
 			if lane == "lent" {
-				nc, err := d.lane.lent.Accept()
+				nc, err := d.lane.toNetHTTP.Accept()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -385,7 +385,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				if _, err := nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")); err != nil {
 					t.Fatal(err)
 				}
-				nc.(*lentConn).state(http.StateIdle)
+				nc.(*handedOff).state(http.StateIdle)
 				d.turn()
 				c.expect("GET", 200, "done")
 			} else {
@@ -526,7 +526,7 @@ func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
 				smallBuffers(t, c, conn)
 				c.send(get("/lent/a"))
 				d.turn()
-				nc, err := d.lane.lent.Accept()
+				nc, err := d.lane.toNetHTTP.Accept()
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -55,7 +55,8 @@ type serviceState struct {
 	state    atomic.Uint32          // as of the last look
 }
 
-// healthInterval is how often services are asked for their health: for so long requests may still reach one that is down.
+// healthInterval is how often services are asked for their health: for so long requests may still reach one
+// that is down.
 const healthInterval = 250 * time.Millisecond
 
 // newStates finds out which services are critical: those named, or by default those that were given data.
@@ -90,8 +91,8 @@ func (st *serviceState) look() Health {
 	return h
 }
 
-// isDown fills in the answer to a request for a service that is down, and returns true. A health that was bad is looked at
-// again, so that nobody is refused any more once it is good.
+// isDown fills in the answer to a request for a service that is down, and returns true. A health that was bad
+// is looked at again, so that nobody is refused any more once it is good.
 func (s *Server) isDown(w *Response, r *route) bool {
 	if r.state == nil || State(r.state.state.Load()) != StateDown || r.Class == Critical || r.Admin {
 		return false
@@ -152,7 +153,8 @@ func (s *Server) health(w *Response, _ *Request) Outcome {
 	return Done
 }
 
-// panicked logs and counts the panic of a handler and reports whether it was a memory fault, after which its service is degraded.
+// panicked logs and counts the panic of a handler and reports whether it was a memory fault, after which its
+// service is degraded.
 func (s *Server) panicked(route *route, p any) (fault bool) {
 	s.panics.Add(s.cfg.sharedStripe(), 1)
 	err := disk.Recovered(p)

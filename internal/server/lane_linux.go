@@ -11,17 +11,17 @@ import (
 
 // fastLane is the event loops, their workers, and the ways from them to net/http.
 type fastLane struct {
-	s       *Server
-	loops   []*loop
-	jobs    []chan *conn // a service's, by its index: one whose work hangs keeps its own workers only
-	workers sync.WaitGroup
-	lent    *handover
+	s         *Server
+	loops     []*loop
+	jobs      []chan *conn // a service's, by its index: one whose work hangs keeps its own workers only
+	workers   sync.WaitGroup
+	toNetHTTP *handover
 }
 
 func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 	f := &fastLane{
-		s:    s,
-		lent: newHandover(1024, addr),
+		s:         s,
+		toNetHTTP: newHandover(1024, addr),
 	}
 	for range max(1, len(s.services)) {
 		f.jobs = append(f.jobs, make(chan *conn, s.cfg.WorkerQueue))
@@ -49,7 +49,7 @@ func (f *fastLane) start(serve func(net.Listener)) {
 			f.workers.Go(func() { f.work(jobs, f.s.cfg.Loops+i) })
 		}
 	}
-	go serve(f.lent)
+	go serve(f.toNetHTTP)
 }
 
 // accept deals connections round robin to the loops until stop is closed; what waits in the
@@ -119,7 +119,7 @@ func (f *fastLane) acceptAll(listener int, next *int) error {
 // deal gives a new connection to a loop, or turns it away.
 func (f *fastLane) deal(fd, loop int) {
 	if !f.s.connectionOpened() {
-		send(fd, f.s.turnedAway) //nolint:errcheck // it is closed anyway
+		send(fd, f.s.tooManyConnections) //nolint:errcheck // it is closed anyway
 		unix.Shutdown(fd, unix.SHUT_WR)
 		unix.Close(fd)
 		return
@@ -154,7 +154,7 @@ func (f *fastLane) stop(ctx context.Context) error {
 
 // finish ends the workers; all loops have ended.
 func (f *fastLane) finish() {
-	f.lent.Close()
+	f.toNetHTTP.Close()
 	for _, l := range f.loops {
 		select {
 		case <-l.done:

@@ -21,26 +21,26 @@ type loop struct {
 	conns    []*conn // by slot
 	retired  []*conn // structs to be used again
 	open     int
-	kept     int // connections with a lentConn in waiting
+	kept     int // connections with a handedOff in waiting
 	stopping bool
 
 	read  []byte // what read events fill; a connection keeps a buffer only for what is left over
 	batch batch
 
-	out    []byte // answers to the event at hand
-	spare  spares
-	latest int // how long the latest answer of a worker was
-	head   head
-	framed []byte // it, as net/http gets it
-	req    Request
-	resp   Response
-	sheds  bool // the request at hand may be rejected
-	heads  heads
-	timing timing
+	out     []byte // answers to the event at hand
+	buffers bufferPool
+	latest  int // how long the latest answer of a worker was
+	head    head
+	framed  []byte // it, as net/http gets it
+	req     Request
+	resp    Response
+	sheds   bool // the request at hand may be rejected
+	heads   heads
+	timing  timing
 
-	calls  []*call // to be used again
-	later  []*conn // whose handlers returned WhenIdle
-	worker worker  // for these
+	calls    []*call // to be used again
+	whenIdle []*conn // whose handlers returned WhenIdle
+	worker   worker  // for these
 
 	epoch time.Time
 	now   int64 // nanoseconds since epoch, read once a wake-up
@@ -74,9 +74,9 @@ const (
 	msgAccepted  messageKind = iota // fd is a new connection
 	msgRan                          // conn's handler was run by a worker: see message.outcome
 	msgCompleted                    // conn's request was completed by message.by
-	msgReturned                     // conn is back from being lent and stays open
-	msgSpent                        // conn is back from being lent and is to be closed
-	msgBlocked                      // conn, lent, waits for its socket to take more
+	msgReturned                     // conn is back from net/http and stays open
+	msgSpent                        // conn is back from net/http and is to be closed
+	msgBlocked                      // conn, handed off, waits for its socket to take more
 	msgStop                         // answer what has come, then end
 	msgKill                         // close all connections at once
 )
@@ -167,8 +167,8 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 	}
 	l.handle(events)
 	l.expire()
-	if len(l.later) > 0 {
-		l.doLater()
+	if len(l.whenIdle) > 0 {
+		l.runIdle()
 	}
 }
 
@@ -177,7 +177,7 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 // something is put off.
 func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
 	l.shed.slept = false
-	if later := len(l.later) > 0; busy || later {
+	if later := len(l.whenIdle) > 0; busy || later {
 		if n := epollPoll(l.epoll, events); n > 0 || later {
 			return n
 		}
@@ -233,7 +233,7 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		return
 	}
 	switch {
-	case c.phase == phaseLent || c.phase == phaseOffloaded || c.phase == phasePending:
+	case c.phase == phaseHandedOff || c.phase == phaseOffloaded || c.phase == phasePending:
 		l.busyEvent(c, e.Events)
 	case c.phase == phaseDraining:
 		l.writable(c)

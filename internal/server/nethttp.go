@@ -21,17 +21,16 @@ import (
 	"weir/internal/shed"
 )
 
-// slowLane answers by net/http what the event loops do not: lent requests, connections that have
-// left, TLS and HTTP/2, and everything on systems without epoll. Fast routes go through the same
-// handlers by way of an adapter.
-type slowLane struct {
+// netHTTPLane answers by net/http what the event loops do not: requests handed off, TLS and HTTP/2, the admin
+// port, and everything on systems without epoll. It runs the same handlers.
+type netHTTPLane struct {
 	s      *Server
 	routes *router
-	calls  sync.Pool // of *fastCall
+	calls  sync.Pool // of *netHTTPCall
 }
 
-// fastCall is what a fast handler needs when net/http calls it.
-type fastCall struct {
+// netHTTPCall is what a fast handler needs when net/http calls it.
+type netHTTPCall struct {
 	req  Request
 	resp Response
 	path []byte
@@ -43,12 +42,12 @@ type fastCall struct {
 }
 
 // rejects implements lane.
-func (call *fastCall) rejects(c Class) bool {
+func (call *netHTTPCall) rejects(c Class) bool {
 	return call.judge && call.req.s.shed.Odds().Refuses(c, call.draw)
 }
 
-func newSlowLane(s *Server, routes *router) *slowLane {
-	return &slowLane{s: s, routes: routes, calls: sync.Pool{New: func() any { return new(fastCall) }}}
+func newNetHTTPLane(s *Server, routes *router) *netHTTPLane {
+	return &netHTTPLane{s: s, routes: routes, calls: sync.Pool{New: func() any { return new(netHTTPCall) }}}
 }
 
 // NewHandler returns what answers routes through net/http alone, without a Server.
@@ -62,19 +61,19 @@ func NewHandler(routes ...Route) http.Handler {
 	for _, r := range routes {
 		s.routes.add(s.newRoute(r))
 	}
-	return newSlowLane(s, &s.routes)
+	return newNetHTTPLane(s, &s.routes)
 }
 
-// lentKey marks the context of connections over which requests are lent.
-type lentKey struct{}
+// handedOffKey marks the context of connections over which requests are handed off.
+type handedOffKey struct{}
 
-// lender is such a connection.
-type lender interface{ lender() }
+// fromLoop is such a connection.
+type fromLoop interface{ fromLoop() }
 
 // ServeHTTP routes a request exactly as the event loops do.
-func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	call := l.calls.Get().(*fastCall)
+	call := l.calls.Get().(*netHTTPCall)
 	defer l.calls.Put(call)
 	call.path = append(call.path[:0], cmp.Or(r.URL.EscapedPath(), "/")...)
 	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe(), s: l.s, ctx: r.Context(),
@@ -82,8 +81,8 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call.resp.reset()
 
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
-	lent := r.Context().Value(lentKey{}) != nil
-	if lent {
+	handed := r.Context().Value(handedOffKey{}) != nil
+	if handed {
 		call.body = call.body[:0]
 	} else if err := l.receive(call, route, w, r, start); err != nil {
 		w.Header().Set("Connection", "close")
@@ -105,19 +104,19 @@ func (l *slowLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	debug.SetPanicOnFault(true)
 	call.req.route, call.req.class = route, route.Class
-	if !lent && !route.Admin {
+	if !handed && !route.Admin {
 		l.s.away.Add(1)
 		defer l.s.away.Add(-1)
 	}
-	// What comes over a lent connection has been judged.
-	call.judge, call.draw = l.s.shed != nil && !lent && !route.Admin, shed.Draw()
+	// What a loop has handed off has been judged.
+	call.judge, call.draw = l.s.shed != nil && !handed && !route.Admin, shed.Draw()
 	if call.rejects(route.Class) {
 		l.s.reject(w, &call.req)
 		return
 	}
 	coded := isCoded(r)
-	// What is lent has passed its handler, too.
-	if !coded && !lent {
+	// What is handed off has passed its handler, too.
+	if !coded && !handed {
 		r = l.handle(call, route, w, r, start)
 		if call.req.rejected {
 			l.s.reject(w, &call.req)
@@ -172,7 +171,7 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 
 // receive reads the body of a request, or returns why the request is refused: for what the event loops refuse, too, as far as net/http
 // shows it. With an error the deadline stays, as net/http goes on reading then.
-func (l *slowLane) receive(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *parseError {
+func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *parseError {
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.RequestURI, "/") {
 		h := head{method: r.Method, target: []byte(r.RequestURI)}
 		if err := h.otherForm(); err != nil {
@@ -206,7 +205,7 @@ func (l *slowLane) receive(call *fastCall, route *route, w http.ResponseWriter, 
 var errBody = bad("the body could not be read to its end")
 
 // handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
-func (l *slowLane) handle(call *fastCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
+func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)
@@ -344,8 +343,8 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 		TLSConfig:         config,
 		ErrorLog:          log.New(logWriter{s.cfg.Log}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if _, ok := c.(lender); ok {
-				return context.WithValue(ctx, lentKey{}, true)
+			if _, ok := c.(fromLoop); ok {
+				return context.WithValue(ctx, handedOffKey{}, true)
 			}
 			return ctx
 		},

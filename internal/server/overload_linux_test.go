@@ -134,7 +134,7 @@ func TestACrowdedQueueMixesNothingUp(t *testing.T) {
 // The way to net/http is bounded: a loop never waits for it.
 func TestAFullWayToNetHTTPRefuses(t *testing.T) {
 	d := newHandDriven(t, Config{})
-	d.lane.lent = newHandover(1, d.s.Addr())
+	d.lane.toNetHTTP = newHandover(1, d.s.Addr())
 
 	first, _ := d.connect()
 	first.send(get("/lent/a"))

@@ -40,7 +40,8 @@ type Request struct {
 // maxParams bounds the wildcards of one pattern.
 const maxParams = 4
 
-// Inline reports whether the handler runs on an event loop and may return WhenIdle or Offload. Elsewhere it must not.
+// Inline reports whether the handler runs on an event loop and may return WhenIdle or Offload. Elsewhere it
+// must not.
 func (r *Request) Inline() bool { return r.inline }
 
 // lane is what runs a handler.
@@ -49,8 +50,9 @@ type lane interface {
 	rejects(c Class) bool
 }
 
-// Admit says that a request is of another class than its route: that it is about to cost much more, say. It returns false when
-// the request is rejected because of that; then the handler returns Done, and nothing that it has done shows.
+// Admit says that a request is of another class than its route: that it is about to cost much more, say. It
+// returns false when the request is rejected because of that; then the handler returns Done, and nothing that
+// it has done shows.
 func (r *Request) Admit(c Class) bool {
 	r.class = c
 	r.rejected = r.lane != nil && r.lane.rejects(c)

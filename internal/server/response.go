@@ -36,8 +36,9 @@ func (w *Response) reset() {
 	w.pieces, w.release, w.unmade = nil, nil, 0
 }
 
-// Pieces adds slices to the body, behind Body, that are sent as they are, without being copied together. They must not change until
-// release is called, once: when they are sent, or nobody is there to get them. It may be called on an event loop.
+// Pieces adds slices to the body, behind Body, that are sent as they are, without being copied together. They
+// must not change until release is called, once: when they are sent, or nobody is there to get them. It may
+// be called on an event loop.
 func (w *Response) Pieces(release func(), pieces ...[]byte) { w.pieces, w.release = pieces, release }
 
 // Unmade says how long the body of the answer to a HEAD would be, besides what was made of it.
@@ -138,9 +139,9 @@ func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
 
 const problemType = "application/problem+json"
 
-// AppendProblem appends a problem document (RFC 9457) to dst. The type is about:blank: the
-// status says all a program needs, the detail is for people. It is there as error, too, which is where clients of the
-// Open Inference Protocol look, of whatever went wrong.
+// AppendProblem appends a problem document (RFC 9457) to dst. The type is about:blank: the status says all a
+// program needs, the detail is for people. It is there as error, too, which is where clients of the Open
+// Inference Protocol look, of whatever went wrong.
 func AppendProblem(dst []byte, status int, title, detail string) []byte {
 	dst = append(dst, `{"type":"about:blank","title":`...)
 	dst = appendJSONString(dst, title)
@@ -163,7 +164,7 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, quoted...)
 }
 
-// WriteProblem answers a lent request with a problem document.
+// WriteProblem answers a request on net/http with a problem document.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
 	h := w.Header()
 	h.Set("Content-Type", problemType)
@@ -194,7 +195,8 @@ func (h *heads) tick(now time.Time) {
 	}
 }
 
-// append appends the whole answer in w to dst: head and, unless the request was a HEAD, body without its pieces.
+// append appends the whole answer in w to dst: head and, unless the request was a HEAD, body without its
+// pieces.
 func (h *heads) append(dst []byte, w *Response, headOnly, closing bool) []byte {
 	if w.Status == http.StatusOK && w.ContentType == jsonType {
 		dst = append(dst, h.okJSON...)

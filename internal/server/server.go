@@ -1,10 +1,11 @@
 // Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the
 // system calls and brings them to the services.
 //
-// The loops frame every request, chunked bodies and HTTP/1.0 included. A handler answers it inline, on the event loop that read it,
-// without a goroutine or an allocation, and with one send for all pipelined answers of a read. Or, where the handler says so, it is
-// answered by a bounded pool of workers, by the loop when that has nothing else to do, or by net/http, which is given exactly that
-// one request, its whole body and a Content-Length over an in-memory connection.
+// The loops frame every request, chunked bodies and HTTP/1.0 included. A handler answers it inline, on the event
+// loop that read it, without a goroutine or an allocation, and with one send for all pipelined answers of a read. Or,
+// where the handler says so, it is answered by one of its service's workers, by whoever completes it while it is
+// pending, by the loop when that has nothing else to do, or by net/http, which is given exactly that one request,
+// its whole body and a Content-Length over an in-memory connection.
 // A connection has one request out at a time, so answers keep the order of their requests.
 //
 // TLS and HTTP/2, and systems without epoll, are net/http's throughout, with the same routes and
@@ -42,18 +43,18 @@ type Server struct {
 	routes    router
 	admins    router // the admin port's
 	unrouted  *route // counts what no route takes
-	slow      *slowLane
-	adminLane *slowLane
+	netHTTP   *netHTTPLane
+	adminLane *netHTTPLane
 	fast      *fastLane // nil when net/http serves everything
 
 	listen, tls, admin net.Listener
 
-	shed        *shed.Shedder // nil when nothing is ever refused
-	connections atomic.Int64
-	away        atomic.Int64 // requests that workers or net/http have
-	paused      atomic.Int64 // connections that are not read
-	input       atomic.Int64 // bytes of buffered requests
-	turnedAway  []byte       // the answer to a connection beyond the bound
+	shed               *shed.Shedder // nil when nothing is ever refused
+	connections        atomic.Int64
+	away               atomic.Int64 // requests that workers or net/http have
+	paused             atomic.Int64 // connections that are not read
+	input              atomic.Int64 // bytes of buffered requests
+	tooManyConnections []byte       // the answer to a connection beyond the bound
 
 	panics, refused, acceptErrors, accepted *metrics.Counter
 	closed                                  [closedReasons]*metrics.Counter
@@ -77,8 +78,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, services: services}
-	s.slow = newSlowLane(s, &s.routes)
-	s.adminLane = newSlowLane(s, &s.admins)
+	s.netHTTP = newNetHTTPLane(s, &s.routes)
+	s.adminLane = newNetHTTPLane(s, &s.admins)
 	s.registerMetrics()
 	var err error
 	if s.states, err = newStates(services, cfg.CriticalServices); err != nil {
@@ -95,7 +96,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	resp.Problem(http.StatusServiceUnavailable, "too many connections; raise --max-connections if the machine has room")
 	var h heads
 	h.tick(time.Now())
-	s.turnedAway = h.append(nil, &resp, false, true)
+	s.tooManyConnections = h.append(nil, &resp, false, true)
 
 	ports := cfg.Ports
 	if ports == nil {
@@ -219,7 +220,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		}
 	}
-	public := s.newHTTPServer(s.slow)
+	public := s.newHTTPServer(s.netHTTP)
 	adminServer := s.newHTTPServer(s.guardAdmin(s.adminLane))
 	var accepting sync.WaitGroup
 	stop := make(chan struct{})
@@ -309,7 +310,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			return &limitedConn{patientConn: patientConn{c.(*net.TCPConn), l.s.cfg.WriteTimeout}, s: l.s}, nil
 		}
 		c.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is closed anyway
-		c.Write(l.s.turnedAway)                         //nolint:errcheck // as well
+		c.Write(l.s.tooManyConnections)                 //nolint:errcheck // as well
 		c.Close()
 	}
 }

@@ -40,12 +40,13 @@ type Env struct {
 	DataDir string
 	Metrics *metrics.Registry
 	Log     *slog.Logger
-	// Long announces work that keeps a goroutine busy for more than a few milliseconds, until the function that it
-	// returns is called. The scheduler has a processor more meanwhile: else an event loop could
-	// wait for its own until that work is preempted, 10 ms later. Nil does nothing.
+	// Long announces work that keeps a goroutine busy for more than a few milliseconds, until the function
+	// that it returns is called. The scheduler has a processor more meanwhile: else an event loop could wait
+	// for its own until that work is preempted, 10 ms later. Nil does nothing.
 	Long func() (done func())
-	// Refuse judges, and counts, a piece of work of class Low that shows only when its request is under way, as a miss
-	// in a cache does. True says that the server is overloaded and the work is not to be done. Nil refuses nothing.
+	// Refuse judges, and counts, a piece of work of class Low that shows only when its request is under way,
+	// as a miss in a cache does. True says that the server is overloaded and the work is not to be done. Nil
+	// refuses nothing.
 	Refuse func() bool
 }
 
@@ -55,9 +56,10 @@ type Opener interface {
 	Name() string
 	// AddFlags adds the service's flags, which nobody else names.
 	AddFlags(f *pflag.FlagSet)
-	// Check says what is wrong with the flags by themselves, once they are parsed: a value that cannot be, or flags that do
-	// not go together. It touches nothing, so that a command line that is refused leaves nothing behind. An error that wraps
-	// ErrOff says that the service was not given what it needs, and stays off.
+	// Check says what is wrong with the flags by themselves, once they are parsed: a value that cannot be, or
+	// flags that do not go together. It touches nothing, so that a command line that is refused leaves
+	// nothing behind. An error that wraps ErrOff says that the service was not given what it needs, and stays
+	// off.
 	Check() error
 	// Open opens the service after a Check that returned nil.
 	Open(ctx context.Context, env Env) (Service, error)
@@ -77,8 +79,8 @@ func Off(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrOff, fmt.Sprintf(format, args...))
 }
 
-// A FlagError is what is wrong with the flags of a command by themselves: a value that cannot be, or flags that do not go together.
-// A file that is missing or an address that is taken is none.
+// A FlagError is what is wrong with the flags of a command by themselves: a value that cannot be, or flags
+// that do not go together. A file that is missing or an address that is taken is none.
 type FlagError struct{ Err error }
 
 // Error implements error.
@@ -87,12 +89,13 @@ func (e *FlagError) Error() string { return e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *FlagError) Unwrap() error { return e.Err }
 
-// Handler answers one request: it appends the answer to w.Body and returns what becomes of the request. It must not keep w, r or
-// any slice of them.
+// Handler answers one request: it appends the answer to w.Body and returns what becomes of the request. It
+// must not keep w, r or any slice of them.
 //
-// A handler runs on the event loop first, where it holds up every other connection of that loop: r.Inline says so. There it must
-// neither block nor allocate on its usual path. Work that may take more than InlineMicroseconds, or an answer beyond InlineBytes, is
-// moved off by returning WhenIdle, Offload or NetHTTP, before anything shows.
+// A handler runs on the event loop first, where it holds up every other connection of that loop: r.Inline
+// says so. There it must neither block nor allocate on its usual path. Work that may take more than
+// InlineMicroseconds, or an answer beyond InlineBytes, is moved off by returning WhenIdle, Offload or
+// NetHTTP, before anything shows.
 type Handler func(w *Response, r *Request) Outcome
 
 // Outcome is what becomes of a request when its handler has returned.
@@ -101,8 +104,8 @@ type Outcome uint8
 const (
 	// Done means that the response is complete.
 	Done Outcome = iota
-	// WhenIdle has the handler called again when nothing else is ready, by the loop or by a worker: for up to IdleMicroseconds of
-	// computation that waits for nothing.
+	// WhenIdle has the handler called again when nothing else is ready, by the loop or by a worker: for up to
+	// IdleMicroseconds of computation that waits for nothing.
 	WhenIdle
 	// Offload has the handler called again by a worker, where it may take longer and wait for the disk.
 	Offload
@@ -130,15 +133,16 @@ type Route struct {
 	Pattern string
 	// Handler answers the requests; nil gives all of them to Stream.
 	Handler Handler
-	// Stream answers by net/http what Handler returns NetHTTP for: what is streamed to the client, or needs a library of net/http.
-	// It may block and allocate.
+	// Stream answers by net/http what Handler returns NetHTTP for: what is streamed to the client, or needs a
+	// library of net/http. It may block and allocate.
 	Stream http.Handler
-	// Prefetch, which may be nil, is told of requests that Handler will get within a millisecond, by the values of their first
-	// wildcard, still encoded: it may ask for what they need into the processor's caches, and must do nothing else, for not all of
-	// them need come. The path must end with that wildcard, the only one. params are valid during the call; stripe is as in Request.
+	// Prefetch, which may be nil, is told of requests that Handler will get within a millisecond, by the
+	// values of their first wildcard, still encoded: it may ask for what they need into the processor's
+	// caches, and must do nothing else, for not all of them need come. The path must end with that wildcard,
+	// the only one. params are valid during the call; stripe is as in Request.
 	Prefetch func(stripe int, params [][]byte)
-	// Class says whether its requests are rejected first when the server is overloaded, or never; Normal is what
-	// nobody says. See Request.Class for some of them.
+	// Class says whether its requests are rejected first when the server is overloaded, or never; Normal is
+	// what nobody says. See Request.Class for some of them.
 	Class Class
 	// Admin puts the route on the admin port, where requests are never rejected and handlers may block.
 	Admin bool

@@ -223,7 +223,7 @@ func (l *loop) resumePaused() {
 		s.resuming = false
 		// Only now, as it may be paused again.
 		switch c.phase {
-		case phaseReading, phaseOffloaded, phasePending, phaseLent:
+		case phaseReading, phaseOffloaded, phasePending, phaseHandedOff:
 			if c.fd >= 0 {
 				l.watch(c, unix.EPOLLIN)
 			}

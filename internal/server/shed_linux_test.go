@@ -219,7 +219,7 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 			for conn.phase == phaseDraining {
 				d.turn()
 			}
-			if conn.phase != phaseLent && conn.phase != phaseOffloaded {
+			if conn.phase != phaseHandedOff && conn.phase != phaseOffloaded {
 				t.Fatalf("it is in phase %d", conn.phase)
 			}
 			d.loop.publishStats()

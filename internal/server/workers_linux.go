@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// call is a request whose handler is called again, by a worker or by the loop when it is idle. Its bytes are in its connection.
+// call is a request whose handler is called again, by a worker or by the loop when it is idle. Its bytes are
+// in its connection.
 type call struct {
 	Request
 	since time.Time
 }
 
-// offload has the handler of the request at the start of data called again and returns nil, or, when as many wait as may,
-// returns the data, which has moved.
+// offload has the handler of the request at the start of data called again and returns nil, or, when as many
+// wait as may, returns the data, which has moved.
 func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 	if !l.detach(c, data, phaseOffloaded) {
 		return nil
@@ -29,16 +30,16 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 	k.moveFrom(&l.req, data, c.in)
 	k.since = time.Now()
 	c.call = k
-	c.out = l.spare.take(l.latest) // the worker's to fill
-	if outcome == WhenIdle && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.later) < l.s.cfg.WorkerQueue {
-		l.later = append(l.later, c)
+	c.out = l.buffers.take(l.latest) // the worker's to fill
+	if outcome == WhenIdle && l.s.cfg.Processors <= l.s.cfg.Loops && len(l.whenIdle) < l.s.cfg.WorkerQueue {
+		l.whenIdle = append(l.whenIdle, c)
 		return nil
 	}
 	select {
 	case l.lane.jobs[k.route.service] <- c:
 		return nil
 	default:
-		l.spare.give(c.out)
+		l.buffers.give(c.out)
 		c.out = nil
 		l.freeCall(c)
 		c.phase = phaseReading
@@ -53,9 +54,9 @@ func (l *loop) freeCall(c *conn) {
 	c.call = nil
 }
 
-// detach makes c wait for somebody else to answer the request at the start of data, whose size c has: the input becomes c's own
-// memory, and no deadline runs. It returns false when there was
-// no memory for that, and c has been refused.
+// detach makes c wait for somebody else to answer the request at the start of data, whose size c has: the
+// input becomes c's own memory, and no deadline runs. It returns false when there was no memory for that, and
+// c has been refused.
 func (l *loop) detach(c *conn, data []byte, phase phase) bool {
 	l.keep(c, data)
 	if c.in == nil {
@@ -92,7 +93,7 @@ func (l *loop) ran(c *conn, outcome Outcome) {
 		return
 	}
 	c.phase = phaseReading
-	l.spare.give(c.out)
+	l.buffers.give(c.out)
 	c.out = nil
 	l.s.away.Add(-1)
 	if c.gone {
@@ -110,7 +111,7 @@ func (l *loop) ran(c *conn, outcome Outcome) {
 	if err := parseHead(c.in[:headEnd(c.in, 0)], &l.head); err != nil {
 		panic("BUG: a request that was parsed does not parse: " + err.detail)
 	}
-	l.lend(c, c.in)
+	l.handOff(c, c.in)
 }
 
 // answered sends the answer a worker has left in c.out and goes on with c.
@@ -121,14 +122,14 @@ func (l *loop) answered(c *conn) {
 	}
 	whole := c.out
 	if l.flushKept(c) {
-		l.spare.give(whole)
+		l.buffers.give(whole)
 		c.out = nil
 		l.resume(c)
 	}
 }
 
-// pend makes c wait for its request at the start of data to be completed. Answers to requests before it may still be on their
-// way, since what a handler has begun cannot be begun again.
+// pend makes c wait for its request at the start of data to be completed. Answers to requests before it may
+// still be on their way, since what a handler has begun cannot be begun again.
 func (l *loop) pend(c *conn, data []byte, by *Completion) {
 	if !l.detach(c, data, c.phase) {
 		by.abandon()

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lentConn lends wholly buffered requests of a connection to net/http, one at a time: an in-memory
+// handedOff hands wholly buffered requests of a connection to net/http, one at a time: an in-memory
 // net.Conn whose Read gives exactly that request and then blocks, and whose Write sends on the
-// socket. While a request is lent nobody else reads, writes or closes the descriptor, so what the
+// socket. While a request is handed off nobody else reads, writes or closes the descriptor, so what the
 // socket takes at once is sent without a copy; for the rest Write waits until the loop says that
 // the socket takes more.
 //
 // Between two requests net/http's goroutine waits in Read, stack grown and buffers at hand: a
-// lent request costs 14 us of CPU so, and 20 with a goroutine for each. See maxKept.
-type lentConn struct {
+// request handed off costs 14 us of CPU so, and 20 with a goroutine for each. See maxKept.
+type handedOff struct {
 	conn   *conn
 	remote net.Addr
 
@@ -36,16 +36,16 @@ type lentConn struct {
 	expired  bool       // the read deadline has passed
 }
 
-// lender tells net/http's side that what comes was lent.
-func (*lentConn) lender() {}
+// fromLoop tells net/http's side that what comes was handed off by a loop.
+func (*handedOff) fromLoop() {}
 
-// maxKept bounds the lentConns of a loop that wait for a next request, at about 20 KiB each.
+// maxKept bounds the handed off connections of a loop that wait for a next request, at about 20 KiB each.
 const maxKept = 256
 
-// lend hands the request at the start of data, whose head is l.head, to net/http.
-func (l *loop) lend(c *conn, data []byte) {
+// handOff hands the request at the start of data, whose head is l.head, to net/http.
+func (l *loop) handOff(c *conn, data []byte) {
 	l.framed = l.head.appendFramed(l.framed[:0], c.bodyEnd-l.head.size) // before the data moves
-	if !l.detach(c, data, phaseLent) {
+	if !l.detach(c, data, phaseHandedOff) {
 		return
 	}
 	body := c.in[l.head.size:c.bodyEnd]
@@ -54,16 +54,16 @@ func (l *loop) lend(c *conn, data []byte) {
 		c.kept = nil
 		l.kept--
 		if lc.again(l.framed, body) {
-			c.lent = lc
+			c.handedOff = lc
 			return
 		}
 	}
-	lc := &lentConn{conn: c, remote: peerAddr(c.fd)}
+	lc := &handedOff{conn: c, remote: peerAddr(c.fd)}
 	lc.change = sync.NewCond(&lc.mu)
 	lc.again(l.framed, body)
-	c.lent = lc
-	if !l.lane.lent.offer(lc) {
-		c.phase, c.lent = phaseReading, nil
+	c.handedOff = lc
+	if !l.lane.toNetHTTP.offer(lc) {
+		c.phase, c.handedOff = phaseReading, nil
 		l.s.away.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
 		l.resp.reset()
@@ -79,12 +79,12 @@ func (l *loop) lend(c *conn, data []byte) {
 // returned takes back a connection from net/http.
 func (l *loop) returned(c *conn, open bool) {
 	if open && !c.gone && l.kept < maxKept && !l.stopping {
-		c.kept = c.lent
+		c.kept = c.handedOff
 		l.kept++
 	} else {
-		c.lent.end()
+		c.handedOff.end()
 	}
-	c.lent = nil
+	c.handedOff = nil
 	if !l.reattach(c) {
 		return
 	}
@@ -92,9 +92,9 @@ func (l *loop) returned(c *conn, open bool) {
 	l.resume(c)
 }
 
-// blocked watches for the socket of a lent connection to take more.
+// blocked watches for the socket of a connection that is handed off to take more.
 func (l *loop) blocked(c *conn) {
-	if c.phase != phaseLent || c.gone {
+	if c.phase != phaseHandedOff || c.gone {
 		return
 	}
 	l.watch(c, unix.EPOLLOUT)
@@ -104,7 +104,7 @@ func (l *loop) blocked(c *conn) {
 var errClientGone = errors.New("the client has gone")
 
 // Read implements net.Conn.
-func (lc *lentConn) Read(p []byte) (int, error) {
+func (lc *handedOff) Read(p []byte) (int, error) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	for {
@@ -128,8 +128,8 @@ func (lc *lentConn) Read(p []byte) (int, error) {
 	}
 }
 
-// again lends the next request; false means that net/http has done with the connection.
-func (lc *lentConn) again(head, body []byte) bool {
+// again hands off the next request; false means that net/http has done with the connection.
+func (lc *handedOff) again(head, body []byte) bool {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	if lc.ended {
@@ -142,14 +142,14 @@ func (lc *lentConn) again(head, body []byte) bool {
 }
 
 // end lets net/http's goroutine go: there will be no next request.
-func (lc *lentConn) end() {
+func (lc *handedOff) end() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.ended = true
 	lc.change.Broadcast()
 }
 
-// dropKept ends what is kept of c for its next lent request.
+// dropKept ends what is kept of c for its next request.
 func (l *loop) dropKept(c *conn) {
 	if c.kept != nil {
 		c.kept.end()
@@ -159,7 +159,7 @@ func (l *loop) dropKept(c *conn) {
 }
 
 // Write implements net.Conn.
-func (lc *lentConn) Write(p []byte) (int, error) {
+func (lc *handedOff) Write(p []byte) (int, error) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	sent := 0
@@ -187,7 +187,7 @@ func (lc *lentConn) Write(p []byte) (int, error) {
 }
 
 // state implements connStater: an idle connection has had its whole answer written.
-func (lc *lentConn) state(s http.ConnState) {
+func (lc *handedOff) state(s http.ConnState) {
 	if s == http.StateIdle {
 		lc.giveBack(msgReturned)
 	}
@@ -195,13 +195,13 @@ func (lc *lentConn) state(s http.ConnState) {
 
 // Close implements net.Conn. Before the request is over it means that the connection is to be
 // closed after what was written.
-func (lc *lentConn) Close() error {
+func (lc *handedOff) Close() error {
 	lc.giveBack(msgSpent)
 	lc.end()
 	return nil
 }
 
-func (lc *lentConn) giveBack(kind messageKind) {
+func (lc *handedOff) giveBack(kind messageKind) {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	if lc.over {
@@ -214,7 +214,7 @@ func (lc *lentConn) giveBack(kind messageKind) {
 }
 
 // lose tells net/http that the client has gone.
-func (lc *lentConn) lose() {
+func (lc *handedOff) lose() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.gone = true
@@ -224,7 +224,7 @@ func (lc *lentConn) lose() {
 // finish tells net/http that the client sends no more. As on its own connections that ends the
 // request's context: whoever wants an answer keeps the connection open. It is told only when no
 // further request waits, as the context is the connection's.
-func (lc *lentConn) finish() {
+func (lc *handedOff) finish() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.finished = true
@@ -232,7 +232,7 @@ func (lc *lentConn) finish() {
 }
 
 // unblock tells a blocked Write to try again.
-func (lc *lentConn) unblock() {
+func (lc *handedOff) unblock() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.writable = true
@@ -240,17 +240,17 @@ func (lc *lentConn) unblock() {
 }
 
 // LocalAddr implements net.Conn.
-func (lc *lentConn) LocalAddr() net.Addr { return lc.conn.loop.s.Addr() }
+func (lc *handedOff) LocalAddr() net.Addr { return lc.conn.loop.s.Addr() }
 
 // RemoteAddr implements net.Conn.
-func (lc *lentConn) RemoteAddr() net.Addr { return lc.remote }
+func (lc *handedOff) RemoteAddr() net.Addr { return lc.remote }
 
 // SetDeadline implements net.Conn.
-func (lc *lentConn) SetDeadline(t time.Time) error { return lc.SetReadDeadline(t) }
+func (lc *handedOff) SetDeadline(t time.Time) error { return lc.SetReadDeadline(t) }
 
 // SetReadDeadline implements net.Conn. net/http sets one in the past to end a Read; one to come
 // means nothing here, as a request has wholly arrived and the loop looks after idle connections.
-func (lc *lentConn) SetReadDeadline(t time.Time) error {
+func (lc *handedOff) SetReadDeadline(t time.Time) error {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.expired = !t.IsZero() && time.Until(t) <= 0
@@ -261,7 +261,7 @@ func (lc *lentConn) SetReadDeadline(t time.Time) error {
 }
 
 // SetWriteDeadline implements net.Conn. Writes are bounded by the kernel's own write timeout.
-func (lc *lentConn) SetWriteDeadline(time.Time) error { return nil }
+func (lc *handedOff) SetWriteDeadline(time.Time) error { return nil }
 
 // peerAddr returns the address of a socket's client.
 func peerAddr(fd int) net.Addr {

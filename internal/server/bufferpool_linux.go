@@ -2,21 +2,21 @@ package server
 
 import "math/bits"
 
-// spares are buffers to be used again, of sizes from smallSize to largeSize, twice as large from class to class. They are
+// bufferPool are buffers to be used again, of sizes from smallSize to largeSize, twice as large from class to class. They are
 // a loop's own.
-type spares [spareClasses][][]byte
+type bufferPool [poolClasses][][]byte
 
 const (
-	smallSize    = 4 << 10
-	spareClasses = 5
-	largeSize    = smallSize << (spareClasses - 1)
-	maxSpare     = 1 << 20 // bytes kept of a class
+	smallSize   = 4 << 10
+	poolClasses = 5
+	largeSize   = smallSize << (poolClasses - 1)
+	maxPooled   = 1 << 20 // bytes kept of a class
 )
 
 // take returns an empty buffer with room for n bytes.
-func (s *spares) take(n int) []byte {
+func (s *bufferPool) take(n int) []byte {
 	class := bits.Len(uint(max(n, 1)-1) / smallSize)
-	if class >= spareClasses {
+	if class >= poolClasses {
 		return make([]byte, 0, s.size(n))
 	}
 	if k := len(s[class]); k > 0 {
@@ -28,16 +28,16 @@ func (s *spares) take(n int) []byte {
 }
 
 // give takes a buffer back, unless it has grown to a size that is of no class.
-func (s *spares) give(b []byte) {
+func (s *bufferPool) give(b []byte) {
 	class := bits.Len(uint(cap(b))/smallSize) - 1
-	if class < 0 || class >= spareClasses || cap(b) != smallSize<<class || len(s[class]) >= maxSpare/(smallSize<<class) {
+	if class < 0 || class >= poolClasses || cap(b) != smallSize<<class || len(s[class]) >= maxPooled/(smallSize<<class) {
 		return
 	}
 	s[class] = append(s[class], b[:0])
 }
 
 // size returns what take would make for n bytes.
-func (s *spares) size(n int) int {
+func (s *bufferPool) size(n int) int {
 	if n <= smallSize {
 		return smallSize
 	}

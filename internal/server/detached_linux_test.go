@@ -12,7 +12,7 @@ import (
 // What is refused because net/http has too much to do counts as nowhere, and its connection as closed.
 func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
 	d := newHandDriven(t, Config{})
-	d.lane.lent = newHandover(0, nil) // with room for none
+	d.lane.toNetHTTP = newHandover(0, nil) // with room for none
 	c, conn := d.connect()
 	c.send(get("/lent/a"))
 	d.turn()
@@ -38,10 +38,10 @@ func TestKeptConnectionsAreCounted(t *testing.T) {
 	for range 3 {
 		c.send(get("/lent/a"))
 		d.turn()
-		if conn.lent == nil || d.kept != 0 {
+		if conn.handedOff == nil || d.kept != 0 {
 			t.Fatalf("while a request is lent %d are kept, want none", d.kept)
 		}
-		conn.lent.state(http.StateIdle) // as net/http says after the answer
+		conn.handedOff.state(http.StateIdle) // as net/http says after the answer
 		d.turn()
 		if conn.kept == nil || d.kept != 1 {
 			t.Fatalf("after a lent request %d are kept, want one", d.kept)
@@ -55,7 +55,7 @@ func TestALentConnectionThatIsGoneIsWatchedNoMore(t *testing.T) {
 	c, conn := d.connect()
 	c.send(get("/lent/a"))
 	d.turn()
-	lent := conn.lent
+	lent := conn.handedOff
 	d.close(conn)
 	d.post(message{kind: msgBlocked, conn: conn})
 	d.turn()

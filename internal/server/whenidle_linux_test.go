@@ -19,7 +19,7 @@ func (p *putsOff) Routes() []Route {
 				return WhenIdle
 			}
 			if string(r.Param(0)) == "long" {
-				time.Sleep(2 * laterAtOnce)
+				time.Sleep(2 * idleAtOnce)
 			}
 			w.Body = append(append(w.Body, "later "...), r.Param(0)...)
 			return Done
@@ -65,8 +65,8 @@ func TestALoopRunsWhatWasPutOffAfterWhatIsReady(t *testing.T) {
 	c1.quiet()
 	d.turn()
 	c1.expect("GET", 200, "later long")
-	if n := d.turn(); n != 0 || len(d.later) != 0 || len(d.s.fast.jobs[0]) != 0 {
-		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.later), len(d.s.fast.jobs[0]))
+	if n := d.turn(); n != 0 || len(d.whenIdle) != 0 || len(d.s.fast.jobs[0]) != 0 {
+		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.whenIdle), len(d.s.fast.jobs[0]))
 	}
 	if n := d.s.away.Load(); n != 0 {
 		t.Errorf("%d requests are counted as being elsewhere", n)
@@ -79,8 +79,8 @@ func TestWithProcessorsToSpareAWorkerRunsWhatWasPutOff(t *testing.T) {
 	c, conn := d.connect()
 	c.send(get("/later/a"))
 	d.turn()
-	if len(d.later) != 0 || len(d.s.fast.jobs[0]) != 1 || conn.phase != phaseOffloaded {
-		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.later), len(d.s.fast.jobs[0]))
+	if len(d.whenIdle) != 0 || len(d.s.fast.jobs[0]) != 1 || conn.phase != phaseOffloaded {
+		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.whenIdle), len(d.s.fast.jobs[0]))
 	}
 }
 
@@ -96,10 +96,10 @@ func TestAClientMayGoBeforeWhatWasPutOffIsRun(t *testing.T) {
 	c1.send(get("/later/long"))
 	c2.send(get("/later/a"))
 	d.turn()
-	if len(d.later) != 1 {
-		t.Fatalf("%d requests are put off", len(d.later))
+	if len(d.whenIdle) != 1 {
+		t.Fatalf("%d requests are put off", len(d.whenIdle))
 	}
-	last := d.later[0]
+	last := d.whenIdle[0]
 	other := c1
 	if last == conn {
 		other = c2
@@ -108,8 +108,8 @@ func TestAClientMayGoBeforeWhatWasPutOffIsRun(t *testing.T) {
 	other.Close()
 	d.turn()
 	d.turn()
-	if last.fd >= 0 || len(d.later) != 0 {
-		t.Errorf("descriptor %d, %d requests put off", last.fd, len(d.later))
+	if last.fd >= 0 || len(d.whenIdle) != 0 {
+		t.Errorf("descriptor %d, %d requests put off", last.fd, len(d.whenIdle))
 	}
 }
 
@@ -128,8 +128,8 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	d.handle(d.events[:n])
-	if len(d.later) != 1 || len(d.s.fast.jobs[0]) != 1 {
-		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.later), len(d.s.fast.jobs[0]))
+	if len(d.whenIdle) != 1 || len(d.s.fast.jobs[0]) != 1 {
+		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.whenIdle), len(d.s.fast.jobs[0]))
 	}
 	refused := d.s.refused.Value()
 	if refused != 1 {
@@ -166,7 +166,7 @@ func TestALoopRunsAsMuchOfWhatWasPutOffAsItHasTimeFor(t *testing.T) {
 		if r.Inline() {
 			return WhenIdle
 		}
-		for began := time.Now(); time.Since(began) < laterAtOnce*11/30; {
+		for began := time.Now(); time.Since(began) < idleAtOnce*11/30; {
 		}
 		return Done
 	}})
@@ -181,8 +181,8 @@ func TestALoopRunsAsMuchOfWhatWasPutOffAsItHasTimeFor(t *testing.T) {
 		}
 		for left := len(clients); left > 0; {
 			d.turn()
-			ran := left - len(d.later)
-			left = len(d.later)
+			ran := left - len(d.whenIdle)
+			left = len(d.whenIdle)
 			if ran < 1 || ran > inTime {
 				t.Fatalf("%d were run in a turn, want 1 to %d", ran, inTime)
 			}

@@ -2,9 +2,9 @@ package server
 
 import "time"
 
-// tally counts a request answered inline. Latencies are observed together, once the answers of
+// countInline counts a request answered inline. Latencies are observed together, once the answers of
 // an event are sent: see observe.
-func (l *loop) tally(route *route, status int) {
+func (l *loop) countInline(route *route, status int) {
 	l.s.counter(route, status).Add(l.stripe, 1)
 	if l.timing.route != route && l.timing.n > 0 {
 		l.observe()
@@ -19,7 +19,7 @@ type timing struct {
 	n     uint64
 }
 
-// observe records the latency of the requests tallied since the last call: from the wake-up that
+// observe records the latency of the requests counted since the last call: from the wake-up that
 // found them to now, when their answers have been sent. It so includes the time an answer waited
 // behind those of other connections.
 func (l *loop) observe() {
