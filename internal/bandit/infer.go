@@ -266,7 +266,7 @@ func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most 
 
 // inference reads the JSON of a request.
 func (s *scanner) inference(in *inference, q *query) error {
-	return s.object(func(key []byte) error {
+	return s.presentMembers(func(key []byte) error {
 		switch string(key) {
 		case "id":
 			s.field = "id"
@@ -285,6 +285,16 @@ func (s *scanner) inference(in *inference, q *query) error {
 			return s.eachObject("outputs", func() error { return s.output(in) })
 		}
 		return s.Skip()
+	})
+}
+
+// presentMembers calls do for every member of an object that is not null: clients write null for what they leave out.
+func (s *scanner) presentMembers(do func(key []byte) error) error {
+	return s.object(func(key []byte) error {
+		if null, err := s.Null(); null || err != nil {
+			return err
+		}
+		return do(key)
 	})
 }
 
@@ -312,7 +322,7 @@ func (s *scanner) eachObject(name string, do func() error) error {
 
 func (s *scanner) inferenceParameters(in *inference, q *query) error {
 	s.field = "parameters"
-	return s.object(func(key []byte) (err error) {
+	return s.presentMembers(func(key []byte) (err error) {
 		switch string(key) {
 		case "seed":
 			s.field, q.seeded = "parameters.seed", true
@@ -331,7 +341,7 @@ func (s *scanner) inferenceParameters(in *inference, q *query) error {
 func (s *scanner) input(in *inference) error {
 	t := tensor{data: -1, size: 1}
 	var name []byte
-	err := s.object(func(key []byte) (err error) {
+	err := s.presentMembers(func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
 			s.field = "name"
@@ -353,7 +363,7 @@ func (s *scanner) input(in *inference) error {
 			err = s.shape(&t)
 		case "parameters":
 			s.field = "parameters"
-			err = s.object(func(key []byte) (err error) {
+			err = s.presentMembers(func(key []byte) (err error) {
 				if string(key) != "binary_data_size" {
 					return s.Skip()
 				}
@@ -467,7 +477,7 @@ func (s *scanner) shape(t *tensor) error {
 
 // output reads what is asked for.
 func (s *scanner) output(in *inference) error {
-	return s.object(func(key []byte) error {
+	return s.presentMembers(func(key []byte) error {
 		switch string(key) {
 		case "name":
 			s.field = "name"
@@ -481,7 +491,7 @@ func (s *scanner) output(in *inference) error {
 			return err
 		case "parameters":
 			s.field = "parameters"
-			return s.object(func(key []byte) (err error) {
+			return s.presentMembers(func(key []byte) (err error) {
 				if string(key) != "binary_data" {
 					return s.Skip()
 				}

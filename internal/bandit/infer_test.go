@@ -17,6 +17,21 @@ import (
 	"weir/internal/server"
 )
 
+// Some clients write null for what they leave out.
+func TestNullIsAbsentInTheProtocol(t *testing.T) {
+	s := serve(t, open(t, t.TempDir()), server.Config{})
+	ask := func(body string) string { return s.post("/v2/models/bandit/infer", body, nil) }
+	plain := ask(`{"parameters":{"seed":1},"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,2]}]}`)
+	nulls := ask(`{"id":null,"parameters":{"seed":1,"binary_data_output":null},"outputs":null,"inputs":[{"name":"items","shape":[2],"datatype":"INT64",` +
+		`"parameters":null,"data":[1,2]}]}`)
+	if nulls != plain {
+		t.Errorf("with nulls %s, without %s", nulls, plain)
+	}
+	ask(`{"outputs":[{"name":"scores","parameters":{"binary_data":null}}],"inputs":[{"name":"items","shape":[1],"datatype":"INT64",` +
+		`"parameters":{"binary_data_size":null},"data":[1]}]}`)
+	s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", `{"inputs":null}`), 422, `inputs must have a tensor "items"`)
+}
+
 // Clients of the protocol look for the error of whatever they have asked, and fail to say what it is where it is not there.
 func TestWhatIsNotOfTheProtocolIsRefusedInItsWords(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
