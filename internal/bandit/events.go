@@ -2,6 +2,7 @@ package bandit
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -32,11 +33,12 @@ func (b *Bandit) batchOf(list []event, segments []string) (learning.Batch, error
 }
 
 // learn has events count, all of them or none, and waits for it. Those whose id was seen within a day do not count again.
-func (b *Bandit) learn(list []event, segments []string) (duplicates int, err error) {
+func (b *Bandit) learn(list []event, segments []string, client netip.Addr) (duplicates int, err error) {
 	batch, err := b.batchOf(list, segments)
 	if err != nil {
 		return 0, err
 	}
+	batch.Client = client
 	saved := make(chan struct{})
 	batch.Done = func(n int, e error) {
 		duplicates, err = n, e

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,9 @@ func (f *fixture) learnedArms() (n int) {
 }
 
 // accept has events count, and waits for it.
-func (f *fixture) accept(list []event) (duplicates int, err error) { return f.learn(list, nil) }
+func (f *fixture) accept(list []event) (duplicates int, err error) {
+	return f.learn(list, nil, netip.Addr{})
+}
 
 // metric returns the value of a metric without labels.
 func (f *fixture) metric(name string) float64 {
@@ -192,7 +195,7 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 
 func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		f := open(t, t.TempDir(), func(c *Config) { c.Memory, c.MaxEvents = 1920, 8 }) // for 11 arms and 6 ids
+		f := open(t, t.TempDir(), func(c *Config) { c.Memory, c.ClientIDs, c.MaxEvents = 1920, 1, 8 }) // for 11 arms and 6 ids
 		s := serve(t, f, kernel)
 		s.events(`[{"item":1,"reward":1,"id":"one"},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
 		for item := range 6 {
@@ -246,6 +249,19 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 		if err := f.Health().Err(); err != nil {
 			t.Errorf("a table that is full is no reason not to be ready: %v", err)
 		}
+	})
+}
+
+func TestOneClientHasAPartOfTheRoomForIDs(t *testing.T) {
+	lanes(t, func(t *testing.T, kernel server.Config) {
+		s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Memory = 80 * 4 * 4 }), kernel) // 4 ids, 2 for a client
+		s.events(`[{"item":1,"reward":1,"id":1},{"item":1,"reward":1,"id":2}]`, accepted{2, 0})
+		s.problem(s.do("POST", s.url+"/events", `{"item":1,"reward":1,"id":3}`), 503, "--bandit-client-ids")
+		long := `[{"item":1,"reward":1,"id":4}` + strings.Repeat(" ", inlineEvents) + `]` // a worker reads it
+		s.problem(s.do("POST", s.url+"/events", long), 503, "--bandit-client-ids")
+		s.events(`{"item":1,"reward":1}`, accepted{1, 0})
+		s.forgets(`{"ids":true}`, 2)
+		s.events(long, accepted{1, 0})
 	})
 }
 

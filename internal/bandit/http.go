@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
@@ -348,7 +349,8 @@ const inlineEvents = 4 << 10
 // postEvents answers POST /events once they are saved.
 func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
-		return b.pend(r, b.eventsFrom)
+		client := r.Client()
+		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) { b.eventsFrom(ctx, sc, w, body, client) })
 	}
 	if r.Inline() && len(r.Body) > inlineEvents {
 		return server.Offload
@@ -367,6 +369,7 @@ func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcom
 		b.answerEvents(&reply{w, stripe}, n, 0, err)
 		return server.Done
 	}
+	batch.Client = r.Client()
 	c := r.Pend()
 	batch.Done = func(duplicates int, err error) {
 		c.Complete(func(w *server.Response) { b.answerEvents(&reply{w, stripe}, n, duplicates, err) })
@@ -376,7 +379,7 @@ func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcom
 }
 
 // eventsFrom answers POST /events where a feature store knows the segments of users.
-func (b *Bandit) eventsFrom(ctx context.Context, sc *scratch, w *reply, body []byte) {
+func (b *Bandit) eventsFrom(ctx context.Context, sc *scratch, w *reply, body []byte, client netip.Addr) {
 	sc.scanner.reset(body)
 	var err error
 	var segments []string
@@ -385,7 +388,7 @@ func (b *Bandit) eventsFrom(ctx context.Context, sc *scratch, w *reply, body []b
 	}
 	duplicates := 0
 	if err == nil {
-		duplicates, err = b.learn(sc.events, segments)
+		duplicates, err = b.learn(sc.events, segments, client)
 	}
 	b.answerEvents(w, len(sc.events), duplicates, err)
 }

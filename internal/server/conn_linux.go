@@ -248,6 +248,7 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 		}
 		r := &l.req
 		r.begin()
+		r.fd = c.fd
 		route, at := l.s.routes.find(h.method, h.path, &r.params)
 		body, total, err := l.body(c, data, route)
 		if err != nil {

@@ -19,3 +19,6 @@ func (*fastLane) stop(context.Context) error                     { return nil }
 func (*fastLane) finish()                                        {}
 func (*fastLane) ready() int64                                   { return 0 }
 func (*fastLane) queued(int) (waited, ready uint64)              { return 0, 0 }
+
+// peerAddr is for sockets of loops.
+func peerAddr(int) net.Addr { return nil }

@@ -209,7 +209,7 @@ func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWri
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)
-	call.req.lane = call
+	call.req.lane, call.req.remote = call, r.RemoteAddr
 	if l.s.isDown(&call.resp, route) {
 		call.resp.Write(w, r)
 		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"iter"
+	"net"
+	"net/netip"
 	"unsafe"
 
 	"weir/internal/shed"
@@ -30,6 +32,8 @@ type Request struct {
 	class      Class
 	rejected   bool
 	completion *Completion
+	fd         int    // of the socket, on the loops
+	remote     string // address and port of the client, over net/http
 
 	header  []byte // field lines, each with its CRLF
 	params  [maxParams][]byte
@@ -63,6 +67,19 @@ func (r *Request) Admit(c Class) bool {
 func OnLoop(r *Request) *Request {
 	r.inline = true
 	return r
+}
+
+// Client returns the address of the client's end of the connection: that of a proxy, where there is one. On the loops it
+// takes a system call.
+func (r *Request) Client() netip.Addr {
+	if r.remote != "" {
+		at, _ := netip.ParseAddrPort(r.remote) // the zero Addr for what is none
+		return at.Addr()
+	}
+	if at, ok := peerAddr(r.fd).(*net.TCPAddr); ok && at.IP != nil {
+		return at.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }
 
 // Param returns the decoded value of the pattern's i-th wildcard, counted from 0.
