@@ -15,7 +15,6 @@ import (
 	"weir/internal/disk/record"
 	"weir/internal/journal"
 	"weir/internal/progress"
-	"weir/internal/progress/cells"
 )
 
 func newRepair() *cobra.Command {
@@ -48,37 +47,32 @@ func repair(out, errs io.Writer, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	log := slog.New(slog.NewTextHandler(errs, nil))
-	stores, err := filepath.Glob(filepath.Join(dir, "*", "*.cells"))
-	if err != nil {
-		return err
-	}
 	var bad []error
-	for _, path := range stores {
-		bad = append(bad, repaired(out, path, func(accept bool) error {
-			s, err := cells.Open(path, 0, cells.Options{AcceptLoss: accept, Logger: log})
-			if err != nil {
-				return err
-			}
-			return s.Close()
-		}))
-	}
-	if path := filepath.Join(dir, "feed"); exists(path) {
-		bad = append(bad, repaired(out, path, func(accept bool) error {
-			l, err := progress.OpenLocal(path, progress.Options{Name: "feed", AcceptLoss: accept, Logger: log})
-			if err != nil {
-				return err
-			}
-			return l.Close()
-		}))
-	}
-	if path := filepath.Join(dir, "bandit"); exists(path) {
-		bad = append(bad, repaired(out, path, func(accept bool) error {
-			j, err := journal.Open(path, journal.Options{AcceptLoss: accept, Log: log},
+	for _, part := range []struct {
+		path string
+		open func(path string, accept bool) (io.Closer, error)
+	}{
+		{"feed", func(path string, accept bool) (io.Closer, error) {
+			return progress.OpenLocal(path, progress.Options{Name: "repair", AcceptLoss: accept, Logger: log})
+		}},
+		{filepath.Join("sequence", "current.cells"), func(path string, accept bool) (io.Closer, error) {
+			return progress.OpenIndex(path, progress.Options{Name: "repair", AcceptLoss: accept, Logger: log})
+		}},
+		{"bandit", func(path string, accept bool) (io.Closer, error) {
+			return journal.Open(path, journal.Options{AcceptLoss: accept, Log: log},
 				func(io.Reader) error { return nil }, func([]byte) error { return nil })
+		}},
+	} {
+		path := filepath.Join(dir, part.path)
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		bad = append(bad, repaired(out, path, func(accept bool) error {
+			c, err := part.open(path, accept)
 			if err != nil {
 				return err
 			}
-			return j.Close()
+			return c.Close()
 		}))
 	}
 	return errors.Join(bad...)
@@ -98,9 +92,4 @@ func repaired(out io.Writer, path string, open func(accept bool) error) error {
 	}
 	_, err := fmt.Fprintf(out, "%s: repaired, without what was damaged: %v\n", path, damage)
 	return err
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }

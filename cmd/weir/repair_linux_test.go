@@ -20,7 +20,7 @@ func flipBit(t *testing.T, path string, at int64) {
 	}
 }
 
-func TestADamagedJournalIsRefusedUntilItIsRepaired(t *testing.T) {
+func TestDamagedDataAreRefusedUntilTheyAreRepaired(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	p := start(t, "--data", data, "--bandit-sync", "1ms")
 	for _, item := range []string{"a", "b", "c"} {
@@ -52,6 +52,14 @@ func TestADamagedJournalIsRefusedUntilItIsRepaired(t *testing.T) {
 		}
 		wantSays(t, "repair", string(out), says)
 	}
+	index := filepath.Join(data, "sequence", "current.cells")
+	flipBit(t, index, 4096+20)
+	fails(t, args, index, "weir repair --accept-loss")
+	out, err = exec.Command("weir", "repair", "--accept-loss", data).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	wantSays(t, "repair", string(out), index+": repaired")
 	p = start(t, args...)
 	if n, _ := p.metric("weir_bandit_learned_arms"); n != 1 {
 		t.Errorf("%v arms are left, want that of a", n)
