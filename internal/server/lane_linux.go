@@ -132,12 +132,16 @@ func (f *fastLane) deal(fd, loop int) {
 	}
 }
 
-// stop ends the loops once their requests are answered, or when ctx is done; it then returns the
-// context's error.
-func (f *fastLane) stop(ctx context.Context) error {
+// announceStop has the loops end once their requests are answered.
+func (f *fastLane) announceStop() {
 	for _, l := range f.loops {
 		l.post(message{kind: msgStop})
 	}
+}
+
+// awaitStop waits for the end of the loops. When ctx is done it ends them at once and returns the context's
+// error.
+func (f *fastLane) awaitStop(ctx context.Context) error {
 	for _, l := range f.loops {
 		select {
 		case <-l.done:

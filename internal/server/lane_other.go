@@ -15,7 +15,8 @@ func newFastLane(*Server, net.Addr) (*fastLane, error) { return nil, errors.ErrU
 
 func (*fastLane) start(func(net.Listener))                       {}
 func (*fastLane) accept(*net.TCPListener, <-chan struct{}) error { return errors.ErrUnsupported }
-func (*fastLane) stop(context.Context) error                     { return nil }
+func (*fastLane) announceStop()                                  {}
+func (*fastLane) awaitStop(context.Context) error                { return nil }
 func (*fastLane) finish()                                        {}
 func (*fastLane) ready() int64                                   { return 0 }
 func (*fastLane) queued(int) (waited, ready uint64)              { return 0, 0 }

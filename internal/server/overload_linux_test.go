@@ -46,6 +46,9 @@ func TestAServiceThatHangsHoldsUpNoOther(t *testing.T) {
 	for i := range hanging {
 		hanging[i] = dial(t, s)
 		hanging[i].send(get("/deferred/a"))
+		if i < 2 {
+			<-e.started // a worker has it: until then it would take a place in the queue
+		}
 	}
 	await(t, "the service to take no more", func() bool { return len(s.fast.jobs[0]) == 3 })
 	refused, sound := dial(t, s), dial(t, s)

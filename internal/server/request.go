@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net"
 	"net/netip"
-	"unsafe"
 
 	"weir/internal/shed"
 )
@@ -145,26 +144,6 @@ func (r *Request) begin() {
 	r.params = [maxParams][]byte{}
 	r.decoded = r.decoded[:0]
 	r.class, r.rejected, r.completion = shed.Critical, false, nil
-}
-
-// moveFrom takes over another request, whose bytes have moved from one buffer to another.
-func (r *Request) moveFrom(q *Request, from, to []byte) {
-	own := r.decoded
-	*r = *q
-	r.completion = nil
-	q.decoded = own[:0] // r keeps what q's parameters may be in
-	start := uintptr(unsafe.Pointer(unsafe.SliceData(from)))
-	move := func(s *[]byte) {
-		if at := uintptr(unsafe.Pointer(unsafe.SliceData(*s))) - start; *s != nil && at <= uintptr(len(from)) {
-			*s = to[at:][:len(*s):len(*s)]
-		}
-	}
-	for _, s := range []*[]byte{&r.Path, &r.Query, &r.Body, &r.header} {
-		move(s)
-	}
-	for i := range r.params {
-		move(&r.params[i])
-	}
 }
 
 // decodeParams decodes the wildcards; false means a malformed escape.

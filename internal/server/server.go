@@ -255,8 +255,9 @@ func (s *Server) Run(ctx context.Context) error {
 	var shutdownErr error
 	accepting.Wait()
 	if s.fast != nil { // its acceptor takes what waits; only then the listener goes
+		s.fast.announceStop() // who finds the port closed can rely on the loops' knowing
 		s.listen.Close()
-		shutdownErr = s.fast.stop(timeout)
+		shutdownErr = s.fast.awaitStop(timeout)
 	}
 	shutdownErr = cmp.Or(shutdownErr, public.Shutdown(timeout))
 	if s.fast != nil {

@@ -49,6 +49,25 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 	}
 }
 
+// moveFrom takes over another request, whose bytes have moved from one buffer to another.
+func (r *Request) moveFrom(q *Request, from, to []byte) {
+	own := r.decoded
+	*r = *q
+	r.completion = nil
+	q.decoded = own[:0] // r keeps what q's parameters may be in
+	move := func(s *[]byte) {
+		if at, ok := offsetIn(from, *s); ok {
+			*s = to[at:][:len(*s):len(*s)]
+		}
+	}
+	for _, s := range []*[]byte{&r.Path, &r.Query, &r.Body, &r.header} {
+		move(s)
+	}
+	for i := range r.params {
+		move(&r.params[i])
+	}
+}
+
 func (l *loop) freeCall(c *conn) {
 	l.calls = append(l.calls, c.call)
 	c.call = nil
