@@ -88,41 +88,32 @@ type figure struct {
 // figures are what is compared.
 func figures() []figure {
 	const up, down, none = 1, -1, 0
-	p50, p90, p99 := func(p *Point) *float64 { return p.P50 }, func(p *Point) *float64 { return p.P90 }, func(p *Point) *float64 { return p.P99 }
 	all := []figure{
 		{"intended", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Rate.Intended} }},
-		{"achieved", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate {
-			return ofRate(r, r.Rate.Achieved, func(p *Point) *float64 { return &p.Achieved })
-		}},
-		{"served", "1/s", up, func(r *Result, _ *hdr.Histogram) estimate {
-			return ofRate(r, r.Rate.Served, func(p *Point) *float64 { return &p.Served })
-		}},
+		{"achieved", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate { return of(r, r.Rate.Achieved, 0, "achieved") }},
+		{"served", "1/s", up, func(r *Result, _ *hdr.Histogram) estimate { return of(r, r.Rate.Served, 0, "served") }},
 		{"mean", "us", down, ofMean},
 	}
 	for _, q := range []struct {
-		name    string
-		q       float64
-		of      func(l *Latency) float64
-		columns []func(p *Point) *float64
+		name   string
+		q      float64
+		of     func(l *Latency) float64
+		curves []string
 	}{
-		{"p50", 0.5, func(l *Latency) float64 { return l.P50 }, []func(p *Point) *float64{p50}},
-		{"p90", 0.9, func(l *Latency) float64 { return l.P90 }, []func(p *Point) *float64{p90}},
-		{"p95", 0.95, func(l *Latency) float64 { return l.P95 }, []func(p *Point) *float64{p90, p99}},
-		{"p99", 0.99, func(l *Latency) float64 { return l.P99 }, []func(p *Point) *float64{p99}},
-		{"p99.9", 0.999, func(l *Latency) float64 { return l.P999 }, []func(p *Point) *float64{p99}},
+		{"p50", 0.5, func(l *Latency) float64 { return l.P50 }, []string{"p50"}},
+		{"p90", 0.9, func(l *Latency) float64 { return l.P90 }, []string{"p90"}},
+		{"p95", 0.95, func(l *Latency) float64 { return l.P95 }, []string{"p90", "p99"}},
+		{"p99", 0.99, func(l *Latency) float64 { return l.P99 }, []string{"p99"}},
+		{"p99.9", 0.999, func(l *Latency) float64 { return l.P999 }, []string{"p99"}},
 	} {
 		all = append(all, figure{q.name, "us", down, func(r *Result, h *hdr.Histogram) estimate {
-			return ofQuantile(r, h, q.q, q.of(&r.Latency), q.columns...)
+			return ofQuantile(r, h, q.q, q.of(&r.Latency), q.curves...)
 		}})
 	}
 	return append(all,
 		figure{"max", "us", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Latency.Max} }},
-		figure{"errors", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
-			return ofShare(r, r.Errors, func(p *Point) float64 { return p.Errors })
-		}},
-		figure{"shed", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
-			return ofShare(r, r.Shed, func(p *Point) float64 { return p.Shed })
-		}},
+		figure{"errors", "share", down, func(r *Result, _ *hdr.Histogram) estimate { return ofShare(r, r.Errors, "errors") }},
+		figure{"shed", "share", down, func(r *Result, _ *hdr.Histogram) estimate { return ofShare(r, r.Shed, "shed") }},
 		figure{"generator's CPU", "us", none, func(r *Result, _ *hdr.Histogram) estimate {
 			return estimate{value: r.Generator.CPUMicros}
 		}})

@@ -142,21 +142,17 @@ func series(r *Result, of func(p *Point) *float64) []float64 {
 	return out
 }
 
-// logs collects the logarithms.
-func logs(r *Result, of func(p *Point) *float64) []float64 {
-	return series(r, func(p *Point) *float64 {
-		if v := of(p); v != nil && *v > 0 {
-			return pointer(math.Log(*v))
-		}
-		return nil
-	})
-}
-
-// of makes an estimate of a figure, of the columns that vary like it.
-func of(r *Result, value, independent float64, columns ...func(p *Point) *float64) estimate {
+// of makes an estimate of a figure, of the curves that vary like it.
+func of(r *Result, value, independent float64, names ...string) estimate {
 	e := estimate{value: value, error: independent, df: math.Inf(1), known: true}
-	for _, c := range columns {
-		standardError, df, known := observed(logs(r, c), independent)
+	for _, name := range names {
+		logs := series(r, func(p *Point) *float64 {
+			if v := above0(curves[name](p)); v != nil {
+				return pointer(math.Log(*v))
+			}
+			return nil
+		})
+		standardError, df, known := observed(logs, independent)
 		e.known = e.known && known
 		if standardError >= e.error {
 			e.error, e.df = standardError, df
@@ -174,26 +170,18 @@ const (
 
 // enough says whether there is enough of a run to judge figures of requests.
 func enough(r *Result) bool {
-	n := 0
-	for i := range r.Trace {
-		if r.Trace[i].Measured {
-			n++
-		}
-	}
-	return n >= fewestWindows
+	return len(series(r, func(p *Point) *float64 { return &p.At })) >= fewestWindows
 }
-
-func ofRate(r *Result, rate float64, c func(p *Point) *float64) estimate { return of(r, rate, 0, c) }
 
 func ofMean(r *Result, h *hdr.Histogram) estimate {
 	n := float64(h.TotalCount())
 	if n < fewest || h.Mean() <= 0 || !enough(r) {
 		return estimate{value: r.Latency.Mean}
 	}
-	return of(r, r.Latency.Mean, h.StdDev()/h.Mean()/math.Sqrt(n), func(p *Point) *float64 { return p.Mean })
+	return of(r, r.Latency.Mean, h.StdDev()/h.Mean()/math.Sqrt(n), "mean")
 }
 
-func ofQuantile(r *Result, h *hdr.Histogram, q, value float64, columns ...func(p *Point) *float64) estimate {
+func ofQuantile(r *Result, h *hdr.Histogram, q, value float64, names ...string) estimate {
 	n := float64(h.TotalCount())
 	if n*(1-q) < fewest || n*q < fewest || !enough(r) {
 		return estimate{value: value}
@@ -201,10 +189,10 @@ func ofQuantile(r *Result, h *hdr.Histogram, q, value float64, columns ...func(p
 	half := 1.96 * math.Sqrt(n*q*(1-q))
 	low := float64(h.ValueAtPercentile(100 * math.Floor(n*q-half) / n))
 	high := float64(h.ValueAtPercentile(100 * math.Ceil(n*q+half+1) / n))
-	return of(r, value, math.Log(high/max(low, 1))/2/1.96, columns...)
+	return of(r, value, math.Log(high/max(low, 1))/2/1.96, names...)
 }
 
-func ofShare(r *Result, some uint64, c func(p *Point) float64) estimate {
+func ofShare(r *Result, some uint64, curve string) estimate {
 	n := float64(r.Requests)
 	if n == 0 {
 		return estimate{share: true}
@@ -214,7 +202,7 @@ func ofShare(r *Result, some uint64, c func(p *Point) float64) estimate {
 	wilson := math.Sqrt(p*(1-p)/n+z*z/(4*n*n)) / (1 + z*z/n)
 	standardError, df, _ := observed(series(r, func(pt *Point) *float64 {
 		if all := pt.Served + pt.Shed + pt.Errors; all > 0 {
-			return pointer(c(pt) / all)
+			return pointer(*curves[curve](pt) / all)
 		}
 		return nil
 	}), wilson)

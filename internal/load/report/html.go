@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,26 +42,32 @@ func (p *page) element(tag, text string) {
 	p.raw("</" + name + ">")
 }
 
-// table writes a table; the first row are the columns' names, or empty.
-func (p *page) table(class string, rows [][]string) {
+// section writes a heading and a table.
+func (p *page) section(s section) {
+	p.element("h2", s.title)
+	class := "data"
+	if s.columns == nil {
+		class = "data words"
+	}
 	p.raw(`<div class="wide"><table class="` + class + `">`)
-	for i, row := range rows {
-		switch {
-		case i > 0:
-			p.raw("<tr>")
-			for _, cell := range row {
-				p.element("td", cell)
-			}
-			p.raw("</tr>\n")
-		case strings.Join(row, "") == "":
-			p.raw("<tbody>\n")
-		default:
-			p.raw("<thead><tr>")
-			for _, cell := range row {
-				p.element(`th scope="col"`, cell)
-			}
-			p.raw("</tr></thead><tbody>\n")
+	if s.columns != nil {
+		p.raw("<thead><tr>")
+		for _, cell := range s.columns {
+			p.element(`th scope="col"`, cell)
 		}
+		p.raw("</tr></thead>")
+	}
+	p.raw("<tbody>\n")
+	for _, row := range s.rows {
+		p.raw("<tr>")
+		for i, cell := range row {
+			tag := "td"
+			if i == 0 && cell == failedWord {
+				tag = `td class="failed"`
+			}
+			p.element(tag, cell)
+		}
+		p.raw("</tr>\n")
 	}
 	p.raw("</tbody></table></div>\n")
 }
@@ -89,7 +94,11 @@ func WriteHTML(w io.Writer, r *Result) error {
 	p.head(r)
 	p.tiles(r)
 	p.plots(r)
-	p.tables(r)
+	for _, s := range append(sections(r), section{title: "Plan", rows: planRows(r.Plan)}) {
+		if len(s.rows) > 0 {
+			p.section(s)
+		}
+	}
 	p.raw("<footer><p>Made by weir load. Plots by uPlot.</p>\n<details><summary>Licence of uPlot</summary>")
 	p.element("pre", asset(uplot.Files, uplot.License))
 	p.raw("</details></footer>\n")
@@ -158,7 +167,7 @@ func (p *page) tiles(r *Result) {
 	}
 	p.raw(`<section class="tiles" aria-label="Key figures">` + "\n")
 	if c := r.Ceiling; c != nil {
-		tile(PerSecond(c.Rate), "ceiling"+sureText(c.Rate, c.Low, c.High))
+		tile(PerSecond(c.Rate), "ceiling"+sureText(c))
 	}
 	tile(PerSecond(r.Rate.Served), "served, of "+PerSecond(r.Rate.Intended)+" intended")
 	l := latencyRow("", r.Latency)
@@ -190,55 +199,6 @@ func (p *page) plots(r *Result) {
 	p.raw(`<p class="soft">Grey time was not measured. Select a stretch of time to look closer; a double click shows all.</p>` + "\n")
 }
 
-func (p *page) tables(r *Result) {
-	p.element("h2", "Latency")
-	rows := [][]string{{"", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}, latencyRow("answered", r.Latency)}
-	if r.Shed > 0 {
-		rows = append(rows, latencyRow("shed", r.ShedIn))
-	}
-	p.table("data", rows)
-
-	p.element("h2", "Requests")
-	rows = [][]string{{"", ""}, {"requests", Count(r.Requests) + ": " + outcomes(r)}}
-	if len(r.Failures) > 0 {
-		rows = append(rows, []string{"errors by kind", failures(r.Failures)})
-	}
-	rows = append(rows, [][]string{
-		{"rate", "intended " + PerSecond(r.Rate.Intended) + ", achieved " + PerSecond(r.Rate.Achieved) + ", served " + PerSecond(r.Rate.Served)},
-		{"traffic", Size(float64(r.Bytes.In)) + " in, " + Size(float64(r.Bytes.Out)) + " out"},
-		{"generator", "busiest thread " + Share(r.Generator.Busy) + ", lag " + Micros(r.Generator.LagP99) + " at p99 and " + Micros(r.Generator.LagMax) +
-			" at most" + runners(r.Generator.Runners)},
-	}...)
-	p.table("data words", rows)
-	if c := r.Ceiling; c != nil {
-		p.element("h2", "Ceiling")
-		p.element("p", ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, c.Limit))
-	}
-	if len(r.Verdicts) > 0 {
-		p.element("h2", "Conditions")
-		p.raw("<ul>\n")
-		for _, v := range r.Verdicts {
-			class := `span class="ok"`
-			if v.Failed {
-				class = `span class="failed"`
-			}
-			p.raw("<li>")
-			p.element(class, verdictWord(v))
-			p.text(" " + v.Condition + ": " + verdictValue(v))
-			p.raw("</li>\n")
-		}
-		p.raw("</ul>\n")
-	}
-	if plan := planRows(r.Plan); len(plan) > 0 {
-		p.element("h2", "Plan")
-		rows := [][]string{{"", ""}}
-		for _, row := range plan {
-			rows = append(rows, row[:])
-		}
-		p.table("data words", rows)
-	}
-}
-
 // column is a series of a plot, in five digits: more cannot be seen, and would double the page.
 type column []*float64
 
@@ -259,39 +219,18 @@ func (c column) MarshalJSON() ([]byte, error) {
 
 // pageData is what the page's script plots, safe to stand in a script element.
 func pageData(r *Result) (string, error) {
-	cols := make(map[string]column)
-	put := func(name string, v *float64) { cols[name] = append(cols[name], v) }
-	for _, name := range []string{"t", "intended", "achieved", "served", "shed", "errors", "p50", "p90", "p99", "max", "busy",
-		"connections", "in_flight", "target_cpu", "target_memory", "ceiling"} {
-		cols[name] = column{}
-	}
-	unmeasured := [][2]float64{}
+	trace := make(map[string]column, len(curves)+1)
+	times := column{}
 	for i := range r.Trace {
-		p := &r.Trace[i]
-		if !p.Measured {
-			from := p.At - p.Seconds
-			if n := len(unmeasured); n > 0 && math.Abs(unmeasured[n-1][1]-from) < 1e-3 {
-				unmeasured[n-1][1] = p.At
-			} else {
-				unmeasured = append(unmeasured, [2]float64{from, p.At})
-			}
+		times = append(times, &r.Trace[i].At)
+	}
+	trace["t"] = times
+	for name, of := range curves {
+		c := column{}
+		for i := range r.Trace {
+			c = append(c, of(&r.Trace[i]))
 		}
-		put("t", pointer(p.At))
-		put("intended", &p.Intended)
-		put("achieved", &p.Achieved)
-		put("served", &p.Served)
-		put("shed", &p.Shed)
-		put("errors", &p.Errors)
-		put("p50", above0(p.P50))
-		put("p90", above0(p.P90))
-		put("p99", above0(p.P99))
-		put("max", above0(p.Max))
-		put("busy", &p.Busy)
-		put("connections", pointer(float64(p.Connections)))
-		put("in_flight", pointer(float64(p.InFlight)))
-		put("target_cpu", p.TargetCPU)
-		put("target_memory", p.TargetMemory)
-		put("ceiling", p.Ceiling)
+		trace[name] = c
 	}
 	percentiles := struct {
 		X column `json:"x"`
@@ -306,19 +245,11 @@ func pageData(r *Result) (string, error) {
 			percentiles.X, percentiles.Y = append(percentiles.X, pointer(q[0])), append(percentiles.Y, pointer(q[1]))
 		}
 	}
-	text, err := json.Marshal(map[string]any{"trace": cols, "unmeasured": unmeasured, "percentiles": percentiles})
+	text, err := json.Marshal(map[string]any{"trace": trace, "unmeasured": unmeasured(r.Trace), "percentiles": percentiles})
 	if err != nil {
 		return "", fmt.Errorf("writing a report's data: %w", err)
 	}
 	return string(text), nil
-}
-
-// above0 returns nil for what a logarithmic axis has no place for.
-func above0(v *float64) *float64 {
-	if v == nil || !(*v > 0) {
-		return nil
-	}
-	return v
 }
 
 // byPercentile returns points of the distribution, evenly spaced as people look at tails: 1/(1-q), and the

@@ -34,7 +34,7 @@ func TestCeilingsAreAsSureAsTheyAre(t *testing.T) {
 		"500/s, found in 4 s, limited by p99":                               {Rate: 500, Low: 500, High: 500, Seconds: 4, Converged: true, Limit: "p99"},
 		"550/s, 95 % sure of 500/s to 600/s, not converged, limited by p99": {Rate: 550, Low: 500, High: 600, Limit: "p99"},
 	} {
-		if got := ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, c.Limit); got != want {
+		if got := ceilingText(&c); got != want {
 			t.Errorf("%+v is %q, expected %q", c, got, want)
 		}
 	}

@@ -9,21 +9,30 @@ import (
 	"strings"
 )
 
-// planFields returns a plan as its JSON form has it: names and texts. What is not an object has no fields.
-func planFields(plan any) map[string]string {
+// shownPlan returns the members of a plan's JSON form, without the values of secret header fields. What is not an
+// object has none.
+func shownPlan(plan any) map[string]any {
 	text, err := json.Marshal(plan)
 	if err != nil {
 		return nil
 	}
-	var tree map[string]any
+	var members map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if d.Decode(&tree) != nil {
+	if d.Decode(&members) != nil {
 		return nil
 	}
-	fields := make(map[string]string, len(tree))
-	for name, v := range tree {
-		if v = hide(name, v); v != nil {
+	if headers, is := members["headers"].([]any); is {
+		hide(headers)
+	}
+	return members
+}
+
+// planFields returns a plan's members as texts.
+func planFields(plan any) map[string]string {
+	fields := make(map[string]string)
+	for name, v := range shownPlan(plan) {
+		if v != nil {
 			fields[name] = fieldText(v)
 		}
 	}
@@ -52,19 +61,12 @@ func fieldText(v any) string {
 
 // WithoutSecrets returns r with a plan whose secret header fields have no values: a file may be passed on.
 func WithoutSecrets(r *Result) *Result {
-	text, err := json.Marshal(r.Plan)
-	if err != nil {
+	shown := shownPlan(r.Plan)
+	if shown["headers"] == nil {
 		return r
 	}
-	var tree map[string]any
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if d.Decode(&tree) != nil || tree["headers"] == nil {
-		return r
-	}
-	tree["headers"] = hide("headers", tree["headers"])
 	out := *r
-	out.Plan = tree
+	out.Plan = shown
 	return &out
 }
 
@@ -72,36 +74,29 @@ func WithoutSecrets(r *Result) *Result {
 var secretWords = []string{"auth", "cookie", "token", "secret", "password", "key", "session"}
 
 // hide leaves the values of secret header fields out: reports are made to be passed on.
-func hide(name string, v any) any {
-	list, is := v.([]any)
-	if name != "headers" || !is {
-		return v
-	}
-	out := make([]any, len(list))
-	for i, h := range list {
-		out[i] = h
+func hide(headers []any) {
+	for i, h := range headers {
 		field, _, found := strings.Cut(fmt.Sprint(h), ":")
 		if found && slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(field), w) }) {
-			out[i] = field + ": (not shown)"
+			headers[i] = field + ": (not shown)"
 		}
 	}
-	return out
 }
 
 // planRows returns a plan's fields in an order for people: what, how much, and the rest by name.
-func planRows(plan any) [][2]string {
+func planRows(plan any) [][]string {
 	fields := planFields(plan)
 	first := []string{"url", "scenario", "target", "method", "mode", "rate", "connections", "stages", "users", "every", "duration", "warmup", "ramp"}
-	var rows [][2]string
+	var rows [][]string
 	for _, name := range first {
 		if v, is := fields[name]; is {
-			rows = append(rows, [2]string{name, v})
+			rows = append(rows, []string{name, v})
 			delete(fields, name)
 		}
 	}
 	delete(fields, "name")
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		rows = append(rows, [2]string{name, fields[name]})
+		rows = append(rows, []string{name, fields[name]})
 	}
 	return rows
 }

@@ -1,85 +1,98 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"weir/internal/load/control"
 )
+
+// section is a part of what a result says in words and tables. Pages and terminals show the same ones. Its texts
+// may come from anywhere: who shows them makes them safe.
+type section struct {
+	title   string
+	columns []string // of a table of figures; nil where rows are a label and a text
+	rows    [][]string
+}
+
+// sections lists what there is to say of a result, the plots and marks aside.
+func sections(r *Result) []section {
+	run, more, verdicts := section{title: "Requests"}, section{title: "Generator"}, section{title: "Conditions"}
+	latency := section{"Latency", []string{"", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}, [][]string{latencyRow("latency", r.Latency)}}
+	parts := section{title: "Parts", columns: []string{"part", "served", "shed", "errors", "mean", "max"}}
+	line := func(s *section, label, text string) {
+		if text != "" {
+			s.rows = append(s.rows, []string{label, text})
+		}
+	}
+	line(&run, "ended", r.Reason)
+	line(&run, "requests", Count(r.Requests)+" in "+Seconds(r.Seconds)+": "+outcomes(r))
+	line(&run, "errors", failures(r.Failures))
+	line(&run, "answers", codes(r.Statuses))
+	line(&run, "rate", fmt.Sprintf("intended %s, achieved %s, served %s", PerSecond(r.Rate.Intended), PerSecond(r.Rate.Achieved), PerSecond(r.Rate.Served)))
+	if c := r.Ceiling; c != nil {
+		line(&run, "ceiling", ceilingText(c))
+	}
+	if r.Shed > 0 {
+		latency.rows = append(latency.rows, latencyRow("shed in", r.ShedIn))
+	}
+	for _, p := range r.Parts {
+		parts.rows = append(parts.rows, []string{p.Name, Count(p.Served), Count(p.Shed), Count(p.Errors), Micros(p.Mean), Micros(p.Max)})
+	}
+	for _, s := range r.Samples {
+		line(&more, "for example", sampleText(s))
+	}
+	line(&more, "traffic", Size(float64(r.Bytes.In))+" in, "+Size(float64(r.Bytes.Out))+" out")
+	g := &r.Generator
+	line(&more, "generator", fmt.Sprintf("%s CPU a request, busiest thread %s, lag %s at p99 and %s at most%s",
+		Micros(g.CPUMicros), Share(g.Busy), Micros(g.LagP99), Micros(g.LagMax), runners(g.Runners)))
+	for _, v := range r.Verdicts {
+		word, got := "ok", v.Got
+		if v.Failed {
+			word = failedWord
+		}
+		if got == "" {
+			got = digits3(max(v.Value, 0))
+		}
+		line(&verdicts, word, v.Condition+": it was "+got)
+	}
+	return slices.DeleteFunc([]section{run, latency, parts, more, verdicts}, func(s section) bool { return len(s.rows) == 0 })
+}
+
+// failedWord is the label of a condition that failed the run.
+const failedWord = "FAILED"
 
 // Summary writes what a terminal shows at the end of a run.
 func Summary(w io.Writer, r *Result) error {
 	var b strings.Builder
-	line := func(label, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-11s%s\n", label, fmt.Sprintf(format, args...))
-	}
 	if r.Name != "" {
 		fmt.Fprintf(&b, "%s\n", Plain(r.Name))
 	}
-	if r.Reason != "" {
-		line("ended", "%s", Plain(r.Reason))
-	}
-	line("requests", "%s in %s: %s", Count(r.Requests), Seconds(r.Seconds), outcomes(r))
-	if len(r.Failures) > 0 {
-		line("errors", "%s", failures(r.Failures))
-	}
-	if text := codes(r.Statuses); text != "" {
-		line("answers", "%s", text)
-	}
-	line("rate", "intended %s, achieved %s, served %s",
-		PerSecond(r.Rate.Intended), PerSecond(r.Rate.Achieved), PerSecond(r.Rate.Served))
-	if c := r.Ceiling; c != nil {
-		line("ceiling", "%s", ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, Plain(c.Limit)))
-	}
-	b.WriteByte('\n')
-	rows := [][]string{{"", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}}
-	rows = append(rows, latencyRow("latency", r.Latency))
-	if r.Shed > 0 {
-		rows = append(rows, latencyRow("shed in", r.ShedIn))
-	}
-	columns(&b, "  ", rows)
-	b.WriteByte('\n')
-
-	if len(r.Parts) > 0 {
-		rows := [][]string{{"part", "served", "shed", "errors", "mean", "max"}}
-		for _, p := range r.Parts {
-			rows = append(rows, []string{Plain(p.Name), Count(p.Served), Count(p.Shed), Count(p.Errors), Micros(p.Mean), Micros(p.Max)})
+	for _, s := range sections(r) {
+		for _, row := range s.rows {
+			for i := range row {
+				row[i] = Plain(row[i])
+			}
+			if s.columns == nil {
+				fmt.Fprintf(&b, "  %-11s%s\n", row[0], row[1])
+			}
 		}
-		columns(&b, "  ", rows)
-		b.WriteByte('\n')
-	}
-	for _, s := range r.Samples {
-		line("for example", "%s", sampleText(s))
-	}
-	line("traffic", "%s in, %s out", Size(float64(r.Bytes.In)), Size(float64(r.Bytes.Out)))
-	g := &r.Generator
-	line("generator", "%s CPU a request, busiest thread %s, lag %s at p99 and %s at most%s",
-		Micros(g.CPUMicros), Share(g.Busy), Micros(g.LagP99), Micros(g.LagMax), runners(g.Runners))
-	for _, v := range r.Verdicts {
-		line(verdictWord(v), "%s: %s", Plain(v.Condition), verdictValue(v))
+		if s.columns != nil {
+			b.WriteByte('\n')
+			columns(&b, "  ", append([][]string{s.columns}, s.rows...))
+			b.WriteByte('\n')
+		}
 	}
 	for _, m := range r.Marks {
 		fmt.Fprintf(&b, "  ! %s\n", Plain(m))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func verdictWord(v Verdict) string {
-	if v.Failed {
-		return "FAILED"
-	}
-	return "ok"
-}
-
-// verdictValue writes what a condition's value was.
-func verdictValue(v Verdict) string {
-	if v.Got != "" {
-		return "it was " + Plain(v.Got)
-	}
-	return "it was " + digits3(max(v.Value, 0))
 }
 
 func runners(n int) string {
@@ -107,16 +120,16 @@ func codes(statuses map[string]uint64) string {
 	}
 	var parts []string
 	for _, code := range slices.Sorted(maps.Keys(statuses)) {
-		parts = append(parts, Count(statuses[code])+" with "+Plain(code))
+		parts = append(parts, Count(statuses[code])+" with "+code)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // sampleText says what became of a request.
 func sampleText(s Sample) string {
-	text := Plain(s.Request) + ": " + Plain(strings.ReplaceAll(s.Kind, "_", " "))
+	text := s.Request + ": " + strings.ReplaceAll(s.Kind, "_", " ")
 	if s.Detail != "" {
-		text += ", " + Plain(s.Detail)
+		text += ", " + s.Detail
 	}
 	return text
 }
@@ -124,45 +137,39 @@ func sampleText(s Sample) string {
 // failures lists errors by kind, the most frequent first.
 func failures(kinds map[string]uint64) string {
 	names := slices.SortedFunc(maps.Keys(kinds), func(a, b string) int {
-		switch {
-		case kinds[a] > kinds[b]:
-			return -1
-		case kinds[a] < kinds[b]:
-			return 1
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(kinds[b], kinds[a]), cmp.Compare(a, b))
 	})
 	for i, name := range names {
-		names[i] = Count(kinds[name]) + " " + Plain(strings.ReplaceAll(name, "_", " "))
+		names[i] = Count(kinds[name]) + " " + strings.ReplaceAll(name, "_", " ")
 	}
 	return strings.Join(names, ", ")
 }
 
-func ceilingText(rate, low, high, seconds float64, converged bool, limit string) string {
-	text := PerSecond(rate) + sureText(rate, low, high)
-	if converged {
-		text += ", found in " + Seconds(seconds)
+func ceilingText(c *control.Ceiling) string {
+	text := PerSecond(c.Rate) + sureText(c)
+	if c.Converged {
+		text += ", found in " + Seconds(c.Seconds)
 	} else {
 		text += ", not converged"
 	}
-	if limit != "" {
-		text += ", limited by " + limit
+	if c.Limit != "" {
+		text += ", limited by " + c.Limit
 	}
 	return text
 }
 
 // sureText says how sure a ceiling is. Where a load was held, or a condition stopped the run, one load or
 // two are known, and no interval. Where no load was too much, there is no upper end.
-func sureText(rate, low, high float64) string {
+func sureText(c *control.Ceiling) string {
 	switch {
-	case high == 0:
+	case c.High == 0:
 		return " at least"
-	case low == high:
+	case c.Low == c.High:
 		return ""
-	case rate == low:
-		return ", and not " + PerSecond(high)
+	case c.Rate == c.Low:
+		return ", and not " + PerSecond(c.High)
 	}
-	return fmt.Sprintf(", 95 %% sure of %s to %s", PerSecond(low), PerSecond(high))
+	return fmt.Sprintf(", 95 %% sure of %s to %s", PerSecond(c.Low), PerSecond(c.High))
 }
 
 func latencyRow(label string, l Latency) []string {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -61,7 +63,7 @@ func WriteSVG(w io.Writer, r *Result) error {
 	}
 	about := "rate and latency over " + Seconds(s.end)
 	if c := r.Ceiling; c != nil {
-		about = "ceiling " + ceilingText(c.Rate, c.Low, c.High, c.Seconds, c.Converged, c.Limit)
+		about = "ceiling " + ceilingText(c)
 	}
 	s.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title about">`,
 		svgWidth, svgHeight, svgWidth, svgHeight)
@@ -96,67 +98,47 @@ func thin(trace []Point, n int) []Point {
 
 // rates draws the upper plot.
 func (s *picture) rates(points []Point, r *Result) {
+	var names []string
 	most := 0.0
-	for i := range points {
-		p := &points[i]
-		most = max(most, clean(p.Intended), clean(p.Served), clean(p.Shed), clean(p.Errors))
+	for _, name := range []string{"intended", "served", "shed", "errors"} {
+		_, highest := extent(points, name)
+		if most = max(most, highest); highest > 0 || name == "intended" || name == "served" {
+			names = append(names, name)
+		}
 	}
-	if c := r.Ceiling; c != nil {
+	c := r.Ceiling
+	if c != nil {
 		most = max(most, clean(c.Rate))
 	}
 	step := niceStep(most, 4)
-	upper := math.Ceil(most/step-1e-9) * step
-	if upper <= 0 {
-		upper = step
-	}
+	upper := max(math.Ceil(most/step-1e-9)*step, step)
 	y := func(v float64) float64 { return svgTop + svgPanel*(1-min(max(v/upper, 0), 1)) }
-	s.frame(points, svgTop)
+	ticks := map[float64]string{}
 	for i := 0; float64(i)*step <= upper*(1+1e-9); i++ {
-		v := float64(i) * step
-		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
-		s.words("end", svgLeft-8, y(v)+4, compact(v)+"/s")
+		ticks[float64(i)*step] = compact(float64(i)*step) + "/s"
 	}
-	shown := []string{}
-	if c := r.Ceiling; c != nil && clean(c.Rate) > 0 {
+	s.frame("rate", points, svgTop, ticks, y)
+	var ceiling []string
+	if c != nil && clean(c.Rate) > 0 {
 		low, high := y(clean(c.High)), y(clean(c.Low))
 		if c.High == 0 {
 			low = high
 		}
 		s.put(`<rect class="band" x="%d" width="%d" y="%.1f" height="%.1f"/>`, svgLeft, svgWidth-svgLeft-svgRight, min(low, high), math.Abs(high-low))
 		s.put(`<line class="ceiling" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(c.Rate), y(c.Rate))
-		shown = append(shown, "ceiling")
+		ceiling = []string{"ceiling"}
 	}
-	for _, line := range []struct {
-		name string
-		of   func(p *Point) float64
-	}{
-		{"intended", func(p *Point) float64 { return p.Intended }},
-		{"served", func(p *Point) float64 { return p.Served }},
-		{"shed", func(p *Point) float64 { return p.Shed }},
-		{"errors", func(p *Point) float64 { return p.Errors }},
-	} {
-		any := line.name == "served" || line.name == "intended"
-		for i := range points {
-			any = any || line.of(&points[i]) > 0
-		}
-		if any {
-			s.line(line.name, points, func(p *Point) *float64 { return pointer(line.of(p)) }, y)
-			shown = append(shown, line.name)
-		}
-	}
-	s.words("", 20, svgTop-10, "rate")
-	s.legend(svgTop-10, shown)
+	s.lines(points, names, y)
+	s.legend(svgTop-10, append(ceiling, names...))
 }
 
-// latencies draws the lower plot, on a logarithmic axis.
+// latencies draws the lower plot, on a logarithmic axis, and the time below it.
 func (s *picture) latencies(points []Point) {
+	names := []string{"p50", "p99"}
 	least, most := math.Inf(1), 0.0
-	for i := range points {
-		for _, v := range []*float64{points[i].P50, points[i].P99} {
-			if v != nil && clean(*v) > 0 {
-				least, most = min(least, *v), max(most, *v)
-			}
-		}
+	for _, name := range names {
+		lowest, highest := extent(points, name)
+		least, most = min(least, lowest), max(most, highest)
 	}
 	if most == 0 {
 		least, most = 100, 1000
@@ -166,57 +148,58 @@ func (s *picture) latencies(points []Point) {
 	y := func(us float64) float64 {
 		return svgSecond + svgPanel*(1-min(max((math.Log10(us)-from)/(to-from), 0), 1))
 	}
-	s.frame(points, svgSecond)
+	ticks := map[float64]string{}
 	for d := from; d <= to; d++ {
-		v := math.Pow(10, d)
-		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
-		s.words("end", svgLeft-8, y(v)+4, Micros(v))
+		ticks[math.Pow(10, d)] = Micros(math.Pow(10, d))
 	}
-	above := func(of func(p *Point) *float64) func(p *Point) *float64 {
-		return func(p *Point) *float64 { return above0(of(p)) }
-	}
-	s.line("p50", points, above(func(p *Point) *float64 { return p.P50 }), y)
-	s.line("p99", points, above(func(p *Point) *float64 { return p.P99 }), y)
-	s.words("", 20, svgSecond-10, "latency")
-	s.legend(svgSecond-10, []string{"p50", "p99"})
+	s.frame("latency", points, svgSecond, ticks, y)
+	s.lines(points, names, y)
+	s.legend(svgSecond-10, names)
 	step := niceStep(s.end, 8)
 	for i := 0; float64(i)*step <= s.end*(1+1e-9); i++ {
 		s.words("mid", s.x(float64(i)*step), svgSecond+svgPanel+20, Seconds(float64(i)*step))
 	}
 }
 
-// frame shades what was not measured.
-func (s *picture) frame(points []Point, top float64) {
-	for i := 0; i < len(points); i++ {
-		if points[i].Measured {
-			continue
+// extent returns the least value above 0 of a curve, and the most.
+func extent(points []Point, curve string) (least, most float64) {
+	least = math.Inf(1)
+	for i := range points {
+		if v := curves[curve](&points[i]); v != nil && clean(*v) > 0 {
+			least, most = min(least, clean(*v)), max(most, clean(*v))
 		}
-		from := s.x(clean(points[i].At - points[i].Seconds))
-		for i+1 < len(points) && !points[i+1].Measured {
-			i++
-		}
-		s.put(`<rect class="warm" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, from, top, max(s.x(clean(points[i].At))-from, 0), svgPanel)
 	}
+	return least, most
 }
 
-// line draws one series, broken where it is not known.
-func (s *picture) line(class string, points []Point, of func(p *Point) *float64, y func(float64) float64) {
-	var run []string
-	flush := func() {
-		if len(run) > 0 {
-			s.put(`<polyline class="%s" points="%s"/>`, class, strings.Join(run, " "))
-		}
-		run = run[:0]
+// frame draws what is behind a plot's lines: its name, its axis, and in grey what was not measured.
+func (s *picture) frame(name string, points []Point, top float64, ticks map[float64]string, y func(float64) float64) {
+	for _, t := range unmeasured(points) {
+		from, to := s.x(clean(t[0])), s.x(clean(t[1]))
+		s.put(`<rect class="warm" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, from, top, max(to-from, 0), svgPanel)
 	}
-	for i := range points {
-		v := of(&points[i])
-		if v == nil {
-			flush()
-			continue
-		}
-		run = append(run, fmt.Sprintf("%.1f,%.1f", s.x(clean(points[i].At)), y(clean(*v))))
+	for _, v := range slices.Sorted(maps.Keys(ticks)) {
+		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
+		s.words("end", svgLeft-8, y(v)+4, ticks[v])
 	}
-	flush()
+	s.words("", 20, top-10, name)
+}
+
+// lines draws curves, broken where they are not known.
+func (s *picture) lines(points []Point, names []string, y func(float64) float64) {
+	for _, name := range names {
+		var piece []string
+		for i := range points {
+			v := curves[name](&points[i])
+			if v != nil {
+				piece = append(piece, fmt.Sprintf("%.1f,%.1f", s.x(clean(points[i].At)), y(clean(*v))))
+			}
+			if len(piece) > 0 && (v == nil || i == len(points)-1) {
+				s.put(`<polyline class="%s" points="%s"/>`, name, strings.Join(piece, " "))
+				piece = nil
+			}
+		}
+	}
 }
 
 func (s *picture) legend(y float64, names []string) {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 
 	"weir/internal/load/control"
@@ -37,6 +38,51 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 
 // silent says that there were requests, and that all of them failed without an answer.
 func (p *Point) silent() bool { return p.Errors > 0 && p.Served+p.Shed == 0 && p.P50 == nil }
+
+// curves are the figures of a point that are drawn and compared, by their names in JSON; nil is not known. Those of
+// latency are above 0: a logarithmic axis has no place for another.
+var curves = map[string]func(p *Point) *float64{
+	"intended":      func(p *Point) *float64 { return &p.Intended },
+	"achieved":      func(p *Point) *float64 { return &p.Achieved },
+	"served":        func(p *Point) *float64 { return &p.Served },
+	"shed":          func(p *Point) *float64 { return &p.Shed },
+	"errors":        func(p *Point) *float64 { return &p.Errors },
+	"mean":          func(p *Point) *float64 { return above0(p.Mean) },
+	"p50":           func(p *Point) *float64 { return above0(p.P50) },
+	"p90":           func(p *Point) *float64 { return above0(p.P90) },
+	"p99":           func(p *Point) *float64 { return above0(p.P99) },
+	"max":           func(p *Point) *float64 { return above0(p.Max) },
+	"busy":          func(p *Point) *float64 { return &p.Busy },
+	"connections":   func(p *Point) *float64 { return pointer(float64(p.Connections)) },
+	"in_flight":     func(p *Point) *float64 { return pointer(float64(p.InFlight)) },
+	"target_cpu":    func(p *Point) *float64 { return p.TargetCPU },
+	"target_memory": func(p *Point) *float64 { return p.TargetMemory },
+	"ceiling":       func(p *Point) *float64 { return p.Ceiling },
+}
+
+func above0(v *float64) *float64 {
+	if v == nil || !(*v > 0) {
+		return nil
+	}
+	return v
+}
+
+// unmeasured returns the stretches of time, from and to in seconds, that a trace does not count.
+func unmeasured(points []Point) [][2]float64 {
+	out := [][2]float64{}
+	for i := range points {
+		p := &points[i]
+		from, n := p.At-p.Seconds, len(out)
+		switch {
+		case p.Measured:
+		case n > 0 && math.Abs(out[n-1][1]-from) < 1e-3:
+			out[n-1][1] = p.At
+		default:
+			out = append(out, [2]float64{from, p.At})
+		}
+	}
+	return out
+}
 
 func pointer(v float64) *float64 { return &v }
 
