@@ -132,5 +132,7 @@ func (f *Feed) Close() error {
 	f.closed = true
 	f.reload.Unlock()
 	f.background.Stop()
-	return errors.Join(f.positions.Close(), f.current.Load().lists.Close())
+	g := f.current.Load()
+	g.drain()
+	return errors.Join(f.positions.Close(), g.lists.Close())
 }

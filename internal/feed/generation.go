@@ -60,17 +60,22 @@ func (f *Feed) pins(g *generation, stripe int) bool {
 
 func (g *generation) unpin(stripe int) { g.stripes[stripe&(len(g.stripes)-1)].Add(-1) }
 
-// retire unmaps a generation that serves no more, once its last reader has left. A reader leaves
-// within a request, so looking now and then is enough.
+// retire unmaps a generation that serves no more, once its last reader has left. A reader leaves within a request, so looking now
+// and then is enough.
 func (g *generation) retire() error {
 	g.stopWarming()
 	<-g.warmed
+	g.drain()
+	return g.lists.Close()
+}
+
+// drain waits until nobody has g pinned: what is pending too.
+func (g *generation) drain() {
 	for i := range g.stripes {
 		for wait := time.Millisecond; g.stripes[i].Load() != 0; wait = min(2*wait, 100*time.Millisecond) {
 			time.Sleep(wait)
 		}
 	}
-	return g.lists.Close()
 }
 
 // String names a generation in logs.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"weir/internal/disk"
 	"weir/internal/disk/record"
 	"weir/internal/feed/snapshot"
 	"weir/internal/progress"
@@ -35,47 +36,140 @@ func (f *Feed) Routes() []server.Route {
 
 // next answers GET and POST /feed/{userId}.
 func (f *Feed) next(w *server.Response, r *server.Request) server.Outcome {
-	err := f.tryNext(w, r)
-	for err == progress.ErrSuperseded {
-		err = f.tryNext(w, r)
-	}
-	return conclude(w, err)
+	return f.handle(w, r, parseQuery)
 }
 
-func (f *Feed) tryNext(w *server.Response, r *server.Request) error {
+// handle answers a request for what parse makes of it; false from parse means that w holds the answer.
+func (f *Feed) handle(w *server.Response, r *server.Request, parse func(*server.Response, *server.Request) (query, bool)) server.Outcome {
+	for {
+		switch q, err := f.try(w, r, parse); err {
+		case progress.ErrSuperseded:
+		case progress.ErrPending:
+			return f.pend(w, r, q)
+		default:
+			return conclude(w, err)
+		}
+	}
+}
+
+func (f *Feed) try(w *server.Response, r *server.Request, parse func(*server.Response, *server.Request) (query, bool)) (query, error) {
 	v, err := f.visit(r.Param(0), r.Stripe, r.Inline())
 	if err != nil {
-		return err
+		return query{}, err
 	}
 	defer v.end()
-	q, ok := parseQuery(w, r) // while what visit has asked for comes from memory
+	q, ok := parse(w, r) // while what visit has asked for comes from memory
 	if !ok {
+		return q, nil
+	}
+	if err := v.begin(&q); err != nil {
+		return q, err
+	}
+	at, err := v.move(&q)
+	if err != nil {
+		return q, v.outdated(err)
+	}
+	return q, v.answer(w, &q, at)
+}
+
+// pend leaves a request pending until the user's position has been moved by who answers later.
+func (f *Feed) pend(w *server.Response, r *server.Request, q query) server.Outcome {
+	v, err := f.visit(bytes.Clone(r.Param(0)), r.Stripe, r.Inline())
+	if err != nil {
+		return conclude(w, err)
+	}
+	submitted := false
+	defer func() {
+		if !submitted {
+			v.end()
+		}
+	}()
+	if err := v.beginAll(&q); err != nil {
+		return conclude(w, err)
+	}
+	c := r.Pend()
+	submitted = true
+	submit(c, v, q)
+	return server.Pending
+}
+
+// submit completes a request once the user's position has been moved. It ends the visit, which has begun.
+func submit(c *server.Completion, v visit, q query) {
+	v.submit(c.Context(), &q, func(at moved, err error) {
+		if err = v.outdated(err); err == progress.ErrSuperseded {
+			resubmit(c, v, q)
+			return
+		}
+		defer v.end()
+		c.Complete(func(w *server.Response) {
+			if err == nil {
+				err = v.answer(w, &q, at)
+			}
+			conclude(w, err)
+		})
+	})
+}
+
+// resubmit is submit under the lists that serve now, on a goroutine of its own, since submit may be what has called. The old lists
+// are let go of after that, so that Close waits for either.
+func resubmit(c *server.Completion, old visit, q query) {
+	disk.Go(func() error {
+		defer old.end()
+		v, err := old.f.visit(old.id, old.stripe, false)
+		if err != nil {
+			return err
+		}
+		if err := v.beginAll(&q); err != nil {
+			v.end()
+			return err
+		}
+		submit(c, v, q)
+		return nil
+	}, func(err error) {
+		if err != nil {
+			c.Complete(func(w *server.Response) { conclude(w, err) })
+		}
+	})
+}
+
+// answer fills in the answer to a request that has moved the user so.
+func (v *visit) answer(w *server.Response, q *query, at moved) error {
+	if q.position {
+		w.Field("Cache-Control", "no-store")
+		w.Body = v.appendPosition(append(w.Body, '{'), at.position)
+		w.Body = append(w.Body, `,"length":`...)
+		w.Body = strconv.AppendInt(w.Body, int64(v.list.Len()), 10)
+		w.Body = append(v.appendList(w.Body), '}')
 		return nil
 	}
-	q.peek = q.peek || r.Method == http.MethodHead
-	s := f.scratch.Get().(*scratch)
-	defer f.scratch.Put(s)
-	given, err := v.next(&q, s)
+	s := v.f.scratch.Get().(*scratch)
+	defer v.f.scratch.Put(s)
+	given, err := v.give(q, s, at)
 	if err != nil {
 		return err
 	}
 	w.Field("Cache-Control", "no-store")
-	if q.meta {
-		w.Body = append(w.Body, `{"items":`...)
+	if !q.meta {
+		w.Body = appendItems(w.Body, v.g, given.own, given.fill)
+		return nil
 	}
-	w.Body = appendItems(w.Body, v.g, given.own, given.fill)
-	if q.meta {
-		w.Body = append(w.Body, `,"position":`...)
-		w.Body = strconv.AppendInt(w.Body, int64(given.position), 10)
-		w.Body = append(w.Body, `,"remaining":`...)
-		w.Body = strconv.AppendInt(w.Body, int64(v.list.Len()-given.position), 10)
-		w.Body = append(w.Body, `,"fallback":`...)
-		w.Body = strconv.AppendInt(w.Body, int64(len(given.fill)), 10)
-		w.Body = append(w.Body, `,"list":"`...)
-		w.Body = appendToken(w.Body, v.list.Tag())
-		w.Body = append(w.Body, `"}`...)
-	}
+	w.Body = appendItems(append(w.Body, `{"items":`...), v.g, given.own, given.fill)
+	w.Body = v.appendPosition(append(w.Body, ','), at.position)
+	w.Body = append(w.Body, `,"fallback":`...)
+	w.Body = strconv.AppendInt(w.Body, int64(len(given.fill)), 10)
+	w.Body = append(v.appendList(w.Body), '}')
 	return nil
+}
+
+func (v *visit) appendPosition(dst []byte, position int) []byte {
+	dst = append(dst, `"position":`...)
+	dst = strconv.AppendInt(dst, int64(position), 10)
+	dst = append(dst, `,"remaining":`...)
+	return strconv.AppendInt(dst, int64(v.list.Len()-position), 10)
+}
+
+func (v *visit) appendList(dst []byte) []byte {
+	return append(appendToken(append(dst, `,"list":"`...), v.list.Tag()), '"')
 }
 
 // conclude turns what became of a request into an outcome; of an error it makes a problem.
@@ -94,6 +188,8 @@ func conclude(w *server.Response, err error) server.Outcome {
 		status, detail = http.StatusNotFound, "there is no list for this user, so no position"
 	case err == errNoItems:
 		status, title, detail = http.StatusInternalServerError, "no feed items", "the user has no items left and there are no fallback items"
+	case err == errOutdated:
+		status, detail = http.StatusServiceUnavailable, "newer lists than those of this server are in use; it will take them up"
 	case errors.Is(err, record.ErrCorrupt):
 		status, detail = http.StatusServiceUnavailable, "the list cannot be read at the moment"
 	default:
@@ -129,7 +225,7 @@ func appendItems(dst []byte, g *generation, items []uint64, fill []uint16) []byt
 
 // parseQuery reads the parameters of a request for items; false means that w holds the problem.
 func parseQuery(w *server.Response, r *server.Request) (query, bool) {
-	q := query{size: defaultSize, from: -1}
+	q := query{size: defaultSize, from: -1, peek: r.Method == http.MethodHead}
 	for rest := r.Query; ; {
 		key, value, tail, more, ok := r.NextQuery(rest)
 		if !ok {
@@ -170,10 +266,12 @@ func parseQuery(w *server.Response, r *server.Request) (query, bool) {
 				return q, false
 			}
 		case "peek":
-			if q.peek, ok = parseSwitch(value); !ok {
+			peek, ok := parseSwitch(value)
+			if !ok {
 				w.Problem(http.StatusUnprocessableEntity, "peek must be 1 or 0")
 				return q, false
 			}
+			q.peek = peek || r.Method == http.MethodHead
 		}
 	}
 	if q.hasList != (q.from >= 0) {
@@ -213,7 +311,11 @@ func parseToken(v []byte) (uint64, bool) {
 }
 
 func (f *Feed) getPosition(w *server.Response, r *server.Request) server.Outcome {
-	return f.onPosition(w, r, (*visit).position)
+	return f.onPosition(w, r, progress.Get())
+}
+
+func (f *Feed) deletePosition(w *server.Response, r *server.Request) server.Outcome {
+	return f.onPosition(w, r, progress.Set(0))
 }
 
 func (f *Feed) putPosition(w *server.Response, r *server.Request) server.Outcome {
@@ -227,46 +329,14 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) server.Outcome
 	if err != nil {
 		return conclude(w, &valueError{`the body must be {"position":N}, N a whole number from 0 to the length of the user's list: ` + err.Error()})
 	}
-	return f.onPosition(w, r, func(v *visit) (int, error) { return v.setPosition(*body.Position) })
+	return f.onPosition(w, r, progress.Set(*body.Position))
 }
 
-func (f *Feed) deletePosition(w *server.Response, r *server.Request) server.Outcome {
-	return f.onPosition(w, r, func(v *visit) (int, error) { return v.setPosition(0) })
-}
-
-// onPosition runs a function that reads or changes a position, and answers with the position it
-// returns.
-func (f *Feed) onPosition(w *server.Response, r *server.Request, do func(*visit) (int, error)) server.Outcome {
-	err := f.tryPosition(w, r, do)
-	for err == progress.ErrSuperseded {
-		err = f.tryPosition(w, r, do)
-	}
-	return conclude(w, err)
-}
-
-func (f *Feed) tryPosition(w *server.Response, r *server.Request, do func(*visit) (int, error)) error {
-	v, err := f.visit(r.Param(0), r.Stripe, r.Inline())
-	if err != nil {
-		return err
-	}
-	defer v.end()
-	if err := v.read(); err != nil {
-		return err
-	}
-	if err := v.g.lists.Check(v.list, 0, 0); err != nil {
-		return err
-	}
-	if !v.known() {
-		return errNoList
-	}
-	pos, err := do(&v)
-	if err != nil {
-		return err
-	}
-	w.Field("Cache-Control", "no-store")
-	w.Body = fmt.Appendf(w.Body, `{"position":%d,"remaining":%d,"length":%d,"list":"`, pos, v.list.Len()-pos, v.list.Len())
-	w.Body = append(appendToken(w.Body, v.list.Tag()), `"}`...)
-	return nil
+// onPosition does op to a position, and answers with it.
+func (f *Feed) onPosition(w *server.Response, r *server.Request, op progress.Op) server.Outcome {
+	return f.handle(w, r, func(*server.Response, *server.Request) (query, bool) {
+		return query{position: true, set: op}, true
+	})
 }
 
 // deleteUser answers DELETE /admin/feeds/users/{userId}: it may have to look through all keys.

@@ -287,7 +287,8 @@ func (x *fixture) reset(stripe int, id uint64) {
 func (x *fixture) at(id uint64) int {
 	pos := -1
 	x.with(0, id, func(v *visit) (err error) {
-		pos, err = v.position()
+		at, err := v.do(progress.Get())
+		pos = at.To
 		return err
 	})
 	return pos

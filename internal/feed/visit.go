@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,8 +9,11 @@ import (
 	"weir/internal/progress"
 )
 
-// query is what a request for items asks for.
+// query is what a request asks for: items, or the user's position.
 type query struct {
+	position bool        // not items
+	set      progress.Op // what to do to the position then
+
 	size       int
 	meta, peek bool
 	from       int // -1 when absent
@@ -19,9 +23,8 @@ type query struct {
 
 // given is what a request for items gets: of the user's own list, and of the fallback items. Both slices are a scratch's.
 type given struct {
-	own      []uint64
-	fill     []uint16
-	position int // the user's now
+	own  []uint64
+	fill []uint16
 }
 
 // What a request may come to besides items. Others are of the snapshot, and of the positions.
@@ -30,6 +33,7 @@ var (
 	errOtherList = errors.New("the user's list is another one")
 	errNoList    = errors.New("the user has no list")
 	errNoItems   = errors.New("there are no items")
+	errOutdated  = errors.New("newer lists are in use elsewhere")
 )
 
 // valueError is a value of a request that cannot be.
@@ -51,6 +55,9 @@ type visit struct {
 
 // maxNamesInline bounds the items with names that are rendered inline.
 const maxNamesInline = 64
+
+// maxCheckedInline bounds the items of a list that is checked inline as a whole.
+const maxCheckedInline = 1024
 
 // visit finds a user and asks the processor for what read and the look at the position will want; one that is not in the
 // snapshot is found as unknown. Unless there is an error, end must be called.
@@ -114,40 +121,39 @@ func (v *visit) do(op progress.Op) (progress.Move, error) {
 	return v.g.positions.Do(v.user, progress.List{Tag: v.list.Tag(), Len: v.list.Len()}, op)
 }
 
-// next gives the user their next items, and fallback items where those are too few. What is costly is said before anything moves.
-func (v *visit) next(q *query, s *scratch) (given, error) {
+// begin reads the list and refuses what cannot be, before anything moves.
+func (v *visit) begin(q *query) error {
 	if err := v.read(); err != nil {
-		return given{}, err
+		return err
 	}
-	f, g, length := v.f, v.g, v.list.Len()
-	if q.hasList && q.list != v.list.Tag() {
-		return given{}, errOtherList
+	length := v.list.Len()
+	switch {
+	case q.position && !v.known():
+		return errNoList
+	case q.position && (q.set.N < 0 || q.set.N > length):
+		return &valueError{fmt.Sprintf("position must be a whole number from 0 to %d, the length of the user's list", length)}
+	case q.hasList && q.list != v.list.Tag():
+		return errOtherList
+	case q.from > length:
+		return &valueError{fmt.Sprintf("from must be a whole number from 0 to %d, the length of the user's list", length)}
+	case v.inline && q.size > maxNamesInline && v.g.lists.Items() == snapshot.String:
+		return errCostly
 	}
-	if q.from > length {
-		return given{}, &valueError{fmt.Sprintf("from must be a whole number from 0 to %d, the length of the user's list", length)}
-	}
-	if v.inline && q.size > maxNamesInline && g.lists.Items() == snapshot.String {
-		return given{}, errCostly
-	}
-	at, err := v.move(q)
-	if err != nil {
-		return given{}, err
-	}
-	out := given{position: at.position}
-	if missing := q.size - (at.to - at.from); missing > 0 {
-		out.fill = v.fill(s, q.size, missing)
-	}
-	if at.from == at.to && len(out.fill) == 0 {
-		f.stats.empty.Add(v.stripe, 1)
-		return given{}, errNoItems
-	}
-	f.stats.items.Add(v.stripe, uint64(at.to-at.from))
-	s.items = v.list.Append(s.items[:0], at.from, at.to)
-	out.own = s.items
-	return out, nil
+	return nil
 }
 
-// move moves the user on as a request asks for.
+// beginAll is begin for submit: since nobody knows where the user is, the list is checked as a whole.
+func (v *visit) beginAll(q *query) error {
+	if err := v.begin(q); err != nil {
+		return err
+	}
+	if v.inline && v.list.Len() > maxCheckedInline {
+		return errCostly
+	}
+	return v.g.lists.Check(v.list, 0, v.list.Len())
+}
+
+// move moves the user on as a request asks for. ErrPending means that submit has to.
 func (v *visit) move(q *query) (moved, error) {
 	g, length := v.g, v.list.Len()
 	if !v.known() {
@@ -156,11 +162,14 @@ func (v *visit) move(q *query) (moved, error) {
 		}
 		return moved{}, nil
 	}
-	at, err := v.do(progress.Get())
-	if err != nil {
-		return moved{}, err
+	m := moved{}
+	if !q.position {
+		at, err := v.do(progress.Get())
+		if err != nil {
+			return moved{}, err
+		}
+		m = q.moved(at, length)
 	}
-	m := q.moved(at, length)
 	if err := g.lists.Check(v.list, m.from, m.to); err != nil {
 		return moved{}, err // a damaged list moves nobody
 	}
@@ -168,8 +177,42 @@ func (v *visit) move(q *query) (moved, error) {
 	if v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
 		return moved{}, errCostly
 	}
-	at, err = v.do(q.op(length))
+	at, err := v.do(q.op(length))
 	return q.moved(at, length), err
+}
+
+// submit is move where the position takes a round trip: done is called once.
+func (v *visit) submit(ctx context.Context, q *query, done func(moved, error)) {
+	length := v.list.Len()
+	if !v.known() {
+		done(moved{}, nil)
+		return
+	}
+	v.g.positions.Submit(ctx, v.user, progress.List{Tag: v.list.Tag(), Len: length}, q.op(length),
+		func(at progress.Move, err error) { done(q.moved(at, length), err) })
+}
+
+// outdated returns err, or errOutdated when trying again would not help: lists newer than any here are in use on another machine.
+func (v *visit) outdated(err error) error {
+	if err == progress.ErrSuperseded && v.f.current.Load() == v.g {
+		return errOutdated
+	}
+	return err
+}
+
+// give picks the items for a request that has moved the user so, and fallback items where those are too few.
+func (v *visit) give(q *query, s *scratch, at moved) (out given, err error) {
+	if missing := q.size - (at.to - at.from); missing > 0 {
+		out.fill = v.fill(s, q.size, missing)
+	}
+	if at.from == at.to && len(out.fill) == 0 {
+		v.f.stats.empty.Add(v.stripe, 1)
+		return out, errNoItems
+	}
+	v.f.stats.items.Add(v.stripe, uint64(at.to-at.from))
+	s.items = v.list.Append(s.items[:0], at.from, at.to)
+	out.own = s.items
+	return out, nil
 }
 
 // moved is what a request moves: the items from..to-1 are given, and the position is saved.
@@ -178,6 +221,8 @@ type moved struct{ from, to, position int }
 // op returns what a request does to a position in a list of that length.
 func (q *query) op(length int) progress.Op {
 	switch {
+	case q.position:
+		return q.set
 	case q.peek:
 		return progress.Get()
 	case q.from >= 0:
@@ -190,6 +235,9 @@ func (q *query) op(length int) progress.Op {
 // moved returns what the request gives when op has moved the position so, or before it has.
 func (q *query) moved(at progress.Move, length int) moved {
 	m := moved{from: at.From, position: at.To}
+	if q.position {
+		return m
+	}
 	if q.from >= 0 {
 		m.from = q.from
 	}
@@ -211,21 +259,6 @@ func (v *visit) fill(s *scratch, asked, missing int) []uint16 {
 		f.noteShort(g, v.id, asked, asked-missing+len(fill))
 	}
 	return fill
-}
-
-// position returns the user's position.
-func (v *visit) position() (int, error) {
-	at, err := v.do(progress.Get())
-	return at.To, err
-}
-
-// setPosition sets the user's position and returns it.
-func (v *visit) setPosition(to int) (int, error) {
-	if to < 0 || to > v.list.Len() {
-		return 0, &valueError{fmt.Sprintf("position must be a whole number from 0 to %d, the length of the user's list", v.list.Len())}
-	}
-	at, err := v.do(progress.Set(to))
-	return at.To, err
 }
 
 // prefetch asks the processor for what visit will ask it for, of several users at once: most of such a wait is for the address to be

@@ -61,7 +61,7 @@ type Generation interface {
 	// are ErrPending, ErrSuperseded and others that are for the log.
 	Do(u User, l List, op Op) (Move, error)
 	// Submit is Do for those who wait: done is called once, from any goroutine or before Submit returns, and not with ErrPending.
-	// It copies what it keeps of u. When ctx ends first it may give up.
+	// It copies what it keeps of u. When ctx ends first it may give up, and done is called soon.
 	Submit(ctx context.Context, u User, l List, op Op, done func(Move, error))
 	// Forget takes a user's position away, whatever list it is in, and says whether there was one to take. u's rank need not be
 	// known. Once the lists have the user no more, Tend leaves nothing of them in any file, the id included.

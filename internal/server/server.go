@@ -259,7 +259,9 @@ func (s *Server) Run(ctx context.Context) error {
 		s.listen.Close()
 		shutdownErr = s.fast.awaitStop(timeout)
 	}
-	shutdownErr = cmp.Or(shutdownErr, public.Shutdown(timeout))
+	if shutdownErr = cmp.Or(shutdownErr, public.Shutdown(timeout)); shutdownErr != nil {
+		public.Close() // services may wait for what is pending to be given up
+	}
 	if s.fast != nil {
 		s.fast.finish()
 	}
@@ -273,7 +275,6 @@ func (s *Server) Run(ctx context.Context) error {
 	s.closeListeners()
 	if shutdownErr != nil {
 		s.cfg.Log.Error("requests in flight were given up", "timeout", s.cfg.ShutdownTimeout, "error", shutdownErr)
-		public.Close()
 		err = errors.Join(err, fmt.Errorf("stop: %w", shutdownErr))
 	}
 	return err
