@@ -26,15 +26,6 @@ import (
 // Interval is how long a window is.
 const Interval = 100 * time.Millisecond
 
-// generator makes load: a client.Engine or an agent.Fleet.
-type generator interface {
-	SetRate(perSecond float64) error
-	SetEnd(after time.Duration) error
-	SetConnections(n int) error
-	Collect(w *measure.Window) error
-	Close(ctx context.Context) error
-}
-
 // Run is one run of a plan. Its methods may be called by any goroutine.
 type Run struct {
 	plan      Plan
@@ -45,7 +36,7 @@ type Run struct {
 	target    *watcher
 	token     string
 	observe   func(*measure.Window, report.Point)
-	start     func(context.Context) (generator, error)
+	start     func(context.Context) (agent.Engine, error)
 	rateAsked chan rateAsked
 	ended     chan struct{} // closed once the load is over
 
@@ -201,7 +192,7 @@ func (r *Run) Do(ctx context.Context) (*report.Result, error) {
 }
 
 // generate starts the generator: here, or on the plan's agents.
-func (r *Run) generate(ctx context.Context) (generator, error) {
+func (r *Run) generate(ctx context.Context) (agent.Engine, error) {
 	if len(r.plan.Agents) > 0 {
 		return agent.Dial(ctx, r.plan.Agents, r.token, r.scenario.Spec(), r.engine)
 	}
@@ -211,7 +202,7 @@ func (r *Run) generate(ctx context.Context) (generator, error) {
 // loop goes from window to window until the load, which began at a time, is to end, and returns the last
 // decision. The last window ends when the plan does, even if this program is late. No window is much
 // shorter than an interval, as those between a late tick and the next one would be.
-func (r *Run) loop(ctx context.Context, load generator, d control.Decision, began time.Time) (control.Decision, error) {
+func (r *Run) loop(ctx context.Context, load agent.Engine, d control.Decision, began time.Time) (control.Decision, error) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	whole := r.plan.Whole()
@@ -269,7 +260,7 @@ func (r *Run) loop(ctx context.Context, load generator, d control.Decision, bega
 }
 
 // steer tells the generator what has changed.
-func steer(load generator, from, to control.Decision) error {
+func steer(load agent.Engine, from, to control.Decision) error {
 	if to.Connections != from.Connections {
 		if err := load.SetConnections(to.Connections); err != nil {
 			return err

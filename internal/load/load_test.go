@@ -238,7 +238,7 @@ func TestALostGeneratorLeavesTheResultSoFar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.start = func(context.Context) (generator, error) { return &broken{windows: 2}, nil }
+	r.start = func(context.Context) (agent.Engine, error) { return &broken{windows: 2}, nil }
 	result, err := r.Do(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "lost") {
 		t.Errorf("the error is %v", err)
@@ -340,7 +340,7 @@ func TestAStoppedRunHasTheRateThatItHad(t *testing.T) {
 	}
 	now := time.Now()
 	g := &steadily{begun: now, seen: now, looked: make(chan struct{}, 1)}
-	r.start = func(context.Context) (generator, error) { return g, nil }
+	r.start = func(context.Context) (agent.Engine, error) { return g, nil }
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		<-g.looked
@@ -622,7 +622,7 @@ func TestWindowsAfterAStallAreNoSlivers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.start = func(context.Context) (generator, error) {
+			r.start = func(context.Context) (agent.Engine, error) {
 				return &late{began: time.Now(), stalls: []time.Duration{0, 0, stall, 0, stall}}, nil
 			}
 			result, err := r.Do(t.Context())

@@ -10,7 +10,7 @@
 //     has it: see Window. Histograms cross the network bucket by bucket.
 //   - The leader's clock alone counts. A window of a fleet is what all agents measured between two of the leader's
 //     Collects, so clocks need not agree.
-//   - A rate is shared evenly, and agents begin one after the other within the first interval, so that constant arrivals of
+//   - A rate is shared evenly, and the schedules of agents interleave, so that constant arrivals of
 //     all together are nearly as even as those of one; what is left is the difference of the ways to them.
 //   - An agent makes load for one leader at a time, and stops when that one is silent for Options.Silence.
 //   - An agent makes load on its own machine, and on hosts that it was itself started for: the leader's word is not enough.
@@ -52,11 +52,11 @@ type Options struct {
 	// Log is told of runs; nil tells nobody.
 	Log *slog.Logger
 
-	start func(ctx context.Context, o *order, own []string) (engine, string, error) // of tests
+	start func(ctx context.Context, o *order, own []string) (Engine, string, error) // of tests
 }
 
-// engine is a client.Engine.
-type engine interface {
+// Engine makes load: a client.Engine, or a Fleet of them.
+type Engine interface {
 	SetRate(perSecond float64) error
 	SetEnd(after time.Duration) error
 	SetConnections(n int) error
@@ -99,13 +99,13 @@ func New(o Options) *Server {
 }
 
 // start opens an order's scenario and an engine for it. The text says what is asked for.
-func start(ctx context.Context, o *order, own []string) (engine, string, error) {
+func start(ctx context.Context, o *order, own []string) (Engine, string, error) {
 	sc, err := scenario.Open(ctx, o.Spec, own)
 	if err != nil {
 		return nil, "", err
 	}
-	co := o.client()
-	co.Targets, co.Whole = sc.Targets(), sc.Judges()
+	co := o.Options
+	co.Targets, co.Whole, co.Part, co.Parts = sc.Targets(), sc.Judges(), o.Spec.Part, o.Spec.Parts
 	e, err := client.Start(ctx, co, sc.Source)
 	if err != nil {
 		return nil, "", err // and not a nil *client.Engine

@@ -85,7 +85,7 @@ func (f *fake) closes() int {
 // faked returns an agent whose engines are fakes.
 func faked(o Options, e *fake) *Server {
 	e.start = time.Now()
-	o.start = func(context.Context, *order, []string) (engine, string, error) { return e, "a fake", nil }
+	o.start = func(context.Context, *order, []string) (Engine, string, error) { return e, "a fake", nil }
 	return New(o)
 }
 
@@ -230,7 +230,7 @@ func TestAnAgentMakesOneRunAtATime(t *testing.T) {
 	want(t, "the end", status, text, 200)
 	begin(t, s, `{"version":1}`)
 	// A run that does not start leaves room for the next.
-	s = New(Options{start: func(context.Context, *order, []string) (engine, string, error) {
+	s = New(Options{start: func(context.Context, *order, []string) (Engine, string, error) {
 		return nil, "", errors.New("no such target")
 	}})
 	for range 2 {
@@ -278,61 +278,6 @@ func TestWindowsAreKeptUntilTheLeaderHasThem(t *testing.T) {
 	}
 }
 
-func TestSchedulesInterleave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rates := func(part, parts int, o string, then ...any) []string { // rates and times
-			e := &fake{}
-			s := faked(Options{Silence: time.Hour}, e)
-			run := begin(t, s, fmt.Sprintf(`{"version":1,"spec":{"part":%d,"parts":%d}%s}`, part, parts, o))
-			for i := 0; i < len(then); i += 2 {
-				status, text := call(s, "PUT", run+"/load", fmt.Sprintf(`{"rate":%v}`, then[i]))
-				want(t, "rate", status, text, http.StatusNoContent)
-				time.Sleep(time.Duration(then[i+1].(float64) * float64(time.Second)))
-				synctest.Wait()
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-			return e.rates
-		}
-		for _, c := range []struct {
-			part, parts int
-			o           string
-			then        []any
-			want        string
-		}{
-			{0, 4, "", []any{10, 1.0, 20, 1.0}, "[10 after 0s 20 after 1s]"},
-			// A quarter, and three quarters, of an interval later.
-			{1, 4, "", []any{10, 1.0, 20, 1.0}, "[10 after 25ms 20 after 1s]"},
-			{3, 4, "", []any{10, 1.0, 0, 1.0}, "[10 after 75ms 0 after 1s]"},
-			// The rate changes before the first request: half of the debt is paid, the rest at the new rate.
-			{1, 2, "", []any{1, 0.25, 10, 1.0}, "[10 after 275ms]"},
-			{1, 2, "", []any{1, 0.25, 0, 10.0, 10, 1.0}, "[0 after 250ms 10 after 10.275s]"},
-			{0, 1, "", []any{10, 1.0}, "[10 after 0s]"},
-			{3, 4, `,"arrivals":"poisson"`, []any{10, 1.0}, "[10 after 0s]"},
-		} {
-			if got := fmt.Sprint(rates(c.part, c.parts, c.o, c.then...)); got != c.want {
-				t.Errorf("part %d of %d%s, %v: %s, want %s", c.part, c.parts, c.o, c.then, got, c.want)
-			}
-		}
-	})
-}
-
-func TestARateThatWasHeldBackAndRefusedIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &fake{err: errors.New("no such rate")}
-		s := faked(Options{}, e)
-		run := begin(t, s, `{"version":1,"spec":{"part":1,"parts":2}}`)
-		call(s, "PUT", run+"/load", `{"rate":10}`)
-		time.Sleep(time.Second)
-		status, text := call(s, "PUT", run+"/load", `{"rate":20}`)
-		want(t, "the next rate", status, text, http.StatusUnprocessableEntity, "no such rate")
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestWhatCannotBeIsRefused(t *testing.T) {
 	e := &fake{}
 	s := faked(Options{}, e)
@@ -370,7 +315,7 @@ func TestTargetsElsewhereAreRefusedUnlessTheAgentOwnsThem(t *testing.T) {
 	status, text := call(New(Options{}), "POST", "/runs", body)
 	want(t, "a target elsewhere", status, text, http.StatusForbidden, "192.0.2.7", "--i-own-this-target 192.0.2.7 to weir load agent")
 	// Owned, the scenario is taken; nothing is connected here.
-	s := New(Options{Own: []string{"192.0.2.7"}, start: func(ctx context.Context, o *order, own []string) (engine, string, error) {
+	s := New(Options{Own: []string{"192.0.2.7"}, start: func(ctx context.Context, o *order, own []string) (Engine, string, error) {
 		sc, err := scenario.Open(ctx, o.Spec, own)
 		if err != nil {
 			return nil, "", err
@@ -441,7 +386,7 @@ func TestServeEndsTheRun(t *testing.T) {
 func TestALeaderThatHangsUpWhileItsRunStartsHasNone(t *testing.T) {
 	e := &fake{}
 	ctx, hangUp := context.WithCancel(t.Context())
-	s := New(Options{start: func(context.Context, *order, []string) (engine, string, error) {
+	s := New(Options{start: func(context.Context, *order, []string) (Engine, string, error) {
 		hangUp()
 		return e, "", nil
 	}})

@@ -165,11 +165,11 @@ func noAgent(answer string) error {
 func (f *Fleet) start(ctx context.Context, spec scenario.Spec, o client.Options) error {
 	n := len(f.members)
 	err := f.each(func(i int, m *member) error {
-		part := order{
-			Version: version, Spec: spec, Closed: o.Closed, Arrivals: o.Arrivals, TimeoutNanos: int64(o.Timeout), Threads: o.Threads,
-			HTTP2: o.HTTP2, Insecure: o.Insecure, Connections: atLeastOne(o.Connections, i, n), Pipeline: o.Pipeline,
-			MaxConnections: atLeastOne(o.MaxConnections, i, n), Warm: atLeastOne(o.Warm, i, n),
-			Seed: o.Seed + uint64(i)*0x9e3779b97f4a7c15, // random arrivals are each agent's own
+		part := order{version, spec, o}
+		for _, all := range []*int{&part.Connections, &part.MaxConnections, &part.Warm} {
+			if *all > 0 { // else the default
+				*all = max(client.Share(*all, i, n), 1)
+			}
 		}
 		part.Spec.Part, part.Spec.Parts = i, n
 		body, err := json.Marshal(&part)
@@ -202,23 +202,6 @@ func (f *Fleet) start(ctx context.Context, spec scenario.Spec, o client.Options)
 	return err
 }
 
-// atLeastOne is agent i's share of what is for n of them; 0, the default, stays 0.
-func atLeastOne(all, i, n int) int {
-	if all <= 0 {
-		return all
-	}
-	return max(share(all, i, n), 1)
-}
-
-// share returns what agent i of n has of all, so that the shares add up.
-func share(all, i, n int) int {
-	s := all / n
-	if i < all%n {
-		s++
-	}
-	return s
-}
-
 // each calls do for all members at once and returns the first member's error, if there is any.
 func (f *Fleet) each(do func(i int, m *member) error) error {
 	errs := make([]error, len(f.members))
@@ -235,9 +218,10 @@ func (f *Fleet) each(do func(i int, m *member) error) error {
 	return nil
 }
 
-// SetRate makes all agents together send so many requests a second from now on.
+// SetRate makes all agents together send so many requests a second from now on: each is told the whole rate, and
+// sends its part.
 func (f *Fleet) SetRate(perSecond float64) error {
-	return f.set(func(int) setting { part := perSecond / float64(len(f.members)); return setting{Rate: &part} })
+	return f.set(func(int) setting { return setting{Rate: &perSecond} })
 }
 
 // SetEnd makes the schedules of all agents end so long from now; see client.Engine.
@@ -248,7 +232,7 @@ func (f *Fleet) SetEnd(after time.Duration) error {
 
 // SetConnections makes all agents together use so many connections from now on.
 func (f *Fleet) SetConnections(n int) error {
-	return f.set(func(i int) setting { part := share(n, i, len(f.members)); return setting{Connections: &part} })
+	return f.set(func(i int) setting { part := client.Share(n, i, len(f.members)); return setting{Connections: &part} })
 }
 
 func (f *Fleet) set(part func(i int) setting) error {

@@ -154,7 +154,7 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 	var hosts []string
 	for i := range fakes {
 		fakes[i] = &fake{start: time.Now()}
-		s := New(Options{start: func(_ context.Context, o *order, _ []string) (engine, string, error) {
+		s := New(Options{start: func(_ context.Context, o *order, _ []string) (Engine, string, error) {
 			orders[i] = o
 			return fakes[i], "", nil
 		}})
@@ -176,25 +176,19 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 	if err := f.SetConnections(7); err != nil {
 		t.Fatal(err)
 	}
-	seeds := make(map[uint64]bool)
 	for i, o := range orders {
 		if o.Spec.Part != i || o.Spec.Parts != 3 || o.Spec.Seed != 9 || o.Spec.VarsText != spec.VarsText {
 			t.Errorf("agent %d has the spec %+v", i, o.Spec)
 		}
-		c := o.client()
-		if wantMax := []int{34, 33, 33}[i]; c.MaxConnections != wantMax || c.Warm != 1 || c.Timeout != time.Second || c.Threads != 2 || c.Closed {
+		if wantMax, c := []int{34, 33, 33}[i], o.Options; c.Seed != 5 || c.MaxConnections != wantMax || c.Warm != 1 || c.Timeout != time.Second || c.Threads != 2 || c.Closed {
 			t.Errorf("agent %d has the options %+v", i, c)
 		}
-		seeds[c.Seed] = true
 		if got := fakes[i].ends; len(got) != 1 || got[0] != 1500*time.Microsecond {
 			t.Errorf("agent %d ends after %v", i, got)
 		}
-		if !strings.HasPrefix(fakes[i].rates[0], "30 after ") || fmt.Sprint(fakes[i].conns) != fmt.Sprintf("[%d]", []int{3, 2, 2}[i]) {
+		if !strings.HasPrefix(fakes[i].rates[0], "90 after ") || fmt.Sprint(fakes[i].conns) != fmt.Sprintf("[%d]", []int{3, 2, 2}[i]) {
 			t.Errorf("agent %d has the rates %v and the connections %v", i, fakes[i].rates, fakes[i].conns)
 		}
-	}
-	if len(seeds) != 3 {
-		t.Error("agents make the same random arrivals")
 	}
 	if err := f.SetRate(math.NaN()); err == nil {
 		t.Error("a rate that is no number is taken")

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/load/client"
 	"weir/internal/load/measure"
 )
 
@@ -17,8 +16,7 @@ type run struct {
 	leader string // address
 	what   string // is asked for
 	since  time.Time
-	engine engine
-	pace   *pace // nil in the closed model
+	engine Engine
 
 	// Guarded by Server.mu.
 	requests int // of the leader, being answered
@@ -55,72 +53,10 @@ func (r *run) collect(seen uint64) ([]byte, error) {
 
 // end stops the load, waits for answers until ctx is done, and returns what the leader has not seen.
 func (r *run) end(ctx context.Context, seen uint64) ([]byte, error) {
-	if r.pace != nil {
-		r.pace.stop()
-	}
 	if err := r.engine.Close(ctx); err != nil {
 		return nil, err
 	}
 	return r.collect(seen)
-}
-
-// pace holds an engine's schedule back by a fraction of an interval, so that the schedules of several
-// agents interleave. It is in debt by that fraction of a request until the engine begins; when the rate
-// changes meanwhile, what is left of the debt stays.
-type pace struct {
-	engine engine
-
-	mu    sync.Mutex
-	debt  float64 // requests; 0 once the engine has its rate
-	rate  float64 // requests a second
-	since time.Time
-	timer *time.Timer
-	err   error // of the engine, when it was told later
-}
-
-// newPace returns a pace for part i of n.
-func newPace(e engine, i, n int) *pace {
-	return &pace{engine: e, debt: float64(i) / float64(n)}
-}
-
-// set makes the engine send at a rate, at once or when the debt is paid.
-func (p *pace) set(rate float64) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.err != nil {
-		return p.err
-	}
-	now := time.Now()
-	if p.timer != nil {
-		p.timer.Stop()
-		p.timer = nil
-		p.debt -= p.rate * now.Sub(p.since).Seconds()
-	}
-	p.rate, p.since = rate, now
-	if p.debt <= 0 || !(rate > 0) { // what is no rate is the engine's to refuse
-		return p.engine.SetRate(rate)
-	}
-	wait := min(p.debt/rate, time.Hour.Seconds())
-	var mine *time.Timer
-	mine = time.AfterFunc(time.Duration(wait*float64(time.Second)), func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.timer == mine {
-			p.timer, p.debt = nil, 0
-			p.err = p.engine.SetRate(rate)
-		}
-	})
-	p.timer = mine
-	return nil
-}
-
-func (p *pace) stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
-		p.timer = nil
-	}
 }
 
 // begin takes the run of an id for a request of its leader; nil says that it is not there. done is to be
@@ -168,9 +104,6 @@ func (s *Server) abandon(r *run, reason string) error {
 		return nil
 	}
 	s.o.Log.Warn("a run ends: " + reason)
-	if r.pace != nil {
-		r.pace.stop()
-	}
 	now, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := r.engine.Close(now)
@@ -209,12 +142,4 @@ func (s *Server) forget(r *run, o over) {
 		s.run = nil
 	}
 	close(r.ended)
-}
-
-// client returns the engine's options that an order means, but for its targets.
-func (o *order) client() client.Options {
-	return client.Options{
-		Closed: o.Closed, Connections: o.Connections, Pipeline: o.Pipeline, MaxConnections: o.MaxConnections, Warm: o.Warm, Arrivals: o.Arrivals,
-		Timeout: time.Duration(o.TimeoutNanos), Threads: o.Threads, HTTP2: o.HTTP2, Insecure: o.Insecure, Seed: o.Seed,
-	}
 }

@@ -151,13 +151,6 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	n := &run{id: rand.Text(), leader: r.RemoteAddr, what: what, since: time.Now(), engine: e, window: measure.NewWindow(), ended: make(chan struct{})}
-	if !o.Closed {
-		part, parts := o.Spec.Part, max(o.Spec.Parts, 1)
-		if o.Arrivals == client.Poisson {
-			part = 0 // independent already
-		}
-		n.pace = newPace(e, part, parts)
-	}
 	s.install(n)
 	installed = true
 	reply(w, http.StatusCreated, []byte(`{"id":"`+n.id+`"}`))
@@ -206,10 +199,8 @@ func (s *Server) putLoad(w http.ResponseWriter, r *http.Request) {
 		err = n.engine.SetEnd(time.Duration(*to.EndNanos))
 	case to.Connections != nil:
 		err = n.engine.SetConnections(*to.Connections)
-	case n.pace == nil:
-		err = n.engine.SetRate(*to.Rate) // refuses it
 	default:
-		err = n.pace.set(*to.Rate)
+		err = n.engine.SetRate(*to.Rate)
 	}
 	if err != nil {
 		problem(w, http.StatusUnprocessableEntity, err.Error())

@@ -22,19 +22,9 @@ const version = 1
 
 // order is what a leader wants from one agent.
 type order struct {
-	Version        int             `json:"version"`
-	Spec           scenario.Spec   `json:"spec"` // with its files, and this agent's part
-	Closed         bool            `json:"closed,omitempty"`
-	Connections    int             `json:"connections,omitempty"`
-	Pipeline       int             `json:"pipeline,omitempty"`
-	MaxConnections int             `json:"max_connections,omitempty"`
-	Warm           int             `json:"warm,omitempty"`
-	Arrivals       client.Arrivals `json:"arrivals,omitempty"`
-	TimeoutNanos   int64           `json:"timeout_ns,omitempty"`
-	Threads        int             `json:"threads,omitempty"`
-	HTTP2          bool            `json:"http2,omitempty"`
-	Insecure       bool            `json:"insecure,omitempty"`
-	Seed           uint64          `json:"seed,omitempty"`
+	Version        int           `json:"version"`
+	Spec           scenario.Spec `json:"spec"` // with its files, and this agent's part
+	client.Options               // of the engine, targets aside
 }
 
 // started is the answer to an order.

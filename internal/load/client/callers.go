@@ -61,9 +61,9 @@ func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Sour
 	for i, source := range sources {
 		c := &callers{
 			o: o, epoch: epoch,
-			most:     share(o.MaxConnections, i, len(sources)),
+			most:     Share(o.MaxConnections, i, len(sources)),
 			source:   source,
-			schedule: newSchedule(o.Arrivals, o.Seed, i, len(sources)),
+			schedule: newSchedule(o, i, len(sources)),
 			win:      new(sheet),
 			swapped:  time.Now(),
 			cpu:      processCPU(),

@@ -83,24 +83,27 @@ const (
 
 // Options say how requests are made.
 type Options struct {
-	Targets []Target
+	Targets []Target `json:"-"`
 	// Closed sends on Connections, each its next request once the last is answered. Else the open model
 	// sends at a rate, on as many connections as it takes, at most MaxConnections, beyond which requests
 	// are dropped.
-	Closed      bool
-	Connections int
+	Closed      bool `json:"closed,omitempty"`
+	Connections int  `json:"connections,omitempty"`
 	// Pipeline is how many requests of the closed model go out on a connection at once; the next ones
 	// follow when all of them are answered. 0 is 1; more takes one target, and http.
-	Pipeline       int
-	MaxConnections int // default 10000
-	Warm           int // connections opened before the first request; default 64
-	Arrivals       Arrivals
-	Timeout        time.Duration // of a request, from when it is sent or was to be; default 10 s
-	Threads        int           // default: half of the processors, at least 1 and at most 4
-	HTTP2          bool          // and TLS: by net/http
-	Whole          bool          // answers are kept whole and shown to a Judge: by net/http
-	Insecure       bool          // believes any certificate
-	Seed           uint64
+	Pipeline       int           `json:"pipeline,omitempty"`
+	MaxConnections int           `json:"max_connections,omitempty"` // default 10000
+	Warm           int           `json:"warm,omitempty"`            // connections opened before the first request; default 64
+	Arrivals       Arrivals      `json:"arrivals,omitempty"`
+	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of a request, from when it is sent or was to be; default 10 s
+	Threads        int           `json:"threads,omitempty"`    // default: half of the processors, at least 1 and at most 4
+	HTTP2          bool          `json:"http2,omitempty"`      // and TLS: by net/http
+	Whole          bool          `json:"-"`                    // answers are kept whole and shown to a Judge: by net/http
+	Insecure       bool          `json:"insecure,omitempty"`   // believes any certificate
+	Seed           uint64        `json:"seed,omitempty"`
+	// Part of Parts is this engine's share of a rate that several share: it is told the whole rate.
+	Part  int `json:"-"`
+	Parts int `json:"-"` // 0 is 1
 
 	netHTTP bool // whatever the targets are, for tests
 }

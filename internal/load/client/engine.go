@@ -123,7 +123,7 @@ func (e *Engine) SetConnections(n int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i, w := range e.workers {
-		w.setConnections(share(n, i, len(e.workers)))
+		w.setConnections(Share(n, i, len(e.workers)))
 	}
 	return nil
 }

@@ -176,13 +176,13 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 	}
 	l := &loop{
 		o: o, epoch: epoch, source: source, epoll: epoll, wakeFD: wake,
-		most:     share(o.MaxConnections, thread, threads),
-		schedule: newSchedule(o.Arrivals, o.Seed, thread, threads),
+		most:     Share(o.MaxConnections, thread, threads),
+		schedule: newSchedule(o, thread, threads),
 		resume:   never,
 		spare:    spare{fd: -1},
 		read:     make([]byte, readSize),
 		win:      new(sheet),
-		warming:  share(o.Warm, thread, threads),
+		warming:  Share(o.Warm, thread, threads),
 		warm:     make(chan error, 1),
 		gone:     make(chan struct{}),
 	}

@@ -86,8 +86,8 @@ func (o *Options) byNetHTTP() bool {
 	return false
 }
 
-// share returns what one thread has of n, so that the shares of all add up to n.
-func share(n, thread, threads int) int {
+// Share returns what one of some threads or machines has of n, so that the shares of all add up to n.
+func Share(n, thread, threads int) int {
 	s := n / threads
 	if thread < n%threads {
 		s++

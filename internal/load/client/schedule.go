@@ -24,7 +24,8 @@ func (c change) then(at int64, rate float64) change {
 
 // schedule says when one of an engine's threads is to send. With even spacing thread i of n sends when the
 // count passes i, i+n, i+2n and so on, so that all threads together are as even as one would be. At random,
-// each thread's counts are a Poisson process of its own, of which the sum is one again.
+// each thread's counts are a Poisson process of its own, of which the sum is one again. Threads of the other
+// parts are counted among the n, so that the schedules of several machines interleave, too.
 type schedule struct {
 	change
 	at      int64   // of the next request, or never
@@ -35,10 +36,12 @@ type schedule struct {
 	end     int64      // nothing is due from then on
 }
 
-func newSchedule(a Arrivals, seed uint64, thread, threads int) *schedule {
+func newSchedule(o *Options, thread, threads int) *schedule {
+	parts := max(o.Parts, 1)
+	thread, threads = o.Part+parts*thread, parts*threads
 	s := &schedule{at: never, next: float64(thread), threads: float64(threads), end: never}
-	if a == Poisson {
-		s.random = rand.New(rand.NewPCG(seed, uint64(thread)))
+	if o.Arrivals == Poisson {
+		s.random = rand.New(rand.NewPCG(o.Seed, uint64(thread)))
 		s.next = s.threads * s.random.ExpFloat64()
 	}
 	return s

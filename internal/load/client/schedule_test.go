@@ -11,7 +11,7 @@ import (
 func times(a Arrivals, seed uint64, threads int, changes []change, until time.Duration) []int64 {
 	var all []int64
 	for thread := range threads {
-		s := newSchedule(a, seed, thread, threads)
+		s := newSchedule(&Options{Arrivals: a, Seed: seed}, thread, threads)
 		for _, c := range changes {
 			s.set(c)
 		}
@@ -75,7 +75,7 @@ func TestAChangeOfTheRateKeepsThePhase(t *testing.T) {
 
 // What was due before a change, but is late, stays due when it was.
 func TestLateRequestsKeepTheirTime(t *testing.T) {
-	s := newSchedule(Constant, 0, 0, 1)
+	s := newSchedule(&Options{}, 0, 1)
 	first := change{}.then(0, 1000)
 	s.set(first)
 	s.set(first.then(int64(10*time.Millisecond), 1))
@@ -123,7 +123,7 @@ func TestSlowRatesAndNone(t *testing.T) {
 	if want := []int64{0, 10e9, 20e9, 30e9}; !slices.Equal(got, want) {
 		t.Errorf("got %d, want %d", got, want)
 	}
-	s := newSchedule(Constant, 0, 0, 1)
+	s := newSchedule(&Options{}, 0, 1)
 	if s.at != never {
 		t.Errorf("due at %d before there is a rate", s.at)
 	}
@@ -139,7 +139,7 @@ func TestSharesAddUp(t *testing.T) {
 		for threads := 1; threads < 6; threads++ {
 			sum, least, most := 0, n, 0
 			for i := range threads {
-				s := share(n, i, threads)
+				s := Share(n, i, threads)
 				sum, least, most = sum+s, min(least, s), max(most, s)
 			}
 			if sum != n || most-least > 1 {
@@ -155,7 +155,7 @@ func TestAnEndIsNoTimeToSend(t *testing.T) {
 		for _, threads := range []int{1, 3} {
 			n := 0
 			for thread := range threads {
-				s := newSchedule(Constant, 0, thread, threads)
+				s := newSchedule(&Options{}, thread, threads)
 				s.until(int64(5 * time.Second))
 				s.set(change{}.then(int64(4*time.Second), rate))
 				for ; s.at != never; s.advance() {
@@ -177,7 +177,7 @@ func TestWhatIsMissed(t *testing.T) {
 		{0, 0}, {50 * time.Millisecond, 0}, // just due
 		{2 * time.Second, 1900}, {4 * time.Second, 4000}, {time.Minute, 4000},
 	} {
-		s := newSchedule(Constant, 0, 0, 1)
+		s := newSchedule(&Options{}, 0, 1)
 		s.until(int64(4 * time.Second))
 		s.set(change{}.then(0, 1000))
 		if got := s.missed(int64(c.now)); got != c.want {
@@ -185,6 +185,33 @@ func TestWhatIsMissed(t *testing.T) {
 		}
 		if again := s.missed(int64(c.now)); again != 0 {
 			t.Errorf("after %v %d are missed again", c.now, again)
+		}
+	}
+}
+
+// Engines on several machines that are told the same rate make it together, as evenly as one.
+func TestPartsOfARateInterleave(t *testing.T) {
+	for _, a := range []Arrivals{Constant, Poisson} {
+		var all []int64
+		for part := range 3 {
+			for thread := range 2 {
+				s := newSchedule(&Options{Arrivals: a, Part: part, Parts: 3}, thread, 2)
+				for s.set(change{rate: 600}); s.at < int64(10*time.Second); s.advance() {
+					all = append(all, s.at)
+				}
+			}
+		}
+		slices.Sort(all)
+		if n := len(all); math.Abs(float64(n)-6000) > 300 {
+			t.Errorf("%s: %d requests in 10 s at 600 a second", a, n)
+		}
+		for i := 1; a == Constant && i < len(all); i++ {
+			if gap := all[i] - all[i-1]; gap < 1_666_000 || gap > 1_667_000 {
+				t.Fatalf("request %d comes %d ns after the one before it", i, gap)
+			}
+		}
+		if len(slices.Compact(all)) < 5700 {
+			t.Errorf("%s: parts send at the same times", a)
 		}
 	}
 }
