@@ -24,6 +24,9 @@ func (s *Sequence) putCurrent(w *server.Response, r *server.Request) server.Outc
 		w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`, s.cfg.MaxIndex, err))
 		return server.Done
 	}
+	if r.Inline() && !s.index.Inline() {
+		return server.Offload
+	}
 	n := *body.Index
 	if n > s.cfg.MaxIndex {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("index", 0))

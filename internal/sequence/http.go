@@ -27,6 +27,7 @@ func (s *Sequence) Routes() []server.Route {
 
 const (
 	notSaved  = "the index cannot be saved at the moment, so it does not move"
+	notKnown  = "the index cannot be asked for at the moment"
 	immutable = "public, max-age=31536000, immutable"
 )
 
@@ -38,8 +39,17 @@ func (s *Sequence) atEnd() string {
 // first, then the index moves, then the value is waited for.
 func (s *Sequence) answerStep(step step) server.Handler {
 	return func(w *server.Response, r *server.Request) server.Outcome {
+		if r.Inline() && !s.index.Inline() {
+			return server.Offload
+		}
+		ctx, cancel := s.indexContext()
+		defer cancel()
 		for {
-			at := s.at()
+			at, err := s.index.Get(ctx)
+			if err != nil {
+				w.Problem(http.StatusServiceUnavailable, notKnown)
+				return server.Done
+			}
 			to, err := s.target(at, step)
 			if err != nil {
 				w.Problem(http.StatusConflict, s.atEnd())
@@ -59,7 +69,7 @@ func (s *Sequence) answerStep(step step) server.Handler {
 			}
 			moved := true
 			if r.Method != http.MethodHead {
-				moved, err = s.move(at, to)
+				moved, err = s.move(ctx, at, to)
 			}
 			switch {
 			case err == nil && moved && ok:

@@ -76,6 +76,8 @@ type Config struct {
 	RangeBytes int64
 	// Sync is how often the index is made safe against a loss of power.
 	Sync time.Duration
+
+	index progress.Index // for tests: instead of the one in File
 }
 
 // fill replaces zeros by defaults and refuses what cannot work, naming the flag.
@@ -175,6 +177,10 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 
 // open opens the file of the index and sees to it that nobody else has it.
 func (s *Sequence) open(cfg Config, env server.Env) error {
+	if cfg.index != nil {
+		s.cfg, s.index = cfg, cfg.index
+		return s.checkIndex()
+	}
 	if cfg.File != "" {
 		var err error
 		if s.lock, err = lockFile(cfg.File, cfg.fileFlag); err != nil {
@@ -214,7 +220,11 @@ func lockFile(path, flag string) (*disk.DirLock, error) {
 
 // checkIndex refuses an index that is not served.
 func (s *Sequence) checkIndex() error {
-	switch at := s.at(); {
+	ctx, cancel := s.indexContext()
+	defer cancel()
+	switch at, err := s.index.Get(ctx); {
+	case err != nil:
+		return err
 	case at > HardMaxIndex:
 		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s", s.cfg.File, at, s.cfg.fileFlag)
 	case at > s.cfg.MaxIndex:
@@ -267,10 +277,15 @@ func (s *Sequence) release() error {
 	return errors.Join(errs...)
 }
 
-// at returns the index.
-func (s *Sequence) at() uint64 {
-	at, _ := s.index.Get(context.Background()) // a local one never fails
-	return at
+// indexTimeout bounds the round trips of a request to an index that is not Inline.
+const indexTimeout = 2 * time.Second
+
+// indexContext is for calls of the index.
+func (s *Sequence) indexContext() (context.Context, context.CancelFunc) {
+	if s.index.Inline() {
+		return context.Background(), func() {}
+	}
+	return context.WithTimeout(context.Background(), indexTimeout)
 }
 
 // errAtEnd means that there is no step forward from where the index is.
@@ -300,18 +315,24 @@ func (s *Sequence) target(at uint64, step step) (uint64, error) {
 
 // move puts the index from at to to; false means that somebody else has moved it meanwhile. The
 // error is that of progress.Index.CompareAndSwap.
-func (s *Sequence) move(at, to uint64) (bool, error) {
+func (s *Sequence) move(ctx context.Context, at, to uint64) (bool, error) {
 	if at == to {
 		return true, nil
 	}
-	return s.index.CompareAndSwap(context.Background(), at, to)
+	return s.index.CompareAndSwap(ctx, at, to)
 }
 
 // set puts the index to n, wherever it is.
 func (s *Sequence) set(n uint64) error {
+	ctx, cancel := s.indexContext()
+	defer cancel()
 	for {
+		at, err := s.index.Get(ctx)
+		if err != nil {
+			return err
+		}
 		// A swap of equal values still tells whether the store takes any.
-		swapped, err := s.index.CompareAndSwap(context.Background(), s.at(), n)
+		swapped, err := s.index.CompareAndSwap(ctx, at, n)
 		if swapped || err != nil {
 			return err
 		}
@@ -324,9 +345,14 @@ func (s *Sequence) register(r *metrics.Registry) {
 			"Values given: found as they were (direct), made by steps from others (close), computed from nothing (miss).", "found", howNames[h])
 	}
 	r.Gauge("weir_sequence_index", "Where the sequence's index is.", func() float64 {
-		at := math.NaN()
-		s.alive(func() { at = float64(s.at()) })
-		return at
+		ctx, cancel := s.indexContext()
+		defer cancel()
+		at, err := uint64(0), errStopped
+		s.alive(func() { at, err = s.index.Get(ctx) })
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(at)
 	})
 	r.Gauge("weir_sequence_cache_bytes", "Digits in the cache of pairs.", func() float64 { _, bytes := s.cache.size(); return float64(bytes) })
 	r.Gauge("weir_sequence_cache_pairs", "Pairs in the cache.", func() float64 { pairs, _ := s.cache.size(); return float64(pairs) })

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -38,6 +39,15 @@ func open(t testing.TB, dir string, cfg Config) *Sequence {
 	return s
 }
 
+// at returns the index.
+func (s *Sequence) at() uint64 {
+	at, err := s.index.Get(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return at
+}
+
 // step moves the index as a request does, and returns where it then was.
 func (s *Sequence) step(t testing.TB, step step) (uint64, error) {
 	for {
@@ -46,7 +56,7 @@ func (s *Sequence) step(t testing.TB, step step) (uint64, error) {
 		if err != nil {
 			return at, err
 		}
-		moved, err := s.move(at, to)
+		moved, err := s.move(t.Context(), at, to)
 		if err != nil {
 			t.Error(err)
 			return at, err
@@ -131,7 +141,7 @@ func TestTheIndexStaysWithinItsBoundsUnderRaces(t *testing.T) {
 				case err != nil || to == at:
 					continue
 				}
-				if ok, err := s.move(at, to); err != nil {
+				if ok, err := s.move(t.Context(), at, to); err != nil {
 					t.Error(err)
 				} else if ok && way == forward {
 					ups++

@@ -137,8 +137,10 @@ func (g *referenceGeneration) Exhausted() int64 {
 	return n
 }
 
-// ReferenceIndex is a progress.Index in memory.
+// ReferenceIndex is a progress.Index in memory. Slow makes it say that it takes a round trip.
 type ReferenceIndex struct {
+	Slow bool
+
 	mu sync.Mutex
 	at uint64
 }
@@ -146,7 +148,7 @@ type ReferenceIndex struct {
 var _ progress.Index = (*ReferenceIndex)(nil)
 
 // Inline implements progress.Index.
-func (x *ReferenceIndex) Inline() bool { return true }
+func (x *ReferenceIndex) Inline() bool { return !x.Slow }
 
 // Get implements progress.Index.
 func (x *ReferenceIndex) Get(context.Context) (uint64, error) {
