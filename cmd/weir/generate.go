@@ -50,7 +50,7 @@ the new one is complete.`,
 			} else if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %.2f bits an item, in %.1f s\n",
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %d bits an item, in %.1f s\n",
 				out, stats.Users, stats.Longest, byteSize(stats.Bytes), stats.ItemBits, time.Since(start).Seconds())
 			return err
 		},

@@ -106,7 +106,7 @@ type snapshotReport struct {
 	ItemKind string  `json:"item_kind"`
 	MaxItem  *uint64 `json:"max_item,omitempty"`
 	Names    *uint64 `json:"names,omitempty"`
-	ItemBits float64 `json:"item_bits"`
+	ItemBits int     `json:"item_bits"`
 	Shortest int     `json:"shortest"`
 	Longest  int     `json:"longest"`
 	Fallback []any   `json:"fallback"`
@@ -159,7 +159,7 @@ func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool
 	} else {
 		fmt.Fprintf(w, " up to %d", *r.MaxItem)
 	}
-	fmt.Fprintf(w, ", %.2f bits an item\n", r.ItemBits)
+	fmt.Fprintf(w, ", %d bits an item\n", r.ItemBits)
 	fmt.Fprintf(w, "lists\t%d to %d items\n", r.Shortest, r.Longest)
 	fmt.Fprintf(w, "fallback\t%d items", len(r.Fallback))
 	for i, item := range r.Fallback[:min(5, len(r.Fallback))] {

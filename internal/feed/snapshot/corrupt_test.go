@@ -305,7 +305,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}{
 		"empty":       {nil, record.ErrKind, "make one with weir import"},
 		"another":     {[]byte("user,item\n1,2\n"), record.ErrKind, "make one with weir import"},
-		"newer":       {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion, "version 2, this program reads version 1"},
+		"newer":       {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion, "version 3, this program reads version 2"},
 		"header only": {good[:headerBytes], record.ErrCorrupt, "it has 4096 bytes, not"},
 		"cut header":  {good[:1000], record.ErrCorrupt, "after 1000 bytes"},
 		"cut":         {good[:len(good)-100], record.ErrCorrupt, "copy it again"},
@@ -355,7 +355,7 @@ func TestSectionsThatCannotBe(t *testing.T) {
 		t.Errorf("residuals of 64 bits: %v", err)
 	}
 	// Of 57 bits any load holds all, of one more it does not.
-	for width, want := range map[byte]bool{maxGroupBits: true, maxGroupBits + 1: false} {
+	for width, want := range map[byte]bool{maxLoadBits: true, maxLoadBits + 1: false} {
 		l := append(make([]byte, 16), width, 0, 0, 0, 0, 0, 0, 0)
 		if _, err := decodeLine("offsets", append(l, make([]byte, int(width)+loadSlack)...), 8); (err == nil) != want {
 			t.Errorf("residuals of %d bits: %v", width, err)

@@ -28,7 +28,7 @@ type List struct {
 	owner  uint64 // what stands for the user in checksums
 	sums   []byte
 	packed []byte // and loadSlack bytes behind
-	pack   *packing
+	pack   packing
 }
 
 // Len is the number of items.
@@ -46,7 +46,7 @@ func (l List) Append(dst []uint64, from, to int) []uint64 {
 	if from >= to {
 		return dst
 	}
-	return l.pack.appendItems(dst, l.packed, n, from, to)
+	return l.pack.appendItems(dst, l.packed, from, to)
 }
 
 // check compares chunk i with its checksum.
@@ -63,7 +63,7 @@ func (s *Snapshot) List(rank uint64) (List, error) {
 	if len(record) < headBytes+loadSlack {
 		return List{}, s.noRecord(rank)
 	}
-	l := List{head: binary.LittleEndian.Uint64(record), owner: rank, pack: &s.pack}
+	l := List{head: binary.LittleEndian.Uint64(record), owner: rank, pack: s.pack}
 	body := record[headBytes:]
 	if l.head == 0 && s.h.dense {
 		return List{}, nil
@@ -105,7 +105,7 @@ func (s *Snapshot) Check(l List, from, to int) error {
 	first, last := 0, 0
 	if from < to {
 		begin, end := s.pack.span(from, to)
-		first, last = begin/chunkBytes, min((end-1)/chunkBytes, len(l.sums)/sumBytes-1)
+		first, last = begin/chunkBytes, (end-1)/chunkBytes
 	}
 	for i := first; i <= last; i++ {
 		if !l.check(i) {

@@ -48,8 +48,8 @@ func decodeLine(name string, b []byte, n uint64) (line, error) {
 		width:     binary.LittleEndian.Uint64(b[16:]),
 		residuals: b[lineHeader:],
 	}
-	if l.width > maxGroupBits {
-		return line{}, damaged(name, "residuals of %d bits, expected at most %d", l.width, maxGroupBits)
+	if l.width > maxLoadBits {
+		return line{}, damaged(name, "residuals of %d bits, expected at most %d", l.width, maxLoadBits)
 	}
 	l.mask = 1<<l.width - 1
 	if want := lineHeader + (n*l.width+7)/8; length != want {

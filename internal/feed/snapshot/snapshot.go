@@ -11,8 +11,8 @@
 //
 // What it promises:
 //
-//   - Items take the bits the largest of them needs, down to fractions (see packing), and the heap
-//     holds nothing of them: opening a file of any size costs the reading of its index.
+//   - Items take as many bits as the largest of them needs, and the heap holds nothing of them:
+//     opening a file of any size costs the reading of its index.
 //   - Looking up and reading allocate nothing, take no lock and may be done by any number of goroutines.
 //   - A damaged file gives an error or an unknown user, never a panic and never a read outside of the
 //     file. Open checks all but the lists and the item names, Warm and Verify check these too. Besides,

@@ -54,7 +54,7 @@ type Stats struct {
 	Shortest int    // items
 	Longest  int    // items
 	Bytes    int64  // of the file
-	ItemBits float64
+	ItemBits int
 }
 
 // Writer writes a snapshot, list after list, in bounded memory: about 40 MiB, for hashed users as
@@ -450,7 +450,7 @@ func (h *header) stats(p packing) Stats {
 	return Stats{
 		Users: h.userCount, Items: h.itemCount, Names: h.nameCount, MaxItem: h.maxItem,
 		Shortest: int(h.shortest), Longest: int(h.longest), Bytes: int64(h.fileBytes),
-		ItemBits: float64(p.width) / float64(p.per),
+		ItemBits: int(p),
 	}
 }
 
