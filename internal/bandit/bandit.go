@@ -304,6 +304,14 @@ func (b *Bandit) Name() string { return "bandit" }
 // Critical says that the bandit was given data: without it the server is down then.
 func (b *Bandit) Critical() bool { return b.cfg.Arms != "" || b.cfg.Store != "" }
 
+// Generation counts the files of arms that have served.
+func (b *Bandit) Generation() int {
+	if m := b.model.Load(); m != nil {
+		return m.generation
+	}
+	return 0
+}
+
 // Health implements server.Service. Predictions are made even when events cannot be saved.
 func (b *Bandit) Health() server.Health {
 	err := b.learner.Err()

@@ -27,7 +27,7 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 		if err := os.Truncate(path, 4096); err != nil {
 			t.Fatal(err)
 		}
-		const says = "the data behind this answer cannot be read at the moment"
+		const says = "cannot be read"
 		for range 3 {
 			for path, body := range map[string]string{
 				"/predict": `{"items":[1,2,3]}`, "/predict#": `{"user":"u","items":` + list(0, 300) + `}`, "/predict/batch": `[{"items":[1]}]`, "/events": `[{"user":"u","item":1,"reward":1,"id":"x"}]`,
@@ -40,11 +40,11 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 		if n := f.learnedArms(); n != 0 || ids != 0 {
 			t.Errorf("an event that failed has taught %d arms and left %d ids", n, ids)
 		}
-		if a := s.do("GET", s.url+"/health", ""); a.status != 200 || !strings.Contains(a.body, "mapped data cannot be read") {
+		if a := s.do("GET", s.url+"/health", ""); a.status != 503 || !strings.Contains(a.body, "mapped data cannot be read") {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
-		// What does not look at the file goes on, and a good file heals it.
-		s.problem(s.do("POST", s.url+"/predict", `{}`), 422)
+		s.problem(s.do("POST", s.url+"/predict", `{}`), 503, "bandit is down")
+		// A good file heals it.
 		writeArms(t, path, []arm{{item: "7", alpha: 4, beta: 5}})
 		if err := f.Reload(t.Context()); err != nil {
 			t.Fatal(err)

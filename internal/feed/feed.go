@@ -114,6 +114,9 @@ func (f *Feed) Name() string { return "feed" }
 // Critical says that a feed was given data: without it the server is down.
 func (f *Feed) Critical() bool { return true }
 
+// Generation counts the snapshots that have served.
+func (f *Feed) Generation() int { return int(f.current.Load().number) }
+
 // Health implements server.Service. With a damaged snapshot sound lists are given all the same.
 func (f *Feed) Health() server.Health {
 	if err := f.positions.Err(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"weir/internal/progress"
 	"weir/internal/sequence/decimal"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // served is a sequence behind a server.
@@ -591,7 +592,8 @@ func TestAnAbandonedComputationStopsAndNobodyWaitsForIt(t *testing.T) {
 		}
 		gone := make(chan error, 1)
 		go func() {
-			resp, err := s.client.Do(r)
+			leaves := http.Client{Transport: &http.Transport{DialContext: systest.DialReset}}
+			resp, err := leaves.Do(r)
 			if err == nil {
 				resp.Body.Close()
 			}

@@ -435,7 +435,8 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 // readAhead reads what waits for the answer to the request before it into the room there is. An answer from
 // net/http is sent by another thread, so that its client's next request often comes before the loop has
 // been told: to look away for that moment, and back, took two system calls more than to read. When there is
-// no room it does look away, or at the end.
+// no room it does look away, or at the end: a client that sends no more gets its answer all the same. One that
+// has gone is reported by EPOLLHUP or EPOLLERR, which cannot be looked away from.
 func (l *loop) readAhead(c *conn) {
 	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
 		n, err := receive(c.fd, room)
@@ -449,14 +450,7 @@ func (l *loop) readAhead(c *conn) {
 			l.close(c)
 			return
 		}
-	}
-	if len(c.in) == c.size && atEnd(c.fd) { // whoever wants an answer keeps the connection open
-		switch c.phase {
-		case phaseHandedOff:
-			c.handedOff.finish()
-		case phasePending:
-			c.pending.cancel()
-		}
+		probe(c.fd)
 	}
 	l.watch(c, 0)
 }

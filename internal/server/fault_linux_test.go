@@ -37,14 +37,16 @@ func truncated(t *testing.T) []byte {
 	return m
 }
 
-func TestAFaultInMappedDataIsA503AndDegradesItsService(t *testing.T) {
+func TestAFaultInMappedDataIsA503AndTakesItsServiceDown(t *testing.T) {
 	for _, lane := range []string{"fast", "deferred", "lent"} {
 		t.Run(lane, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
 				m := truncated(t)
+				cfg.CriticalServices = []string{"routes"}
 				fast := done(func(w *Response, r *Request) { w.Body = append(w.Body, m[5000:6000]...) })
 				s := start(t, cfg, &echo{}, routes{
 					{Pattern: "GET /fault/fast", Handler: fast},
+					{Pattern: "GET /fault/none", Handler: done(func(*Response, *Request) {})},
 					{Pattern: "GET /fault/deferred", Handler: func(w *Response, r *Request) Outcome {
 						if r.Inline() {
 							return Offload
@@ -56,9 +58,8 @@ func TestAFaultInMappedDataIsA503AndDegradesItsService(t *testing.T) {
 					})},
 				})
 				c := dial(t, s)
-				raw := get("/fault/" + lane)
-				for range 2 { // and again
-					c.send(raw)
+				for _, path := range []string{lane, lane, "none"} {
+					c.send(get("/fault/" + path))
 					if resp, body := c.response("GET"); resp.StatusCode != 503 || strings.Contains(body, "address") {
 						t.Fatalf("got %d %s, want a 503 problem without internals", resp.StatusCode, body)
 					}
@@ -66,8 +67,8 @@ func TestAFaultInMappedDataIsA503AndDegradesItsService(t *testing.T) {
 				c.send(get("/fast/after"))
 				c.expect("GET", 200, "GET after ")
 				c.send(get("/health"))
-				c.expect("GET", 200, `{"status":"degraded","services":{"echo":{"status":"ready"},"routes":{"status":"degraded",`+
-					`"reason":"mapped data cannot be read; see the log, replace the file by rename and restart"}}}`)
+				c.expect("GET", 503, `{"status":"down","services":{"echo":{"status":"ready"},"routes":{"status":"down",`+
+					`"reason":"mapped data cannot be read; see the log, and replace the file by rename"}}}`)
 			})
 		})
 	}

@@ -30,7 +30,6 @@ type handedOff struct {
 	request  [2][]byte  // what is left to read of head and body
 	over     bool       // given back: the descriptor is not ours until the next request
 	ended    bool       // there will be no next request
-	finished bool       // the client sends no more
 	gone     bool       // the client has gone
 	writable bool       // the loop says that the socket takes more
 	expired  bool       // the read deadline has passed
@@ -121,7 +120,7 @@ func (lc *handedOff) Read(p []byte) (int, error) {
 				n += m
 			}
 			return n, nil
-		case lc.ended, lc.finished:
+		case lc.ended:
 			return 0, io.EOF
 		}
 		lc.change.Wait()
@@ -218,16 +217,6 @@ func (lc *handedOff) lose() {
 	lc.mu.Lock()
 	defer lc.mu.Unlock()
 	lc.gone = true
-	lc.change.Broadcast()
-}
-
-// finish tells net/http that the client sends no more. As on its own connections that ends the
-// request's context: whoever wants an answer keeps the connection open. It is told only when no
-// further request waits, as the context is the connection's.
-func (lc *handedOff) finish() {
-	lc.mu.Lock()
-	defer lc.mu.Unlock()
-	lc.finished = true
 	lc.change.Broadcast()
 }
 

@@ -51,8 +51,19 @@ func (h Health) Err() error {
 type serviceState struct {
 	Service
 	critical bool
-	fault    atomic.Pointer[string] // of a handler
-	state    atomic.Uint32          // as of the last look
+	fault    atomic.Pointer[int] // the generation of data that a handler could not read
+	state    atomic.Uint32       // as of the last look
+}
+
+// generations is a Service whose data can be replaced while it serves. A memory fault takes it down until
+// another generation serves, and any other Service until a restart.
+type generations interface{ Generation() int }
+
+func (st *serviceState) generation() int {
+	if g, ok := st.Service.(generations); ok {
+		return g.Generation()
+	}
+	return 0
 }
 
 // healthInterval is how often services are asked for their health: for so long requests may still reach one
@@ -84,8 +95,12 @@ func newStates(services []Service, named []string) ([]*serviceState, error) {
 // look asks the service for its health.
 func (st *serviceState) look() Health {
 	h := st.Service.Health()
-	if fault := st.fault.Load(); fault != nil && h.State == StateReady {
-		h = Degraded(*fault)
+	if fault := st.fault.Load(); fault != nil {
+		if *fault == st.generation() {
+			h = Down("mapped data cannot be read; see the log, and replace the file by rename")
+		} else {
+			st.fault.CompareAndSwap(fault, nil)
+		}
 	}
 	st.state.Store(uint32(h.State))
 	return h
@@ -154,7 +169,7 @@ func (s *Server) health(w *Response, _ *Request) Outcome {
 }
 
 // panicked logs and counts the panic of a handler and reports whether it was a memory fault, after which its
-// service is degraded.
+// service is down: what else it has mapped may be gone as well.
 func (s *Server) panicked(route *route, p any) (fault bool) {
 	s.panics.Add(s.cfg.sharedStripe(), 1)
 	err := disk.Recovered(p)
@@ -162,9 +177,12 @@ func (s *Server) panicked(route *route, p any) (fault bool) {
 		s.cfg.Log.Error("BUG: a handler panicked", "route", route.Pattern, "error", err)
 		return false
 	}
-	reason := "mapped data cannot be read; see the log, replace the file by rename and restart"
-	if route.state != nil && route.state.fault.CompareAndSwap(nil, &reason) {
-		s.cfg.Log.Error("FATAL: a handler cannot read mapped data", "service", route.state.Name(), "route", route.Pattern, "error", err)
+	if st := route.state; st != nil {
+		generation := st.generation()
+		if st.fault.CompareAndSwap(nil, &generation) {
+			st.look()
+			s.cfg.Log.Error("FATAL: a handler cannot read mapped data", "service", st.Name(), "route", route.Pattern, "error", err)
+		}
 	}
 	return true
 }

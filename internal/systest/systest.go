@@ -8,7 +8,9 @@ package systest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -28,6 +30,15 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 			t.Fatalf("waited in vain for: %s", what)
 		}
 	}
+}
+
+// DialReset dials a connection whose close is a reset. Without it a close looks to the server as if the client only sent no more.
+func DialReset(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.(*net.TCPConn).SetLinger(0)
 }
 
 // LongRun skips the test under go test -short, as make check runs it. needs is what the test takes: seconds of a processor,

@@ -112,6 +112,7 @@ func TestHungRequestsEndWithTheirClients(t *testing.T) {
 		url := start(s)
 		get(t, url+"/feed/1.rss")
 		before := runtime.NumGoroutine()
+		client := &http.Client{Transport: &http.Transport{DialContext: systest.DialReset}}
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
 		var all sync.WaitGroup
