@@ -132,7 +132,7 @@ func TestHealthAndAdminPort(t *testing.T) {
 	feeds := filepath.Join(dir, "feeds.weir")
 	numbered(10, 20).write(t, feeds)
 	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds", feeds)
-	p.want("/health", 200, `{"status":"ready"`, `"feed":{"status":"ready"}`)
+	p.want("/health", 200, `{"status":"ready"`, `"feed":{"status":"ready","storage":{"durability":"a change`, `"lag_seconds":`)
 	p.want("/metrics", 404)
 	p.want("/version", 200, `"version":"dev"`)
 	for path, says := range map[string]string{

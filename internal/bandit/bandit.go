@@ -326,6 +326,11 @@ func (b *Bandit) Health() server.Health {
 	return b.work.Health()
 }
 
+// Storage is about what events teach.
+func (b *Bandit) Storage() server.Storage {
+	return server.Storage{Durability: b.learner.Durability(), LagSeconds: b.learner.Lag().Seconds()}
+}
+
 // Close implements server.Service.
 func (b *Bandit) Close() error {
 	b.stop()

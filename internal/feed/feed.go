@@ -128,6 +128,11 @@ func (f *Feed) Health() server.Health {
 	return f.background.Health()
 }
 
+// Storage is about positions.
+func (f *Feed) Storage() server.Storage {
+	return server.Storage{Durability: f.positions.Durability(), LagSeconds: f.positions.Lag().Seconds()}
+}
+
 // Close implements server.Service.
 func (f *Feed) Close() error {
 	f.background.Cancel()

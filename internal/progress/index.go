@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/internal/progress/cells"
 )
@@ -18,8 +19,10 @@ type Index interface {
 	// CompareAndSwap moves the index from one number to another if it is there, and says whether it was. When the error is not nil
 	// it has not moved, as far as can be told.
 	CompareAndSwap(ctx context.Context, from, to uint64) (bool, error)
-	// Durability says what is promised of a move.
-	Durability() Durability
+	// Durability says in a sentence what becomes of answered moves when the process is killed and when the power is lost.
+	Durability() string
+	// Lag is the age of the oldest move that a loss of power would undo now, 0 if there is none.
+	Lag() time.Duration
 	// Err returns nil as long as the index can be moved, and later why not.
 	Err() error
 	Close() error
@@ -28,7 +31,7 @@ type Index interface {
 // LocalIndex is an Index in a file: one cell, see package cells.
 type LocalIndex struct {
 	store      *cells.Store
-	durability Durability
+	durability string
 }
 
 var _ Index = (*LocalIndex)(nil)
@@ -49,7 +52,7 @@ func OpenIndex(path string, o Options) (*LocalIndex, error) {
 	}
 	x := &LocalIndex{store: store, durability: localDurability(store.SyncInterval())}
 	if o.Metrics != nil {
-		x.durability.register(o.Metrics, o.Name)
+		registerDurability(o.Metrics, o.Name, x.durability)
 	}
 	return x, nil
 }
@@ -66,7 +69,10 @@ func (x *LocalIndex) CompareAndSwap(_ context.Context, from, to uint64) (bool, e
 }
 
 // Durability implements Index.
-func (x *LocalIndex) Durability() Durability { return x.durability }
+func (x *LocalIndex) Durability() string { return x.durability }
+
+// Lag implements Index.
+func (x *LocalIndex) Lag() time.Duration { return x.store.Lag() }
 
 // Err implements Index.
 func (x *LocalIndex) Err() error { return x.store.Err() }

@@ -55,7 +55,7 @@ type Local struct {
 	file       *keyFile
 	prepared   uint64 // newest version that Prepare gave out
 	erasing    bool   // somebody was forgotten, and may still be in a file
-	durability Durability
+	durability string
 }
 
 var _ Positions = (*Local)(nil)
@@ -94,7 +94,7 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	}
 	l.durability = localDurability(l.ids.SyncInterval())
 	if o.Metrics != nil {
-		l.durability.register(o.Metrics, o.Name)
+		registerDurability(o.Metrics, o.Name, l.durability)
 	}
 	return l, nil
 }
@@ -119,7 +119,7 @@ func refuseMissing(dir string) error {
 }
 
 // Durability implements Positions.
-func (l *Local) Durability() Durability { return l.durability }
+func (l *Local) Durability() string { return l.durability }
 
 // Lag implements Positions.
 func (l *Local) Lag() time.Duration { return max(l.ids.Lag(), l.keys.Lag()) }

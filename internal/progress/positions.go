@@ -44,8 +44,8 @@ type Positions interface {
 	// Prepare makes ready for lists that will serve: there is a position for every user of theirs when it returns, and it
 	// lasts. Of what Prepare has returned before, all are older versions. On an error nothing has changed.
 	Prepare(lists Lists) (Generation, error)
-	// Durability says what is promised.
-	Durability() Durability
+	// Durability says in a sentence what becomes of answered changes when the process is killed and when the power is lost.
+	Durability() string
 	// Lag is the age of the oldest change that a loss of power would undo now, 0 if there is none.
 	Lag() time.Duration
 	// Err returns nil as long as positions can be changed, and later why not.
@@ -148,24 +148,14 @@ func (op Op) Target(from, length int) int {
 // Move is a position before an Op and after it.
 type Move struct{ From, To int }
 
-// Durability is what an answered change survives, in words for people.
-type Durability struct {
-	Implementation string `json:"implementation"`
-	ProcessKilled  string `json:"process_killed"`
-	PowerLost      string `json:"power_lost"`
-}
-
-// register shows d as labels.
-func (d Durability) register(m *metrics.Registry, store string) {
-	m.Gauge("weir_progress_durability", "1; the labels say what an answered change survives.", func() float64 { return 1 },
-		"store", store, "implementation", d.Implementation, "process_killed", d.ProcessKilled, "power_lost", d.PowerLost)
-}
-
 // localDurability is that of cells which are synced every interval.
-func localDurability(interval time.Duration) Durability {
-	return Durability{
-		Implementation: "local",
-		ProcessKilled:  "nothing is lost",
-		PowerLost:      fmt.Sprintf("lost are changes of the last %v and of the sync under way", interval),
-	}
+func localDurability(interval time.Duration) string {
+	return fmt.Sprintf("a change that was answered survives the end of the process, kill -9 included; a power loss takes those of the "+
+		"last %v and of the sync under way", interval)
+}
+
+// registerDurability shows what is promised as a label.
+func registerDurability(m *metrics.Registry, store, durability string) {
+	m.Gauge("weir_progress_durability", "1; the label says what an answered change survives.", func() float64 { return 1 },
+		"store", store, "durability", durability)
 }

@@ -245,6 +245,11 @@ func (s *Sequence) Health() server.Health {
 	return server.Ready()
 }
 
+// Storage is about the index.
+func (s *Sequence) Storage() server.Storage {
+	return server.Storage{Durability: s.index.Durability(), LagSeconds: s.index.Lag().Seconds()}
+}
+
 // Close implements server.Service. It ends computations that are still under way.
 func (s *Sequence) Close() error {
 	s.computations.close()

@@ -47,6 +47,13 @@ func (h Health) Err() error {
 	return errors.New(h.Reason)
 }
 
+// Storage is what a service promises of the changes that it has answered. It is in /health if the service has a method
+// Storage() Storage, which must not block.
+type Storage struct {
+	Durability string  `json:"durability"`  // in a sentence for people: what a kill undoes, and what a loss of power
+	LagSeconds float64 `json:"lag_seconds"` // age of the oldest change that a loss of power would undo now
+}
+
 // serviceState is what the kernel knows of a service's health.
 type serviceState struct {
 	Service
@@ -139,8 +146,9 @@ func (s *Server) watchHealth(stop <-chan struct{}) {
 // health answers GET /health, and GET /health/ready of the admin port: 503 when a critical service is down.
 func (s *Server) health(w *Response, _ *Request) Outcome {
 	type one struct {
-		Status string `json:"status"`
-		Reason string `json:"reason,omitempty"`
+		Status  string   `json:"status"`
+		Reason  string   `json:"reason,omitempty"`
+		Storage *Storage `json:"storage,omitempty"`
 	}
 	all := struct {
 		one
@@ -152,7 +160,12 @@ func (s *Server) health(w *Response, _ *Request) Outcome {
 	worst := StateReady
 	for _, st := range s.states {
 		h := st.look()
-		all.Services[st.Name()] = one{h.State.String(), h.Reason}
+		this := one{Status: h.State.String(), Reason: h.Reason}
+		if keeper, ok := st.Service.(interface{ Storage() Storage }); ok {
+			storage := keeper.Storage()
+			this.Storage = &storage
+		}
+		all.Services[st.Name()] = this
 		if h.State == StateDown && !st.critical {
 			h.State = StateDegraded // for the box
 		}

@@ -111,3 +111,17 @@ func TestBackgroundWorkThatFailsDegradesItsService(t *testing.T) {
 		}
 	}
 }
+
+// keeper is a service that keeps something.
+type keeper struct{ named }
+
+func (k *keeper) Storage() Storage { return Storage{Durability: "all of it lasts", LagSeconds: 1.5} }
+
+func TestHealthSaysWhatIsPromisedOfWhatAServiceKeeps(t *testing.T) {
+	k := &keeper{named{name: "k"}}
+	ready := Ready()
+	k.now.Store(&ready)
+	client := dial(t, start(t, Config{}, k))
+	client.send(get("/health"))
+	client.expect("GET", 200, `{"status":"ready","services":{"k":{"status":"ready","storage":{"durability":"all of it lasts","lag_seconds":1.5}}}}`)
+}

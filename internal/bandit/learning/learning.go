@@ -17,6 +17,7 @@ package learning
 import (
 	"errors"
 	"net/netip"
+	"time"
 
 	"weir/internal/bandit/arms"
 )
@@ -75,6 +76,8 @@ type Learner interface {
 	State() State
 	// Durability says in a sentence what becomes of accepted events in a crash and a power loss.
 	Durability() string
+	// Lag is the age of the oldest accepted event that a power loss would take now, 0 if there is none.
+	Lag() time.Duration
 	// Err returns nil, or why events are refused until a restart.
 	Err() error
 	Close() error

@@ -184,6 +184,12 @@ func (l *Local) Durability() string {
 		"(--bandit-sync) and of the sync under way, see weir_sync_lag_seconds", l.o.Sync)
 }
 
+// Lag implements Learner.
+func (l *Local) Lag() time.Duration {
+	_, age := l.journal.Lag()
+	return age
+}
+
 // View implements Learner.
 func (l *Local) View(level arms.Level, now int64) arms.View { return l.learned[level].View(now) }
 

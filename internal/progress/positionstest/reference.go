@@ -44,9 +44,7 @@ func (r *Reference) Prepare(lists progress.Lists) (progress.Generation, error) {
 }
 
 // Durability implements progress.Positions.
-func (r *Reference) Durability() progress.Durability {
-	return progress.Durability{Implementation: "memory", ProcessKilled: "everything is lost", PowerLost: "everything is lost"}
-}
+func (r *Reference) Durability() string { return "the end of the process takes everything" }
 
 // Lag implements progress.Positions.
 func (r *Reference) Lag() time.Duration { return 0 }
@@ -169,7 +167,10 @@ func (x *ReferenceIndex) CompareAndSwap(_ context.Context, from, to uint64) (boo
 }
 
 // Durability implements progress.Index.
-func (x *ReferenceIndex) Durability() progress.Durability { return new(Reference).Durability() }
+func (x *ReferenceIndex) Durability() string { return new(Reference).Durability() }
+
+// Lag implements progress.Index.
+func (x *ReferenceIndex) Lag() time.Duration { return 0 }
 
 // Err implements progress.Index.
 func (x *ReferenceIndex) Err() error { return nil }
