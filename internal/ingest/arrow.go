@@ -12,12 +12,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 )
 
-// arrowTable reads Arrow IPC, a file's record batches or a stream's.
+// arrowTable reads Arrow IPC from front to back, whether it is a stream or a file.
 type arrowTable struct {
 	memory *budget
-	file   readerAtCloser          // of the file format
-	size   int64                   // of the file
-	open   func() (*stream, error) // of the stream format
+	file   bool // a stream between magic and footer
+	open   func() (*stream, error)
 	offers []column
 	leaves []arrowLeaf // by offer
 }
@@ -33,28 +32,9 @@ type arrowLeaf struct {
 // maxArrowRows bounds the rows of a record batch that are believed in: lengths of some columns cost nothing.
 const maxArrowRows = 1 << 28
 
-func (t *arrowTable) options() []ipc.Option {
-	return []ipc.Option{ipc.WithAllocator(t.memory), ipc.WithBodySizeLimit(0), ipc.WithMetadataSizeLimit(maxArrowFooter)}
-}
-
-func openArrowFile(file readerAtCloser, size int64, o Options) (table, error) {
-	if err := checkArrowFile(file, size); err != nil {
-		return nil, damaged(err)
-	}
-	t := &arrowTable{file: file, size: size, memory: newBudget(o, 1)}
-	r, err := t.openFile()
-	if err != nil {
-		return nil, err
-	}
-	return t, t.describe(r.Schema())
-}
-
-func openArrowStream(head []byte, o Options, open func() (*stream, error)) (table, error) {
-	if err := checkArrowStream(head); err != nil {
-		return nil, damaged(err)
-	}
-	t := &arrowTable{open: open, memory: newBudget(o, 1)}
-	r, err := t.openStream(bytes.NewReader(head))
+func openArrow(head []byte, file bool, o Options, open func() (*stream, error)) (table, error) {
+	t := &arrowTable{open: open, file: file, memory: newBudget(o, 1)}
+	r, err := t.messages(bytes.NewReader(head))
 	if err != nil {
 		return nil, t.memory.explain(err)
 	}
@@ -62,15 +42,15 @@ func openArrowStream(head []byte, o Options, open func() (*stream, error)) (tabl
 	return t, t.describe(r.Schema())
 }
 
-// openStream keeps to the limits of the options, which ipc.NewReader does not.
-func (t *arrowTable) openStream(r io.Reader) (*ipc.Reader, error) {
-	o := t.options()
-	return ipc.NewReaderFromMessageReader(ipc.NewMessageReader(r, o...), o...)
-}
-
-func (t *arrowTable) openFile() (r *ipc.FileReader, err error) {
+func (t *arrowTable) messages(from io.Reader) (r *ipc.Reader, err error) {
+	if t.file {
+		if _, err := io.ReadFull(from, make([]byte, 8)); err != nil { // the magic and its padding
+			return nil, err
+		}
+	}
 	err = t.memory.try(func() (err error) {
-		r, err = ipc.NewFileReader(io.NewSectionReader(t.file, 0, t.size), t.options()...)
+		m := &arrowMessages{from: from, memory: t.memory, file: t.file}
+		r, err = ipc.NewReaderFromMessageReader(m, ipc.WithAllocator(t.memory))
 		return err
 	})
 	return r, err
@@ -78,12 +58,7 @@ func (t *arrowTable) openFile() (r *ipc.FileReader, err error) {
 
 func (t *arrowTable) columns() []column { return t.offers }
 
-func (t *arrowTable) close() error {
-	if t.file == nil {
-		return nil
-	}
-	return t.file.Close()
-}
+func (t *arrowTable) close() error { return nil }
 
 func (t *arrowTable) describe(schema *arrow.Schema) error {
 	for i, f := range schema.Fields() {
@@ -167,15 +142,12 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 			arrowLeaf: l, values: converter{storedType: l.stored, field: &to.fields[f], kind: to.kinds[f]},
 		})
 	}
-	if t.file != nil {
-		return t.readFile(a, emit)
-	}
 	s, err := t.open()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	r, err := t.openStream(s)
+	r, err := t.messages(s)
 	if err != nil {
 		return t.memory.explain(err)
 	}
@@ -187,30 +159,6 @@ func (t *arrowTable) read(ctx context.Context, to target, emit func(*Batch) erro
 		s.counted.report(to.bytes)
 	}
 	return t.memory.explain(r.Err())
-}
-
-func (t *arrowTable) readFile(a *arrowReader, emit func(*Batch) error) error {
-	r, err := t.openFile()
-	if err != nil {
-		return err
-	}
-	for i := range r.NumRecords() {
-		var b arrow.RecordBatch
-		err := t.memory.try(func() (err error) {
-			b, err = r.RecordBatchAt(i)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := a.batch(b, emit); err != nil {
-			return err
-		}
-		b.Release()
-		n := int64(r.NumRecords())
-		a.to.bytes.Add(t.size*int64(i+1)/n - t.size*int64(i)/n)
-	}
-	return r.Close()
 }
 
 // arrowReader turns record batches into batches.

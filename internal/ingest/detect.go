@@ -101,7 +101,7 @@ func detect(head []byte) (fileFormat, error) {
 		return formatParquet, nil
 	case bytes.HasPrefix(head, []byte("PARE")):
 		return 0, fmt.Errorf("the Parquet footer is encrypted: decrypt the file first")
-	case bytes.HasPrefix(head, []byte("ARROW1")):
+	case bytes.HasPrefix(head, []byte(arrowMagic)):
 		return formatArrowFile, nil
 	case bytes.HasPrefix(head, []byte{0xff, 0xff, 0xff, 0xff}):
 		return formatArrowStream, nil

@@ -93,10 +93,8 @@ func FuzzArrow(f *testing.F) {
 	addFixtures(f, "*.arrow", "*.arrows")
 	f.Fuzz(func(t *testing.T, data []byte, users byte) {
 		readAll(t, func(o Options) (table, error) {
-			if bytes.HasPrefix(data, []byte("ARROW1")) {
-				return openArrowFile(memoryFile{bytes.NewReader(data)}, int64(len(data)), o)
-			}
-			return openArrowStream(data, o, func() (*stream, error) { return fuzzedStream(t, data) })
+			file := bytes.HasPrefix(data, []byte(arrowMagic))
+			return openArrow(data, file, o, func() (*stream, error) { return fuzzedStream(t, data) })
 		}, Kind(users%3))
 	})
 }

@@ -239,8 +239,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 	switch f {
 	case formatNone:
 		return emptyTable{}, 0, s.close()
-	case formatParquet, formatArrowFile:
-		// These are read from their end.
+	case formatParquet: // is read from its end
 		var seekable readerAtCloser = file
 		if file == nil || s.compressed {
 			if copied, size, err = spool(s, in.options.TempDir); err != nil {
@@ -251,11 +250,7 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 			}
 			seekable = copied
 		}
-		if f == formatParquet {
-			t, err = openParquet(seekable, size, in.options)
-		} else {
-			t, err = openArrowFile(seekable, size, in.options)
-		}
+		t, err = openParquet(seekable, size, in.options)
 		return t, size, err
 	}
 	// Thousands of part files are not kept open, nor what was read of them.
@@ -276,8 +271,8 @@ func (in *Input) recognise(name string, r io.ReadCloser, size int64) (t table, _
 		}
 	}
 	switch f {
-	case formatArrowStream:
-		t, err = openArrowStream(head, in.options, again)
+	case formatArrowFile, formatArrowStream:
+		t, err = openArrow(head, f == formatArrowFile, in.options, again)
 	case formatJSONL:
 		t, err = openJSONL(head, whole, again)
 	default:

@@ -93,7 +93,7 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 		{name: "one column", content: "hello\n", want: `f: this looks like text of one column, "hello": expected cells separated by a comma, tab, semicolon or '|'`},
 		{name: "broken JSON", content: "{\"user\":\n", want: `f: line 1 is no JSON object: "{\"user\":"`},
 		{name: "cut Parquet", content: string(parquet[:2000]), want: "f: the file is cut off or damaged: parquet: file is smaller than indicated metadata size"},
-		{name: "cut Arrow", content: string(arrow[:2000]), want: "f: the file is cut off or damaged: the Arrow schema is broken"},
+		{name: "cut Arrow", content: string(arrow[:2000]), want: "f: the file is cut off or damaged: unexpected EOF"},
 		{name: "cut gzip", content: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x33", want: "f: the file is cut off or damaged: unexpected EOF"},
 		{name: "cut gzip header", content: "\x1f\x8b\x08\x00", want: "f: the file is cut off or damaged: unexpected EOF"},
 		{name: "broken zstd", content: "\x28\xb5\x2f\xfd\x01\x50\x07", want: "f: the file is cut off or damaged: unknown dictionary"},
