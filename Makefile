@@ -9,7 +9,7 @@ COMMIT  := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
 # weir is pure Go and one static binary. Only the race detector wants cgo.
 GO       := CGO_ENABLED=0 go
-GO_BUILD := $(GO) build -trimpath -ldflags '-X main.version=$(VERSION) -X main.commit=$(COMMIT)'
+GO_BUILD := $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)'
 GO_TEST  := $(GO) test -timeout 10m
 GO_RACE  := CGO_ENABLED=1 go test -race -timeout 14m
 # The bandit's baseline samples in C++. Nothing else of bench wants cgo.
@@ -63,6 +63,10 @@ checked: build
 vetted:
 	$(GO) vet ./...
 	cd bench && $(GO) vet ./...
+	@# text/template makes the linker keep every method: layout_test.go.
+	@mkdir -p build
+	$(GO) build -o build/symbols ./cmd/weir
+	@if $(GO) tool nm build/symbols | grep -F 'text/template.(*Template).Execute'; then echo "weir executes templates"; exit 1; fi
 	@unformatted=$$(gofmt -l cmd internal bench); \
 	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
 

@@ -165,6 +165,24 @@ func TestGoroutinesThatTouchMappedMemoryAreGuarded(t *testing.T) {
 	}
 }
 
+// TestPackagesDoNotExecuteTemplates: text/template calls methods by names that the linker cannot know, so that it keeps
+// every exported method of every type, and the program is half as large again. make check looks at what was linked.
+func TestPackagesDoNotExecuteTemplates(t *testing.T) {
+	for _, f := range goFiles(t) {
+		for _, spec := range f.Imports {
+			if spec.Path.Value == `"text/template"` || spec.Path.Value == `"html/template"` {
+				t.Errorf("%s imports %s", f.path, spec.Path.Value)
+			}
+		}
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			if n, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"SetVersionTemplate", "SetHelpTemplate", "SetUsageTemplate"}, n.Sel.Name) {
+				t.Errorf("%s: cobra executes templates once it is given one by %s", f.path, n.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
 func TestEveryPackageHasOneAttachedComment(t *testing.T) {
 	commented := make(map[string][]string)
 	for _, f := range goFiles(t) {

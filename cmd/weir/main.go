@@ -58,7 +58,6 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",
 		Short:         "weir serves personal feeds from one box",
-		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -67,8 +66,15 @@ func newRoot() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if v, err := cmd.Flags().GetBool("version"); err != nil || !v {
+				return errors.Join(err, cmd.Help())
+			}
+			return printVersion(cmd)
+		},
 	}
+	// cobra's own --version is printed by a template, and text/template makes the linker keep every exported method.
+	root.Flags().BoolP("version", "v", false, "version for weir")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var number *strconv.NumError
 		var value *pflag.InvalidValueError
@@ -83,7 +89,6 @@ func newRoot() *cobra.Command {
 		}
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newRepair(), newMock(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

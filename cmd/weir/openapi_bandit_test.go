@@ -41,7 +41,7 @@ func TestPredictionsAreAsOpenAPIDescribes(t *testing.T) {
 		{predict, `{"items":[7],"more":1}`, 422},
 		{predict, `[]`, 422},
 		{predict, `{"items":[7]`, 400},
-		{predict, `{"items":["` + strings.Repeat("x", 1<<20) + `"]}`, 413},
+		{predict, `{"items":["` + strings.Repeat("x", 8<<20) + `"]}`, 413},
 		{batch, `[{"user":"ada","items":["dune"]},{"items":["dune",7],"top":1,"explain":true}]`, 200},
 		{batch, `{"requests":[{"items":[7]}]}`, 200},
 		{batch, `[` + strings.Repeat(`{"items":[7]},`, 999) + `{"items":[7]}]`, 200},

@@ -24,11 +24,13 @@ func newVersion() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version, the commit and the Go release it was built with",
 		Args:  exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
-			return err
-		},
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
+}
+
+func printVersion(cmd *cobra.Command) error {
+	_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+	return err
 }
 
 // versionLine is what weir version prints, and weir --version.

@@ -4,7 +4,8 @@
 // What it promises:
 //
 //   - A header tells a file of another kind (ErrKind), of another version (ErrVersion) and a damaged one (ErrCorrupt)
-//     apart, whatever version wrote it. Rewriting it in place cannot tear it.
+//     apart, whatever version wrote it: what names another is ErrVersion even if its checksum is wrong. Rewriting it in
+//     place cannot tear it.
 //   - A frame of a Log is there as a whole or not at all, and valid in its place alone.
 //   - Reading a log tells a torn end from damage. Torn is what was never synced: it is cut off. Damage to what a later
 //     frame knows to have been on the disk is refused with the file and the offset, and the file is left as it is.
@@ -124,13 +125,17 @@ func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error
 	}
 	version, length := binary.LittleEndian.Uint32(page[8:]), int(binary.LittleEndian.Uint32(page[12:]))
 	end := fieldsAt + length
-	if length > MaxFields || binary.LittleEndian.Uint64(page[end:]) != xxh3.Hash(page[:end]) ||
-		slices.ContainsFunc(page[end+8:PageSize], func(b byte) bool { return b != 0 }) {
-		return nil, k.Corrupt(name, 0, "the checksum of its header is wrong")
-	}
-	if version != k.Version {
+	whole := length <= MaxFields && binary.LittleEndian.Uint64(page[end:]) == xxh3.Hash(page[:end]) &&
+		!slices.ContainsFunc(page[end+8:PageSize], func(b byte) bool { return b != 0 })
+	switch {
+	case version != k.Version && whole:
 		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d: use the program that wrote it, or %s",
 			ErrVersion, name, version, k.Version, k.Replace)
+	case version != k.Version: // whose header may be checked in another way
+		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d; if version %d wrote it, its header is damaged: %s",
+			ErrVersion, name, version, k.Version, k.Version, k.Replace)
+	case !whole:
+		return nil, k.Corrupt(name, 0, "the checksum of its header is wrong")
 	}
 	if length != n {
 		return nil, k.Corrupt(name, 0, "its header has %d bytes of fields and not %d", length, n)
