@@ -18,7 +18,8 @@ func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: upstream NAME")
 	}
-	feeds := mock.New(mock.Defaults())
+	feeds, err := mock.Open(mock.Options{})
+	ts.Check(err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/shed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })

@@ -178,13 +178,11 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 	if rate == 0 && p.Connections == 0 && p.Stages == "" {
 		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, --mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the target sustains")
 	}
-	if p.Mode == "constant" {
-		return control.Constant(control.ConstantOptions{
-			Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop,
-		}), nil
-	}
-	o := control.ClassicOptions{
+	o := control.StagedOptions{
 		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop,
+	}
+	if p.Mode == "constant" {
+		return control.Constant(o), nil
 	}
 	if p.Stages != "" {
 		if o.Stages, err = control.ParseStages(p.Stages); err != nil {

@@ -4,12 +4,16 @@
 package access
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 )
 
 // OptionError is what a user has to change on the command line.
@@ -44,6 +48,33 @@ func Listen(address, token string) (net.Listener, error) {
 		return nil, refused("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
 	}
 	return l, nil
+}
+
+// Serve answers on l until ctx is done; then it calls end, and waits for the requests under way. A body may take
+// as long as body.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, body time.Duration, log *slog.Logger, end func() error) error {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       body,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	err = errors.Join(err, end())
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if stopErr := s.Shutdown(stop); stopErr != nil {
+		err = errors.Join(err, stopErr, s.Close())
+	}
+	return err
 }
 
 // Same compares secrets in a time that does not depend on where they differ.

@@ -23,7 +23,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -70,9 +69,9 @@ type Server struct {
 	handler http.Handler
 
 	mu       sync.Mutex
-	starting bool // a run is being started
-	run      *run // nil for none
-	over     over // the last one
+	starting bool       // a run is being started
+	run      *remoteRun // nil for none
+	over     over       // the last one
 }
 
 // over is what is told of a run that has ended.
@@ -129,28 +128,7 @@ func (s *Server) Close() error {
 
 // Serve answers leaders on l until ctx is done, and ends the run that there may be.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       2 * time.Minute, // files of variables may come
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- h.Serve(l) }()
-	var err error
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	err = errors.Join(err, s.Close())
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if stopErr := h.Shutdown(stop); stopErr != nil {
-		err = errors.Join(err, stopErr, h.Close())
-	}
-	return err
+	return access.Serve(ctx, l, s, 2*time.Minute, s.o.Log, s.Close) // files of variables may come
 }
 
 // guard refuses who has no token, and what pages in a browser on this machine could ask for.

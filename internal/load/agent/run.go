@@ -10,8 +10,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// run is a run on an agent.
-type run struct {
+// remoteRun is a run on an agent, for its leader.
+type remoteRun struct {
 	id     string
 	leader string // address
 	what   string // is asked for
@@ -34,7 +34,7 @@ var errSeq = errors.New("the leader's account of windows is not the agent's")
 
 // collect returns the window after the one that the leader has seen, encoded. A window that it has not seen
 // is added to.
-func (r *run) collect(seen uint64) ([]byte, error) {
+func (r *remoteRun) collect(seen uint64) ([]byte, error) {
 	r.collecting.Lock()
 	defer r.collecting.Unlock()
 	switch seen {
@@ -52,7 +52,7 @@ func (r *run) collect(seen uint64) ([]byte, error) {
 }
 
 // end stops the load, waits for answers until ctx is done, and returns what the leader has not seen.
-func (r *run) end(ctx context.Context, seen uint64) ([]byte, error) {
+func (r *remoteRun) end(ctx context.Context, seen uint64) ([]byte, error) {
 	if err := r.engine.Close(ctx); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (r *run) end(ctx context.Context, seen uint64) ([]byte, error) {
 
 // begin takes the run of an id for a request of its leader; nil says that it is not there. done is to be
 // called after it.
-func (s *Server) begin(id string) (r *run, done func()) {
+func (s *Server) begin(id string) (r *remoteRun, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r = s.run
@@ -82,7 +82,7 @@ func (s *Server) begin(id string) (r *run, done func()) {
 }
 
 // install makes r the agent's run, and watches for its leader.
-func (s *Server) install(r *run) {
+func (s *Server) install(r *remoteRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.heard = time.Now()
@@ -99,7 +99,7 @@ func (s *Server) install(r *run) {
 }
 
 // abandon ends a run without its leader, at once.
-func (s *Server) abandon(r *run, reason string) error {
+func (s *Server) abandon(r *remoteRun, reason string) error {
 	if !s.claim(r) {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (s *Server) abandon(r *run, reason string) error {
 }
 
 // claim makes the caller the one who ends r; false says that somebody else does.
-func (s *Server) claim(r *run) bool {
+func (s *Server) claim(r *remoteRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.run != r || r.ending {
@@ -127,14 +127,14 @@ func (s *Server) claim(r *run) bool {
 }
 
 // isEnding says whether somebody has claimed r.
-func (s *Server) isEnding(r *run) bool {
+func (s *Server) isEnding(r *remoteRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return r.ending
 }
 
 // forget makes room for the next run.
-func (s *Server) forget(r *run, o over) {
+func (s *Server) forget(r *remoteRun, o over) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = o

@@ -150,14 +150,14 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	n := &run{id: rand.Text(), leader: r.RemoteAddr, what: what, since: time.Now(), engine: e, window: measure.NewWindow(), ended: make(chan struct{})}
+	n := &remoteRun{id: rand.Text(), leader: r.RemoteAddr, what: what, since: time.Now(), engine: e, window: measure.NewWindow(), ended: make(chan struct{})}
 	s.install(n)
 	installed = true
 	reply(w, http.StatusCreated, []byte(`{"id":"`+n.id+`"}`))
 }
 
 // of finds the request's run. It answers by itself and returns nil when there is none.
-func (s *Server) of(w http.ResponseWriter, r *http.Request) (*run, func()) {
+func (s *Server) of(w http.ResponseWriter, r *http.Request) (*remoteRun, func()) {
 	id := r.PathValue("id")
 	n, done := s.begin(id)
 	if n != nil {

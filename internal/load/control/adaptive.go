@@ -25,7 +25,6 @@ type AdaptiveOptions struct {
 	// after searchLimit.
 	Duration time.Duration
 	StopWhen []Condition
-	Limits   Limits
 }
 
 const (
@@ -71,13 +70,7 @@ func Adaptive(o AdaptiveOptions) Searcher {
 	if o.Start <= 0 {
 		o.Start = defaultStart
 	}
-	if o.Limits.Min <= 0 {
-		o.Limits.Min = min(1, o.Start)
-	}
-	if o.Limits.Max <= 0 {
-		o.Limits.Max = MaxRate
-	}
-	o.Start = min(max(o.Start, o.Limits.Min), o.Limits.Max)
+	o.Start = min(o.Start, MaxRate)
 	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen), state: warming, rate: o.Start}
 	a.random, a.strict = o.Random, !a.health.relative
 	return a
@@ -163,7 +156,7 @@ func (a *adaptive) decision() Decision {
 	if !a.healthy {
 		d.Refused = a.refused
 	}
-	return d.within(a.o.Limits)
+	return d
 }
 
 // Next judges a window and says how the search goes on.
@@ -187,11 +180,11 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	switch t := a.clock.now; {
 	case a.liveness.gone() || a.failure != "" && a.silent():
 		d.Done, d.Failed = true, true
-		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.liveness.last.Seconds())
+		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.liveness.Last.Seconds())
 	case a.failure != "":
 		d.Done, d.Reason = true, a.failure
 	case a.o.Duration > 0:
-		d.Done = a.clock.over(a.o.Duration)
+		d.Done = a.clock.lasts >= a.o.Duration
 	case a.foundAt > 0 && t >= a.foundAt+holdAfter:
 		d.Done = true
 	case t >= searchLimit:
@@ -287,8 +280,8 @@ func (a *adaptive) climb() {
 	if a.state == climbing && !(a.bursty && a.lo.rate > 0) { // not by a check alone, nor by what a bucket lets through
 		a.settled = false
 	}
-	if a.rate >= a.o.Limits.Max {
-		a.hi = bound{rate: a.o.Limits.Max, limit: limitMax, at: a.clock.now}
+	if a.rate >= MaxRate {
+		a.hi = bound{rate: MaxRate, limit: limitMax, at: a.clock.now}
 		a.settle()
 		return
 	}
@@ -316,7 +309,7 @@ func (a *adaptive) overloaded(v assessment) {
 	if repeated || a.state == confirming && !a.strict && v.goodput > 0 {
 		a.noteBurst(a.clock.now)
 	}
-	if a.rate <= a.o.Limits.Min {
+	if a.rate <= a.least() {
 		a.failure = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), v.limit)
 		return
 	}
@@ -353,7 +346,7 @@ func (a *adaptive) rest(after state, next float64) {
 }
 
 func (a *adaptive) coolAt(rate float64) {
-	a.rate, a.cool.good, a.cool.lowered = max(rate, a.o.Limits.Min), 0, a.clock.now
+	a.rate, a.cool.good, a.cool.lowered = max(rate, a.least()), 0, a.clock.now
 	a.judge = newJudge(a.health, a.rate, time.Hour, a.inFlight)
 	a.cool.waiting = a.inFlight
 }
@@ -379,7 +372,7 @@ func (a *adaptive) coolDown(w *measure.Window) {
 		}
 		a.narrow()
 	case t-a.cool.began > coolFor+4*a.slowness():
-		if a.rate <= a.o.Limits.Min {
+		if a.rate <= a.least() {
 			a.failure = "the target does not recover from the load, though almost none is left"
 			return
 		}
@@ -426,7 +419,7 @@ func (a *adaptive) settle() {
 // floor is the load between the checks.
 func (a *adaptive) floor() float64 {
 	if a.hi.limit == limitMax {
-		return a.o.Limits.Max
+		return MaxRate
 	}
 	return a.ceiling.Rate * a.profileAt(a.ceiling.Rate).floor
 }
@@ -451,7 +444,7 @@ func (a *adaptive) check() {
 
 // start judges a load.
 func (a *adaptive) start(s state, rate float64) {
-	rate = min(max(rate, a.o.Limits.Min), a.o.Limits.Max)
+	rate = min(max(rate, a.least()), MaxRate)
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
 	if a.judge.overall = a.profileAt(rate).overall; a.judge.overall && s != climbing {
@@ -481,6 +474,9 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 
 func (a *adaptive) profileAt(rate float64) *profile { return profileOf(a.strict, a.random, rate) }
 
+// least is the lowest load that is tried.
+func (a *adaptive) least() float64 { return min(1, a.o.Start) }
+
 // slowness is how long it takes until an answer tells of a load.
 func (a *adaptive) slowness() time.Duration {
 	return min(time.Duration(1.2*a.health.baseline()*float64(time.Second)), mostSettle)
@@ -491,7 +487,7 @@ func (a *adaptive) silent() bool { return a.liveness.silent(a.slowness()) }
 
 // SetRate makes the search start anew from a load.
 func (a *adaptive) SetRate(rate float64) error {
-	if err := checkRate(rate, a.o.Limits); err != nil {
+	if err := checkRate(rate); err != nil {
 		return err
 	}
 	a.requested = rate

@@ -34,13 +34,13 @@ type searched struct {
 
 // search looks for the ceiling of plants of a kind, at several rates and with several seeds, quiet and with
 // stalls.
-func search(t *testing.T, kinds []kind, rates []float64, seeds int) []searched {
+func search(t *testing.T, kinds []kind, rates []float64, n int) []searched {
 	t.Helper()
 	var all []searched
 	for _, k := range kinds {
 		for _, rate := range rates {
 			for _, noisy := range []bool{false, true} {
-				for seed := range seeds {
+				for seed := range n {
 					p := newPlant(k, rate, uint64(seed))
 					if noisy {
 						p.noisy()
@@ -60,7 +60,7 @@ func search(t *testing.T, kinds []kind, rates []float64, seeds int) []searched {
 }
 
 func TestASearchFindsTheCeiling(t *testing.T) {
-	all := search(t, []kind{queues, sheds, refuses, grades}, []float64{50, 333, 2000, 20000, 100000}, 3)
+	all := search(t, []kind{queues, sheds, refuses, grades}, []float64{50, 333, 2000, 20000, 100000}, seeds(2))
 	aims, covered := 0, 0
 	for _, s := range all {
 		if s.ratio < lowest || s.ratio > highest || s.found > patience.Seconds() {
@@ -87,7 +87,7 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 		var times []float64
 		for _, k := range []kind{queues, sheds, grades} {
 			for _, rate := range []float64{2000, 20000} {
-				for seed := range 4 {
+				for seed := range seeds(3) {
 					p := newPlant(k, rate, uint64(seed))
 					if seed%2 == 1 {
 						p.noisy()
@@ -164,7 +164,7 @@ func TestASearchUnderstandsBursts(t *testing.T) {
 func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
 	for _, bucket := range []float64{1, 5, 10, 60} {
 		for _, rate := range []float64{100, 2000, 20000} {
-			for seed := range uint64(2) {
+			for seed := range seeds[uint64](1) {
 				p := newPlant(sheds, rate, seed)
 				p.bucket, p.credit = bucket, bucket*rate
 				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, 2*time.Minute)

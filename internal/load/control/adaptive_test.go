@@ -108,19 +108,6 @@ func TestASearchBeginsAboveTheCeiling(t *testing.T) {
 	}
 }
 
-func TestASearchStaysWithinItsLimits(t *testing.T) {
-	o := AdaptiveOptions{Duration: 30 * time.Second, Limits: Limits{Min: 10, Max: 3000}}
-	trace, _ := drive(Adaptive(o), newPlant(queues, 10000, 1), time.Minute)
-	for _, m := range trace {
-		if m.rate < 10 || m.rate > 3000 {
-			t.Fatalf("at %v the load is %v", m.at, m.rate)
-		}
-	}
-	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate != 3000 || c.Limit != "max" {
-		t.Errorf("the ceiling is %+v, but 3000/s is all that may be asked", c)
-	}
-}
-
 func TestASearchGivesUpOnATargetThatIsNeverHealthy(t *testing.T) {
 	trace, last := drive(Adaptive(AdaptiveOptions{}), newPlant(refuses, 1e-9, 1), 10*time.Minute)
 	if !last.Done || !strings.Contains(last.Reason, "healthy") && !strings.Contains(last.Reason, "recover") {

@@ -57,7 +57,7 @@ type Controller interface {
 	Begin() Decision
 	// Next is told what happened in a window, and returns the load after it. It must not keep w.
 	Next(w *measure.Window) Decision
-	// SetRate is a person's requested: the rate (or number of connections) that a constant load goes on
+	// SetRate is a person's wish: the rate (or number of connections) that a constant load goes on
 	// with, or that a search goes on from. An error says why this controller has no use for it.
 	SetRate(rate float64) error
 }
@@ -80,9 +80,4 @@ type Searcher interface {
 	Controller
 	// Ceiling returns what is known of it so far; false when nothing is.
 	Ceiling() (Ceiling, bool)
-}
-
-// Limits bound a rate's change, and are here so that every controller heeds them.
-type Limits struct {
-	Min, Max float64 // requests a second; Max 0 is none
 }

@@ -19,33 +19,25 @@ const (
 
 // liveness watches whether a target answers at all.
 type liveness struct {
-	alive   bool          // it has answered before
-	last    time.Duration // when it did
+	measure.Silence
 	now     time.Duration
 	waiting bool
-	ended   uint64 // requests since whose connection was refused or cut,
-	failed  uint64 // and these and others that failed
 }
 
 // see takes a window and says whether something was answered in it.
 func (p *liveness) see(w *measure.Window) bool {
 	p.now, p.waiting = w.End, w.InFlight > 0
-	if w.Answered() {
-		p.alive, p.last, p.ended, p.failed = true, w.End, 0, 0
-		return true
-	}
-	p.ended += w.Failed[measure.Refused] + w.Failed[measure.Cut]
-	p.failed += w.Errors() - w.Failed[measure.Dropped]
-	return false
+	return p.See(w, w.End)
 }
 
-func (p *liveness) quiet() time.Duration { return p.now - p.last }
+func (p *liveness) quiet() time.Duration { return p.now - p.Last }
 
 // silent says that nothing is answered now; slowness is how long answers take.
 func (p *liveness) silent(slowness time.Duration) bool {
-	return p.alive && (p.quiet() >= sureTime && p.failed >= goneFailures || p.quiet() >= hungFor+slowness && p.waiting)
+	return p.Answered && (p.quiet() >= sureTime && p.Lost() >= goneFailures || p.quiet() >= hungFor+slowness && p.waiting)
 }
 
 func (p *liveness) gone() bool {
-	return p.alive && (p.quiet() >= goneAfter && p.ended >= goneFailures || p.quiet() >= silentFor && p.failed >= goneFailures)
+	ended := p.Failed[measure.Refused] + p.Failed[measure.Cut]
+	return p.Answered && (p.quiet() >= goneAfter && ended >= goneFailures || p.quiet() >= silentFor && p.Lost() >= goneFailures)
 }

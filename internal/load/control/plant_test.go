@@ -3,6 +3,7 @@ package control
 import (
 	"math"
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"weir/internal/load/measure"
@@ -380,4 +381,12 @@ func drive(c Controller, p *plant, d time.Duration) (trace []moment, last Decisi
 		trace = append(trace, m)
 	}
 	return trace, last
+}
+
+// seeds is how many of n seeds a test tries: go test -short tries one.
+func seeds[N int | uint64](n N) N {
+	if testing.Short() {
+		return 1
+	}
+	return n
 }

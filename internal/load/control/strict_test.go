@@ -20,7 +20,7 @@ func TestASearchHonoursALimitOnLatency(t *testing.T) {
 	}
 	for _, random := range []bool{false, true} {
 		want := map[bool]float64{false: 1883, true: 1770}[random]
-		for seed := range uint64(3) {
+		for seed := range seeds[uint64](2) {
 			p := newPlant(single, 2000, seed)
 			p.poisson = random
 			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 100 * time.Second, Healthy: healthy, Random: random}), p, 2*time.Minute)
@@ -44,7 +44,7 @@ func TestASearchHonoursALimitOnLatency(t *testing.T) {
 // A target that fails one request in twenty beyond 1,500 a second serves ever more of more: its goodput is
 // no ceiling.
 func TestASearchFindsWhereErrorsBegin(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range seeds[uint64](3) {
 		for _, start := range []float64{50, 70, 94} { // the climb ends at another distance from the ceiling
 			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute, Start: start}), newPlant(partly, 1500, seed), 2*time.Minute)
 			if c := trace[len(trace)-1].ceiling; c.Rate < 0.96*1500 || c.Rate > 1.04*1500 || !c.Converged || c.Limit != "errors" {

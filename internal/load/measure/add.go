@@ -2,6 +2,7 @@ package measure
 
 import (
 	"math"
+	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -47,4 +48,34 @@ func (w *Window) Reset() {
 		w.Detail.Reset()
 	}
 	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Detail: w.Detail, Target: Unknown()}
+}
+
+// Silence follows whether a target answers at all.
+type Silence struct {
+	Answered bool             // it has before
+	Last     time.Duration    // when it did
+	Failed   [Failures]uint64 // since then
+}
+
+// See takes what was counted until a time, and reports whether something was answered.
+func (s *Silence) See(w *Window, until time.Duration) bool {
+	if w.Answered() {
+		*s = Silence{Answered: true, Last: until}
+		return true
+	}
+	for kind, n := range w.Failed {
+		s.Failed[kind] += n
+	}
+	return false
+}
+
+// Lost counts the requests that were sent and have failed.
+func (s *Silence) Lost() uint64 {
+	var sum uint64
+	for kind, n := range s.Failed {
+		if Failure(kind) != Dropped {
+			sum += n
+		}
+	}
+	return sum
 }

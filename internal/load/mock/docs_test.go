@@ -48,3 +48,11 @@ func TestTheDocumentNamesEverything(t *testing.T) {
 		}
 	}
 }
+
+func mustJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

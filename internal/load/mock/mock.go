@@ -67,15 +67,6 @@ var (
 	_ http.Handler   = (*Server)(nil)
 )
 
-// New returns a mock with these defaults, whose clock is real and takes a step a minute.
-func New(k Knobs) *Server {
-	s, err := Open(Options{Knobs: &k})
-	if err != nil {
-		panic("BUG: default options are refused: " + err.Error())
-	}
-	return s
-}
-
 // Open returns a mock. The error names the flag that is wrong.
 func Open(o Options) (*Server, error) {
 	if o.Step == 0 {

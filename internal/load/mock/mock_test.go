@@ -162,7 +162,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 			t.Errorf("Open(%+v) says %v, want %q", c.o, err, c.says)
 		}
 	}
-	if err := New(Defaults()).SetKnobs(bad); err == nil {
+	if err := stepped(t).SetKnobs(bad); err == nil {
 		t.Error("SetKnobs takes -1 items")
 	}
 }

@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -117,12 +116,3 @@ func (s *Server) ResetStats() {
 
 // Requests returns how many requests there were for a seed, or one that is equal modulo 65536.
 func (s *Server) Requests(seed uint64) uint64 { return s.numbers.of(seed).Load() }
-
-// mustJSON renders what cannot fail.
-func mustJSON(v any) []byte {
-	out, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: figures that cannot be marshalled: " + err.Error())
-	}
-	return append(out, '\n')
-}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -338,12 +337,7 @@ func (c *Comparison) WriteJSON(w io.Writer) error {
 	}
 	d.Rows = slices.Clone(c.Rows)
 	d.finite()
-	text, err := json.MarshalIndent(&d, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing a comparison as JSON: %w", err)
-	}
-	_, err = w.Write(append(text, '\n'))
-	return err
+	return writeJSON(w, &d)
 }
 
 // WriteText writes the comparison as a table for people.

@@ -26,9 +26,13 @@ func WriteJSON(w io.Writer, r *Result) error {
 	for i := range c.Verdicts {
 		finite(&c.Verdicts[i].Value)
 	}
-	text, err := json.MarshalIndent(&c, "", "  ")
+	return writeJSON(w, &c)
+}
+
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("writing a result as JSON: %w", err)
+		return fmt.Errorf("writing JSON: %w", err)
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err

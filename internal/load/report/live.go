@@ -154,7 +154,7 @@ func (l *Live) line() {
 	if p.Errors > 0 {
 		text += ", errors " + PerSecond(p.Errors)
 	}
-	if p.silent() {
+	if p.Silent > 0 {
 		text += ", nothing is answered"
 	}
 	text += fmt.Sprintf(", p50 %s, p99 %s", micro(p.P50), micro(p.P99))
@@ -196,7 +196,7 @@ func (l *Live) draw() {
 	add("rate      %s intended, %s achieved, %s served", PerSecond(p.Intended), PerSecond(p.Achieved), PerSecond(p.Served))
 	wrong := len(rows)
 	silent := ""
-	if p.silent() {
+	if p.Silent > 0 {
 		silent = ": nothing is answered"
 	}
 	add("refused   %s shed, %s errors%s", PerSecond(p.Shed), PerSecond(p.Errors), silent)

@@ -231,7 +231,7 @@ func TestTheLiveViewSaysThatNothingIsAnswered(t *testing.T) {
 		var b bytes.Buffer
 		l := NewLive(LiveOptions{Out: &b, Redraw: redraw})
 		for i := range 10 {
-			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 50})
+			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 50, Silent: float64(i/3*3) / 10})
 		}
 		l.Close()
 		if !strings.Contains(b.String(), "nothing is answered") {

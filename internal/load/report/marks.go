@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"time"
 
 	"weir/internal/load/measure"
 )
@@ -16,27 +17,28 @@ const (
 	mostDropped = 0.001 // of the intended requests
 )
 
+// shownSilence is how long nothing is answered before a point says so.
+const shownSilence = 300 * time.Millisecond
+
 // When nothing being answered is worth a mark.
 const (
-	leastSilence = 1.0 // seconds
-	leastLost    = 5   // requests
+	leastSilence = time.Second
+	leastLost    = 5 // requests
 )
 
 // gone says that nothing was answered at the end of the run, "" if it was. The lock is held.
 func (r *Recorder) gone() string {
 	s := &r.silence
 	lost := make(map[string]uint64)
-	var sum uint64
-	for kind, n := range s.failed {
+	for kind, n := range s.Failed {
 		if n > 0 && measure.Failure(kind) != measure.Dropped {
 			lost[measure.Failure(kind).String()] = n
-			sum += n
 		}
 	}
-	if !s.answered || r.last-s.from < leastSilence || sum < leastLost {
+	if !s.Answered || r.last-s.Last < leastSilence || s.Lost() < leastLost {
 		return ""
 	}
-	text := fmt.Sprintf("Nothing was answered any more from %s on, as if the target were gone: %s.", Seconds(s.from), failures(lost))
+	text := fmt.Sprintf("Nothing was answered any more from %s on, as if the target were gone: %s.", Seconds(s.Last.Seconds()), failures(lost))
 	if r.o.Search {
 		text += " What is said of the ceiling is what was known before."
 	}

@@ -42,14 +42,14 @@ type Recorder struct {
 	inTime  uint64          // served in the measured windows
 	seconds float64         // the sum of the measured windows
 	windows uint64
-	last    float64      // when the last window ended
-	busy    [101]float64 // seconds of measured windows by how busy the generator was, in percent
+	last    time.Duration // when the last window ended
+	busy    [101]float64  // seconds of measured windows by how busy the generator was, in percent
 	trace   trace
 	ceiling *control.Ceiling
 	refused string // by which signal, while no load was healthy
 	metrics metricsSeen
 	cpu     mean // of the target, in the measured windows
-	silence silence
+	silence measure.Silence
 	changes []Change
 }
 
@@ -65,24 +65,6 @@ func (m *mean) add(v, seconds float64) {
 
 // value is NaN where nothing was added.
 func (m *mean) value() float64 { return m.sum / m.seconds }
-
-// silence is what has happened since something was last answered.
-type silence struct {
-	answered bool // before
-	from     float64
-	failed   [measure.Failures]uint64
-}
-
-// see takes what was counted until a time, in seconds.
-func (s *silence) see(w *measure.Window, until float64) {
-	if w.Answered() {
-		*s = silence{answered: true, from: until}
-		return
-	}
-	for kind, n := range w.Failed {
-		s.failed[kind] += n
-	}
-}
 
 // metricsSeen is what became of the target's own metrics.
 type metricsSeen struct {
@@ -106,8 +88,10 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.windows++
-	r.silence.see(w, p.At)
-	r.last, r.refused = p.At, d.Refused
+	r.last, r.refused = w.End, d.Refused
+	if quiet := w.End - r.silence.Last; !r.silence.See(w, w.End) && quiet >= shownSilence && r.silence.Lost() > 0 {
+		p.Silent = quiet.Seconds()
+	}
 	r.trace.add(p)
 	if c != nil {
 		kept := *c
@@ -155,7 +139,7 @@ const mostChanges = 1000
 func (r *Recorder) Drain(w *measure.Window) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.silence.see(w, r.last)
+	r.silence.See(w, r.last)
 	start, end, busy := r.total.Start, r.total.End, r.total.Busy
 	r.total.Add(w)
 	r.total.Start, r.total.End, r.total.Busy = start, end, busy

@@ -388,7 +388,11 @@ func TestATargetThatIsGoneIsMarked(t *testing.T) {
 		add(c.before, func() *measure.Window { return window(i, 10, time.Millisecond) })
 		add(c.after, func() *measure.Window { return dead(i, c.refused) })
 		add(c.again, func() *measure.Window { return window(i, 10, time.Millisecond) })
-		marks := result(t, r).Marks
+		res := result(t, r)
+		if silent := res.Trace[i-1].Silent; (silent > 0) != (c.refused > 0 && c.again == 0) {
+			t.Errorf("%s: silent for %v s", c.name, silent)
+		}
+		marks := res.Marks
 		if marked(marks, "Nothing was answered any more") != (c.want != "") || c.want != "" && (marks[0] != c.want || len(marks) != 1) {
 			t.Errorf("%s: it is marked %q", c.name, marks)
 		}

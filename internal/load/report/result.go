@@ -126,6 +126,7 @@ type Point struct {
 	Served       float64  `json:"served"`
 	Shed         float64  `json:"shed"`
 	Errors       float64  `json:"errors"`
+	Silent       float64  `json:"silent"` // seconds since something was answered while requests fail, from 0.3 on; else 0
 	Mean         *float64 `json:"mean"`
 	P50          *float64 `json:"p50"`
 	P90          *float64 `json:"p90"`

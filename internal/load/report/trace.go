@@ -36,9 +36,6 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	return p
 }
 
-// silent says that there were requests, and that all of them failed without an answer.
-func (p *Point) silent() bool { return p.Errors > 0 && p.Served+p.Shed == 0 && p.P50 == nil }
-
 // curves are the figures of a point that are drawn and compared, by their names in JSON; nil is not known. Those of
 // latency are above 0: a logarithmic axis has no place for another.
 var curves = map[string]func(p *Point) *float64{

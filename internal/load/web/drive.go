@@ -22,8 +22,8 @@ const (
 	checking = 30 * time.Second
 )
 
-// run is the run that there is.
-type run struct {
+// activeRun is the run that there is.
+type activeRun struct {
 	cancel context.CancelFunc
 	runner Runner // nil while the plan is checked
 }
@@ -105,7 +105,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 	defer cancelCheck()
 	going, cancel := context.WithCancel(u.closing)
 	defer context.AfterFunc(going, cancelCheck)() // a stop ends the checks too
-	this := &run{cancel: cancel}
+	this := &activeRun{cancel: cancel}
 	u.mu.Lock()
 	if u.current != nil || u.closed {
 		u.mu.Unlock()
@@ -140,7 +140,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 }
 
 // release makes place for the next run.
-func (u *UI) release(this *run) {
+func (u *UI) release(this *activeRun) {
 	this.cancel()
 	u.mu.Lock()
 	u.current = nil
@@ -156,7 +156,7 @@ func newID(now time.Time) string {
 }
 
 // drive makes the load, passes its points on, and keeps its result.
-func (u *UI) drive(ctx context.Context, this *run, id string) {
+func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 	defer u.release(this)
 	points, stop := this.runner.Watch()
 	passed := make(chan struct{})
@@ -194,7 +194,7 @@ func (u *UI) drive(ctx context.Context, this *run, id string) {
 }
 
 // active returns the run that makes load, or answers that there is none.
-func (u *UI) active(w http.ResponseWriter) *run {
+func (u *UI) active(w http.ResponseWriter) *activeRun {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.current == nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,9 +16,6 @@ import (
 	"weir/internal/disk"
 	"weir/internal/load/report"
 )
-
-// largestResult is the size of a file beyond which it is no result. Traces are bounded, and plans.
-const largestResult = 32 << 20
 
 // mostListed bounds the list, if people put files of their own into the folder.
 const mostListed = 1000
@@ -185,8 +181,8 @@ func (h *history) look(id string) entry {
 	return e
 }
 
-// raw returns a result as it is in its file.
-func (h *history) raw(id string) ([]byte, error) {
+// result reads a result.
+func (h *history) result(id string) (*report.Result, error) {
 	if !validID.MatchString(id) {
 		return nil, errNoResult
 	}
@@ -198,23 +194,7 @@ func (h *history) raw(id string) ([]byte, error) {
 		return nil, fmt.Errorf("result: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	text, err := io.ReadAll(io.LimitReader(f, largestResult+1))
-	if err != nil {
-		return nil, fmt.Errorf("result: %w", err)
-	}
-	if len(text) > largestResult {
-		return nil, fmt.Errorf("%s.json is larger than any result", id)
-	}
-	return text, nil
-}
-
-// result reads a result.
-func (h *history) result(id string) (*report.Result, error) {
-	text, err := h.raw(id)
-	if err != nil {
-		return nil, err
-	}
-	return report.ReadJSON(bytes.NewReader(text))
+	return report.ReadJSON(f)
 }
 
 // remove deletes a result.

@@ -20,7 +20,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -79,7 +78,7 @@ type UI struct {
 	key     []byte // of the cookies of this process
 
 	mu      sync.Mutex
-	current *run // nil when nothing runs
+	current *activeRun // nil when nothing runs
 	closed  bool
 	closing context.Context // done when the UI closes
 	close   context.CancelFunc
@@ -132,28 +131,7 @@ func (u *UI) Close() error {
 
 // Serve answers on l until ctx is done, then closes the UI.
 func (u *UI) Serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{
-		Handler:           u,
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(u.o.Log.Handler(), slog.LevelDebug),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- s.Serve(l) }()
-	var err error
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-	}
-	cerr := u.Close()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if serr := s.Shutdown(stop); serr != nil {
-		cerr = errors.Join(cerr, serr, s.Close())
-	}
-	return errors.Join(err, cerr)
+	return access.Serve(ctx, l, u, 30*time.Second, u.o.Log, u.Close)
 }
 
 func (u *UI) routes() http.Handler {

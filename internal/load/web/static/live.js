@@ -159,10 +159,8 @@ export class Live {
     });
     if (this.run.state === 'over') return;
     this.cumulative();
-    const last = this.points.slice(-3);
-    const silent = last.length === 3 && last.some((p) => p.errors > 0) && last.every((p) => p.served + p.shed === 0 && p.p50 == null);
-    const phase = p.phase + (p.measured ? '' : ', not counted') + (silent ? ', the target does not answer' : '');
-    if (this.run.state === 'running') $('state').dataset.state = silent ? 'failed' : 'running';
+    const phase = p.phase + (p.measured ? '' : ', not counted') + (p.silent ? ', the target does not answer' : '');
+    if (this.run.state === 'running') $('state').dataset.state = p.silent ? 'failed' : 'running';
     if (this.run.state === 'running') {
       $('state-text').textContent = 'Running: ' + phase + ', ' + f.clock(p.t) + (this.run.seconds > 0 ? ' of ' + f.clock(this.run.seconds) : '');
       if (this.phase !== undefined && this.phase !== phase) announce('Phase: ' + phase);
