@@ -149,8 +149,8 @@ var bars = []bar{
 	{"size", "binary, MB", fig("MB", "bin/weir"), key{}, "%.1f", atMost, 32, 25, "as make build leaves it"},
 }
 
-// judged is a bar and what became of it; a limit that is nil is none.
-type judged struct {
+// decided is a bar and what became of it; a limit that is nil is none.
+type decided struct {
 	Service string    `json:"service"`
 	Figure  string    `json:"figure"`
 	How     string    `json:"how"`
@@ -172,10 +172,10 @@ const (
 	notMeasured = "not measured"
 )
 
-// judge decides a bar by the median of its values.
-func (f *figures) judge(b bar) judged {
+// decide decides a bar by the median of its values.
+func (f *figures) decide(b bar) decided {
 	b.of.service, b.over.service = b.service, b.service
-	j := judged{Service: b.service, Figure: b.figure, How: b.how, Sense: b.sense, format: b.format, Result: notMeasured}
+	j := decided{Service: b.service, Figure: b.figure, How: b.how, Sense: b.sense, format: b.format, Result: notMeasured}
 	limit := func(v float64) *float64 {
 		if math.IsNaN(v) {
 			return nil
@@ -208,7 +208,7 @@ func (f *figures) judge(b bar) judged {
 }
 
 // row writes a bar as a row of Markdown.
-func (j *judged) row() string {
+func (j *decided) row() string {
 	limit := func(v *float64) string {
 		if v == nil {
 			return "-"

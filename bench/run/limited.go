@@ -56,7 +56,7 @@ func (b *bench) limited(ctx context.Context, d time.Duration) (err error) {
 		for {
 			select {
 			case err := <-over:
-				return errors.Join(err, g.judge(asked, slowest))
+				return errors.Join(err, g.decide(asked, slowest))
 			case <-time.After(100 * time.Millisecond):
 			}
 			start := time.Now()
@@ -128,8 +128,8 @@ func (g *memoryGroup) number(file, key string) (int, error) {
 	return 0, fmt.Errorf("%s has no %s", file, key)
 }
 
-// judge reports what the cgroup has seen.
-func (g *memoryGroup) judge(asked int, slowest time.Duration) error {
+// decide reports what the cgroup has seen.
+func (g *memoryGroup) decide(asked int, slowest time.Duration) error {
 	peak, errPeak := g.number(g.peak, "")
 	kills, errKills := g.number(g.kills, "oom_kill")
 	swap, errSwap := g.number(g.swap, g.swapKey)

@@ -87,7 +87,7 @@ func describe() (m machine, restore func()) {
 type report struct {
 	Machine    machine             `json:"machine"`
 	Parameters map[string]any      `json:"parameters"`
-	Bars       []judged            `json:"bars"`
+	Bars       []decided           `json:"bars"`
 	Figures    []figure            `json:"figures"`
 	Notes      map[string][]string `json:"notes,omitempty"`
 	services   []string
@@ -107,7 +107,7 @@ func (b *bench) report(m machine) *report {
 	}}
 	for _, bar := range bars {
 		if slices.Contains(b.services, bar.service) {
-			r.Bars = append(r.Bars, b.judge(bar))
+			r.Bars = append(r.Bars, b.decide(bar))
 		}
 	}
 	for _, k := range b.order {

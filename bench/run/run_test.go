@@ -168,7 +168,7 @@ func TestABarIsDecidedByTheMedian(t *testing.T) {
 		for i, v := range c.values {
 			f.put("feed", weir, cpu, i+1, v)
 		}
-		j := f.judge(bar{"feed", c.name, fig(weir, cpu), key{}, "%.1f", c.sense, c.bar, c.aim, ""})
+		j := f.decide(bar{"feed", c.name, fig(weir, cpu), key{}, "%.1f", c.sense, c.bar, c.aim, ""})
 		if j.Result != c.result {
 			t.Errorf("%s: %s, want %s", c.name, j.Result, c.result)
 		}

@@ -54,7 +54,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	cfg.Metrics.Gauge("weir_build_info", "1, with what was built as labels.", func() float64 { return 1 },
 		"version", version, "commit", commit, "go", runtime.Version())
 	// Services are opened before the server is there that they ask.
-	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore, Refuse: func() bool { return a.Server.Refuse() }}
+	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore, Reject: func() bool { return a.Server.Reject() }}
 	for _, o := range openers {
 		service, err := o.Open(ctx, env)
 		if err != nil {
@@ -83,7 +83,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 var processors sync.Mutex
 
 // oneProcessorMore is server.Env.Long. To have them all the time would be simpler: four more, one for each class of the
-// sequence's computations, made lent requests 19 to 68 % dearer in four turns on one core.
+// sequence's computations, made handed-off requests 19 to 68 % dearer in four turns on one core.
 func oneProcessorMore() (done func()) {
 	add := func(n int) {
 		processors.Lock()

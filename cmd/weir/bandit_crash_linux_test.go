@@ -22,10 +22,10 @@ import (
 // quarters, so that every sum is exact.
 type sums struct{ alpha, beta float64 }
 
-// tally is what events add to the posteriors of items.
-type tally [8]sums
+// sumsByKind is what events add to the posteriors of items.
+type sumsByKind [8]sums
 
-func (t *tally) add(o *tally) {
+func (t *sumsByKind) add(o *sumsByKind) {
 	for i := range t {
 		t[i].alpha += o[i].alpha
 		t[i].beta += o[i].beta
@@ -37,7 +37,7 @@ func (t *tally) add(o *tally) {
 type feedback struct {
 	body   string
 	events int
-	counts tally
+	counts sumsByKind
 	sent   int // how often
 	acked  bool
 }
@@ -108,7 +108,7 @@ func tell(addr string, batch int, next func() *feedback, answered func(f *feedba
 }
 
 // learned returns what events have added to the posteriors of the items of a kind.
-func (p *ports) learned(kind string) (t tally) {
+func (p *ports) learned(kind string) (t sumsByKind) {
 	p.t.Helper()
 	var items []string
 	for i := range t {
@@ -132,7 +132,7 @@ func (p *ports) learned(kind string) (t tally) {
 }
 
 // between checks that an item has learned at least what was acknowledged, and no more than that and what was in flight.
-func between(t *testing.T, round int, kind string, got, acked, open *tally) {
+func between(t *testing.T, round int, kind string, got, acked, open *sumsByKind) {
 	t.Helper()
 	for i := range got {
 		g, a, o := got[i], acked[i], open[i]
@@ -159,7 +159,7 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	}
 
 	var mu sync.Mutex // of what follows
-	var plain, plainOpen, known, knownOpen tally
+	var plain, plainOpen, known, knownOpen sumsByKind
 	var pending [clients][]*feedback // with ids, not answered yet
 	var old []*feedback              // with ids, answered
 	var events, number int
@@ -205,7 +205,7 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	check := func(p *process, round int) {
 		got := p.learned("plain")
 		between(t, round, "plain", &got, &plain, &plainOpen)
-		plain, plainOpen = got, tally{} // what was in flight has come or never will
+		plain, plainOpen = got, sumsByKind{} // what was in flight has come or never will
 		got = p.learned("known")
 		between(t, round, "known", &got, &known, &knownOpen)
 	}
@@ -263,7 +263,7 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 		kill()
 		p.kill()
 		client.CloseIdleConnections()
-		knownOpen = tally{}
+		knownOpen = sumsByKind{}
 		for _, open := range pending {
 			for _, f := range open {
 				knownOpen.add(&f.counts)

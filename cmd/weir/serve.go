@@ -228,7 +228,7 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 
 	// The loops keep their processors busy: without one to spare, a request on net/http
 	// would wait for the runtime's monitor to look at the network, 8 ms instead of 60 us. Many
-	// more than can run make the scheduler dearer: 6 for one loop cost a lent request a tenth.
+	// more than can run make the scheduler dearer: 6 for one loop cost a handed-off request a tenth.
 	if !cfg.NetHTTP {
 		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
 	}

@@ -178,7 +178,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	}
 	if cfg.Store != "" {
 		o := cfg.StoreOptions
-		o.Prior, o.Metrics, o.Log, o.Refuse = cfg.Prior, env.Metrics, env.Log, env.Refuse
+		o.Prior, o.Metrics, o.Log, o.Refuse = cfg.Prior, env.Metrics, env.Log, env.Reject
 		if b.store, err = featurestore.Open(cfg.Store, o); err != nil {
 			return nil, err
 		}

@@ -16,12 +16,12 @@ func TestARequestMayComeInAnyTwoPieces(t *testing.T) {
 		c, other := dial(t, s), dial(t, s)
 		for _, r := range []struct{ raw, method, answer string }{
 			{get("/fast/a?b=c"), "GET", "GET a b=c "},
-			{get("/lent/a"), "GET", "GET lent a  "},
-			{get("/deferred/a"), "GET", "GET a "},
+			{get("/handed/a"), "GET", "GET handed a  "},
+			{get("/offloaded/a"), "GET", "GET a "},
 			{head_("/fast/a"), "HEAD", ""},
 			// A body that looks like the end of a head, and like another request.
 			{post("/fast/a", "x\r\n\r\n"+get("/fast/b")), "POST", "POST a x\r\n\r\n" + get("/fast/b")},
-			{post("/lent/a", "\r\n\r\n"+get("/lent/b")), "POST", "POST lent a  \r\n\r\n" + get("/lent/b")},
+			{post("/handed/a", "\r\n\r\n"+get("/handed/b")), "POST", "POST handed a  \r\n\r\n" + get("/handed/b")},
 		} {
 			for i := 1; i < len(r.raw); i++ {
 				c.send(r.raw[:i])
@@ -37,12 +37,12 @@ func TestARequestMayComeByteByByte(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c, other := dial(t, s), dial(t, s)
-		for _, b := range []byte(post("/fast/slow", "body\r\n\r\n") + get("/lent/slow") + post("/deferred/slow", "body")) {
+		for _, b := range []byte(post("/fast/slow", "body\r\n\r\n") + get("/handed/slow") + post("/offloaded/slow", "body")) {
 			c.send(string(b))
 			other.passed()
 		}
 		c.expect("POST", 200, "POST slow body\r\n\r\n")
-		c.expect("GET", 200, "GET lent slow  ")
+		c.expect("GET", 200, "GET handed slow  ")
 		c.response("POST")
 	})
 }
@@ -52,13 +52,13 @@ func TestPipelinedRequestsMayBeCutAnywhere(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c, other := dial(t, s), dial(t, s)
-		all := post("/fast/a", "1\r\n\r\n2") + post("/lent/b", "3") + get("/fast/c") + post("/fast/d", "4")
+		all := post("/fast/a", "1\r\n\r\n2") + post("/handed/b", "3") + get("/fast/c") + post("/fast/d", "4")
 		for i := 1; i < len(all); i++ {
 			c.send(all[:i])
 			other.passed()
 			c.send(all[i:])
 			c.expect("POST", 200, "POST a 1\r\n\r\n2")
-			c.expect("POST", 200, "POST lent b  3")
+			c.expect("POST", 200, "POST handed b  3")
 			c.expect("GET", 200, "GET c ")
 			c.expect("POST", 200, "POST d 4")
 		}
@@ -69,7 +69,7 @@ func TestHeadAnswersWithTheHeadOfGet(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		for _, path := range []string{"/fast/a", "/lent/a", "/deferred/a", "/nowhere", "/big/70000"} {
+		for _, path := range []string{"/fast/a", "/handed/a", "/offloaded/a", "/nowhere", "/big/70000"} {
 			c.send(get(path))
 			want, _ := c.response("GET")
 			c.send(head_(path))
@@ -92,7 +92,7 @@ func TestEveryAnswerCarriesADateAndItsLength(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		for _, path := range []string{"/fast/a", "/lent/a", "/deferred/a", "/nowhere", "/panic", "/lent/panic", "/health"} {
+		for _, path := range []string{"/fast/a", "/handed/a", "/offloaded/a", "/nowhere", "/panic", "/handed/panic", "/health"} {
 			c.send(get(path))
 			resp, body := c.response("GET")
 			if _, err := http.ParseTime(resp.Header.Get("Date")); err != nil {
@@ -117,7 +117,7 @@ func TestChunkedRequestsAreAnsweredInOrder(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		other := dial(t, s)
-		all := get("/fast/a") + chunked("/fast/b") + get("/lent/c") + chunked("/lent/d") + chunked("/either/e?deferred") + post("/fast/f", "x")
+		all := get("/fast/a") + chunked("/fast/b") + get("/handed/c") + chunked("/handed/d") + chunked("/either/e?offloaded") + post("/fast/f", "x")
 		for i := 1; i <= len(all); i++ {
 			c.send(all[:i])
 			if i < len(all) {
@@ -126,9 +126,9 @@ func TestChunkedRequestsAreAnsweredInOrder(t *testing.T) {
 			}
 			c.expect("GET", 200, "GET a ")
 			c.expect("POST", 200, "POST b body!!")
-			c.expect("GET", 200, "GET lent c  ")
-			c.expect("POST", 200, "POST lent d  body!!")
-			c.expect("POST", 200, "POST lent e deferred body!!")
+			c.expect("GET", 200, "GET handed c  ")
+			c.expect("POST", 200, "POST handed d  body!!")
+			c.expect("POST", 200, "POST handed e offloaded body!!")
 			c.expect("POST", 200, "POST f x")
 		}
 	})
@@ -137,7 +137,7 @@ func TestChunkedRequestsAreAnsweredInOrder(t *testing.T) {
 func TestExpectIsAnsweredByContinue(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for _, path := range []string{"/fast/a", "/lent/a"} {
+		for _, path := range []string{"/fast/a", "/handed/a"} {
 			c := dial(t, s)
 			c.send("POST " + path + " HTTP/1.1\r\nHost: weir\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 			line, err := c.r.ReadString('\n')
@@ -159,7 +159,7 @@ func TestExpectIsAnsweredByContinue(t *testing.T) {
 func TestHTTP10IsAnsweredAndClosed(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for path, want := range map[string]string{"/fast/a": "GET a ", "/lent/a": "GET lent a  ", "/deferred/a": "GET a "} {
+		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ", "/offloaded/a": "GET a "} {
 			c := dial(t, s)
 			c.send("GET " + path + " HTTP/1.0\r\n\r\n")
 			c.expect("GET", 200, want)
@@ -189,10 +189,10 @@ func TestAbsoluteTargetsAreRouted(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		c.send("GET http://weir/fast/a?b=c HTTP/1.1\r\nHost: weir\r\n\r\n" +
-			"GET http://weir/lent/a HTTP/1.1\r\nHost: weir\r\n\r\n" +
+			"GET http://weir/handed/a HTTP/1.1\r\nHost: weir\r\n\r\n" +
 			"POST http://weir/fast/a HTTP/1.1\r\nHost: weir\r\nContent-Length: 1\r\n\r\nb" + get("/fast/z"))
 		c.expect("GET", 200, "GET a b=c ")
-		c.expect("GET", 200, "GET lent a  ")
+		c.expect("GET", 200, "GET handed a  ")
 		c.expect("POST", 200, "POST a b")
 		c.expect("GET", 200, "GET z ")
 		c.send("GET * HTTP/1.1\r\nHost: weir\r\n\r\n")
@@ -205,7 +205,7 @@ func TestAbsoluteTargetsAreRouted(t *testing.T) {
 func TestConnectionCloseIsAnsweredThenClosedCleanly(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for path, want := range map[string]string{"/fast/a": "GET a ", "/lent/a": "GET lent a  ", "/deferred/a": "GET a "} {
+		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ", "/offloaded/a": "GET a "} {
 			c := dial(t, s)
 			// What follows is discarded, and must not make the end a reset.
 			c.send("GET " + path + " HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n" + strings.Repeat(get("/fast/after"), 100))
@@ -222,14 +222,14 @@ func TestBodiesUpToTheirRoutesBoundAreTakenAndBeyondRefused(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		cfg.MaxBody = 10_000
 		e := &echo{}
-		s := start(t, cfg, e, routes{{Pattern: "POST /long/{word}", Stream: http.HandlerFunc(e.lent), MaxBody: 50_000}})
+		s := start(t, cfg, e, routes{{Pattern: "POST /long/{word}", Stream: http.HandlerFunc(e.handed), MaxBody: 50_000}})
 		for _, c := range []struct {
 			path   string
 			size   int
 			status int
 		}{
 			{"/fast/a", 9_999, 200}, {"/fast/a", 10_000, 200}, {"/fast/a", 10_001, 413}, {"/fast/a", 300_000, 413},
-			{"/lent/a", 10_000, 200}, {"/lent/a", 10_001, 413}, {"/long/a", 50_000, 200}, {"/long/a", 50_001, 413},
+			{"/handed/a", 10_000, 200}, {"/handed/a", 10_001, 413}, {"/long/a", 50_000, 200}, {"/long/a", 50_001, 413},
 			{"/nowhere", 10_000, 404}, {"/nowhere", 10_001, 413},
 		} {
 			for _, chunked := range []bool{false, true} {
@@ -261,7 +261,7 @@ func TestBodiesWithAContentCodingAreRefused(t *testing.T) {
 			c.send("POST " + target + " HTTP/1.1\r\nHost: weir\r\ncontent-encoding: " + coding + "\r\n" + framed)
 		}
 		const four, chunked, none = "Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "\r\n"
-		for _, target := range []string{"/fast/a", "/lent/a", "/either/a?lend", "http://weir/fast/a"} {
+		for _, target := range []string{"/fast/a", "/handed/a", "/either/a?handoff", "http://weir/fast/a"} {
 			for _, coding := range []string{"gzip", "identity, br", "identity\r\nContent-Encoding: deflate"} {
 				coded(target, coding, four)
 				resp, body := c.response("POST")
@@ -273,8 +273,8 @@ func TestBodiesWithAContentCodingAreRefused(t *testing.T) {
 		}
 		coded("/fast/a", "Identity", four)
 		c.expect("POST", 200, "POST a body")
-		coded("/lent/a", "", four)
-		c.expect("POST", 200, "POST lent a  body")
+		coded("/handed/a", "", four)
+		c.expect("POST", 200, "POST handed a  body")
 		coded("/fast/a", "gzip", none)
 		c.expect("POST", 200, "POST a ")
 		coded("/nowhere", "gzip", four)
@@ -313,10 +313,10 @@ func talk(c *client, id int) error {
 	for n := range 20 {
 		word := fmt.Sprintf("c%d-%d", id, n)
 		raw, want := "", []string{}
-		for _, lane := range []string{"fast", "lent", "deferred"} {
+		for _, lane := range []string{"fast", "handed", "offloaded"} {
 			raw += get("/" + lane + "/" + word)
 		}
-		want = append(want, "GET "+word+" ", "GET lent "+word+"  ", "GET "+word+" ")
+		want = append(want, "GET "+word+" ", "GET handed "+word+"  ", "GET "+word+" ")
 		if _, err := io.WriteString(c, raw); err != nil {
 			return err
 		}

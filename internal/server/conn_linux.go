@@ -61,8 +61,8 @@ const (
 // accepted takes a new connection.
 func (l *loop) accepted(fd int) {
 	var c *conn
-	if n := len(l.retired); n > 0 {
-		c, l.retired = l.retired[n-1], l.retired[:n-1]
+	if n := len(l.freeConns); n > 0 {
+		c, l.freeConns = l.freeConns[n-1], l.freeConns[:n-1]
 		*c = conn{loop: l, fd: fd, generation: c.generation + 1, slot: c.slot}
 		l.conns[c.slot] = c
 	} else {
@@ -108,7 +108,7 @@ func (l *loop) close(c *conn) {
 	}
 	c.timed.stop()
 	if c.pending != nil {
-		l.s.away.Add(-1)
+		l.s.detached.Add(-1)
 		c.pending.abandon()
 		c.pending = nil
 	}
@@ -137,7 +137,7 @@ func (l *loop) forget(c *conn) {
 	c.out = nil
 	c.drop()
 	l.conns[c.slot] = nil
-	l.retired = append(l.retired, c)
+	l.freeConns = append(l.freeConns, c)
 	l.open--
 }
 
@@ -434,9 +434,9 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 
 // readAhead reads what waits for the answer to the request before it into the room there is. An answer from
 // net/http is sent by another thread, so that its client's next request often comes before the loop has
-// been told: to look away for that moment, and back, took two system calls more than to read. When there is
-// no room it does look away, or at the end: a client that sends no more gets its answer all the same. One that
-// has gone is reported by EPOLLHUP or EPOLLERR, which cannot be looked away from.
+// been told: to stop watching for that moment, and to begin again, took two system calls more than to read. When there is
+// no room it does stop, or at the end: a client that sends no more gets its answer all the same. One that
+// has gone is reported by EPOLLHUP or EPOLLERR, which are always watched for.
 func (l *loop) readAhead(c *conn) {
 	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
 		n, err := receive(c.fd, room)

@@ -14,7 +14,7 @@ func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	d.lane.toNetHTTP = newHandover(0, nil) // with room for none
 	c, conn := d.connect()
-	c.send(get("/lent/a"))
+	c.send(get("/handed/a"))
 	d.turn()
 	if resp, _ := c.response("GET"); resp.StatusCode != 503 || !resp.Close {
 		t.Errorf("got %d, close %t; want 503 and that it is the last", resp.StatusCode, resp.Close)
@@ -26,8 +26,8 @@ func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
 	if n := d.s.refused.Value(); n != 1 {
 		t.Errorf("%d refusals are counted, want 1", n)
 	}
-	if away, open := d.s.away.Load(), d.s.connections.Load(); away != 0 || open != 0 {
-		t.Errorf("%d requests are away and %d connections open, want none", away, open)
+	if out, open := d.s.detached.Load(), d.s.connections.Load(); out != 0 || open != 0 {
+		t.Errorf("%d requests are detached and %d connections open, want none", out, open)
 	}
 }
 
@@ -36,30 +36,30 @@ func TestKeptConnectionsAreCounted(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	c, conn := d.connect()
 	for range 3 {
-		c.send(get("/lent/a"))
+		c.send(get("/handed/a"))
 		d.turn()
 		if conn.handedOff == nil || d.kept != 0 {
-			t.Fatalf("while a request is lent %d are kept, want none", d.kept)
+			t.Fatalf("while a request is handed %d are kept, want none", d.kept)
 		}
 		conn.handedOff.state(http.StateIdle) // as net/http says after the answer
 		d.turn()
 		if conn.kept == nil || d.kept != 1 {
-			t.Fatalf("after a lent request %d are kept, want one", d.kept)
+			t.Fatalf("after a handed request %d are kept, want one", d.kept)
 		}
 	}
 }
 
 // A Write may have told the loop that it waits just before its client went.
-func TestALentConnectionThatIsGoneIsWatchedNoMore(t *testing.T) {
+func TestAHandedOffConnectionThatIsGoneIsWatchedNoMore(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	c, conn := d.connect()
-	c.send(get("/lent/a"))
+	c.send(get("/handed/a"))
 	d.turn()
-	lent := conn.handedOff
+	handed := conn.handedOff
 	d.close(conn)
 	d.post(message{kind: msgBlocked, conn: conn})
 	d.turn()
-	lent.Close() //nolint:errcheck // never fails
+	handed.Close() //nolint:errcheck // never fails
 	d.turn()
 	if conn.fd >= 0 {
 		t.Error("the descriptor is kept after all have gone")
@@ -68,7 +68,7 @@ func TestALentConnectionThatIsGoneIsWatchedNoMore(t *testing.T) {
 
 // Deadlines are for clients: of a request that somebody works on none runs.
 func TestNoDeadlineRunsWhileARequestIsElsewhere(t *testing.T) {
-	for _, path := range []string{"/lent/a", "/deferred/a"} {
+	for _, path := range []string{"/handed/a", "/offloaded/a"} {
 		d := newHandDriven(t, Config{})
 		c, conn := d.connect()
 		c.send(get(path))
@@ -78,7 +78,7 @@ func TestNoDeadlineRunsWhileARequestIsElsewhere(t *testing.T) {
 		}
 		d.pass(24 * time.Hour)
 		if conn.gone || conn.fd < 0 {
-			t.Errorf("%s: the connection was closed while its request was away", path)
+			t.Errorf("%s: the connection was closed while its request was detached", path)
 		}
 	}
 }
@@ -88,10 +88,10 @@ func TestALongAnswerOfAWorkerArrivesAsItIs(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	c, conn := d.connect()
 	smallBuffers(t, c, conn)
-	c.send(get("/deferred/a"))
+	c.send(get("/offloaded/a"))
 	d.turn()
 	if conn.phase != phaseOffloaded {
-		t.Fatal("the request was not deferred")
+		t.Fatal("the request was not offloaded")
 	}
 	var answer []byte
 	for i := 0; len(answer) < 2_000_000; i++ {

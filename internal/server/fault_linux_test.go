@@ -38,7 +38,7 @@ func truncated(t *testing.T) []byte {
 }
 
 func TestAFaultInMappedDataIsA503AndTakesItsServiceDown(t *testing.T) {
-	for _, lane := range []string{"fast", "deferred", "lent"} {
+	for _, lane := range []string{"fast", "offloaded", "handed"} {
 		t.Run(lane, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
 				m := truncated(t)
@@ -47,13 +47,13 @@ func TestAFaultInMappedDataIsA503AndTakesItsServiceDown(t *testing.T) {
 				s := start(t, cfg, &echo{}, routes{
 					{Pattern: "GET /fault/fast", Handler: fast},
 					{Pattern: "GET /fault/none", Handler: done(func(*Response, *Request) {})},
-					{Pattern: "GET /fault/deferred", Handler: func(w *Response, r *Request) Outcome {
+					{Pattern: "GET /fault/offloaded", Handler: func(w *Response, r *Request) Outcome {
 						if r.Inline() {
 							return Offload
 						}
 						return fast(w, r)
 					}},
-					{Pattern: "GET /fault/lent", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					{Pattern: "GET /fault/handed", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						w.Write(bytes.Clone(m[5000:6000]))
 					})},
 				})

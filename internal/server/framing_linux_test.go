@@ -19,8 +19,8 @@ var everyRoute = []struct {
 	target string
 	status int
 }{
-	{"/fast/a", 200}, {"/lent/a", 200}, {"/either/a?lend", 200}, {"/either/a?deferred", 200}, {"http://weir/fast/a", 200},
-	{"/nowhere", 404}, {"/deferred/a", 405},
+	{"/fast/a", 200}, {"/handed/a", 200}, {"/either/a?handoff", 200}, {"/either/a?offloaded", 200}, {"http://weir/fast/a", 200},
+	{"/nowhere", 404}, {"/offloaded/a", 405},
 }
 
 // refusedRequests break RFC 9112 or RFC 9110; TARGET stands for any route's, and what is sent behind them
@@ -234,8 +234,8 @@ func TestUnfinishedBodiesHoldNothingForEver(t *testing.T) {
 				clients = append(clients, c)
 			}
 		}
-		if away, now := d.s.away.Load(), runtime.NumGoroutine(); away != 0 || now > before {
-			t.Errorf("%d requests are with others, %d goroutines were %d", away, now, before)
+		if out, now := d.s.detached.Load(), runtime.NumGoroutine(); out != 0 || now > before {
+			t.Errorf("%d requests are with others, %d goroutines were %d", out, now, before)
 		}
 		d.pass(11 * time.Second)
 		for _, c := range clients {
@@ -258,12 +258,12 @@ func TestUnfinishedRequestsDoNotHoldUpTheStop(t *testing.T) {
 	dial(t, s).passed()
 	for i := range 64 { // they pin nothing
 		c := dial(t, s)
-		c.send(get(fmt.Sprintf("/lent/%d", i)))
-		c.expect("GET", 200, fmt.Sprintf("GET lent %d  ", i))
+		c.send(get(fmt.Sprintf("/handed/%d", i)))
+		c.expect("GET", 200, fmt.Sprintf("GET handed %d  ", i))
 		c.Close()
 	}
 	await(t, "half requests to be held", func() bool { return s.connections.Load() == 1025 })
-	if n := s.away.Load(); n != 0 {
+	if n := s.detached.Load(); n != 0 {
 		t.Errorf("%d requests are with others", n)
 	}
 	if err := stop(); err != nil {
@@ -339,7 +339,7 @@ func TestARequestLineThatIsTooLongIsA414(t *testing.T) {
 // its answer.
 func TestTheEndOfAClientsSide(t *testing.T) {
 	s := start(t, Config{}, &echo{})
-	for _, whole := range []string{get("/fast/a"), get("/lent/a"), get("/deferred/a"), chunkedPost("/fast/a", "body"), chunkedPost("/lent/a", "body")} {
+	for _, whole := range []string{get("/fast/a"), get("/handed/a"), get("/offloaded/a"), chunkedPost("/fast/a", "body"), chunkedPost("/handed/a", "body")} {
 		c := dial(t, s)
 		c.send(whole)
 		c.CloseWrite()
@@ -374,7 +374,7 @@ func TestManyRequestsInHTTP10AtOnceAreAllAnswered(t *testing.T) {
 	clients := make([]*client, n)
 	for i := range clients {
 		clients[i] = dial(t, s)
-		target := []string{"/fast/", "/lent/", "/deferred/"}[i%3]
+		target := []string{"/fast/", "/handed/", "/offloaded/"}[i%3]
 		clients[i].send(fmt.Sprintf("GET %s%d HTTP/1.0\r\nHost: weir\r\nConnection: close\r\n\r\n", target, i))
 	}
 	close(release)
@@ -391,7 +391,7 @@ func TestManyRequestsInHTTP10AtOnceAreAllAnswered(t *testing.T) {
 func TestAnswersToHTTP10(t *testing.T) {
 	for _, nethttp := range []bool{false, true} {
 		s := start(t, Config{NetHTTP: nethttp}, &echo{})
-		for _, route := range []string{"/fast/a", "/deferred/a", "/either/a?deferred", "/lent/a", "/nowhere", "/stream/100"} {
+		for _, route := range []string{"/fast/a", "/offloaded/a", "/either/a?offloaded", "/handed/a", "/nowhere", "/stream/100"} {
 			for _, keep := range []bool{false, true} {
 				raw := "GET " + route + " HTTP/1.0\r\n"
 				if keep {

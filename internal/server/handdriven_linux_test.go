@@ -317,7 +317,7 @@ func TestAClientThatDoesNotReadIsNotReadEither(t *testing.T) {
 
 // A connection that somebody else works on must not keep the loop awake, whatever its client does.
 func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
-	for _, lane := range []string{"lent", "deferred"} {
+	for _, lane := range []string{"handed", "offloaded"} {
 		t.Run(lane, func(t *testing.T) {
 			d := newHandDriven(t, Config{})
 			idle := func(when string) {
@@ -354,7 +354,7 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 // What a client sends while its request is elsewhere is read into the room there is, and the rest left in the socket; all of it is
 // answered afterwards.
 func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
-	for _, lane := range []string{"lent", "deferred"} {
+	for _, lane := range []string{"handed", "offloaded"} {
 		t.Run(lane, func(t *testing.T) {
 			d := newHandDriven(t, Config{})
 			c, conn := d.connect()
@@ -373,7 +373,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 			if len(conn.in) != cap(conn.in) || conn.interest != 0 {
 				t.Errorf("%d bytes are read, with room for %d; watched is %#x", len(conn.in), cap(conn.in), conn.interest)
 			}
-			if lane == "lent" {
+			if lane == "handed" {
 				nc, err := d.lane.toNetHTTP.Accept()
 				if err != nil {
 					t.Fatal(err)
@@ -514,7 +514,7 @@ func TestARefusedRequestIsFollowedForAWhileOnly(t *testing.T) {
 }
 
 // net/http, blocked in reading or writing, learns that its client has gone.
-func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
+func TestWhoeverWaitsOnAHandedOffConnectionIsWokenWhenItsClientGoes(t *testing.T) {
 	for name, wait := range map[string]func(net.Conn) error{
 		"reading": func(nc net.Conn) error { _, err := nc.Read(make([]byte, 1)); return err },
 		"writing": func(nc net.Conn) error { _, err := nc.Write(make([]byte, 50_000_000)); return err },
@@ -524,13 +524,13 @@ func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
 				d := newHandDriven(t, Config{})
 				c, conn := d.connect()
 				smallBuffers(t, c, conn)
-				c.send(get("/lent/a"))
+				c.send(get("/handed/a"))
 				d.turn()
 				nc, err := d.lane.toNetHTTP.Accept()
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := io.ReadFull(nc, make([]byte, len(get("/lent/a")))); err != nil {
+				if _, err := io.ReadFull(nc, make([]byte, len(get("/handed/a")))); err != nil {
 					t.Fatal(err)
 				}
 				woken := make(chan error, 1)
@@ -556,7 +556,7 @@ func TestWhoeverWaitsOnALentConnectionIsWokenWhenItsClientGoes(t *testing.T) {
 
 // The events of a turn are collected before a loop is told to end all connections.
 func TestAnEventOfAConnectionThatWasJustClosedDoesNothing(t *testing.T) {
-	for _, lane := range []string{"lent", "deferred"} {
+	for _, lane := range []string{"handed", "offloaded"} {
 		for _, events := range []uint32{unix.EPOLLIN, unix.EPOLLOUT, unix.EPOLLIN | unix.EPOLLHUP} {
 			t.Run(fmt.Sprintf("%s %#x", lane, events), func(t *testing.T) {
 				d := newHandDriven(t, Config{})

@@ -63,7 +63,7 @@ func (l *loop) handOff(c *conn, data []byte) {
 	c.handedOff = lc
 	if !l.lane.toNetHTTP.offer(lc) {
 		c.phase, c.handedOff = phaseReading, nil
-		l.s.away.Add(-1)
+		l.s.detached.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
 		l.resp.reset()
 		l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for net/http; try again")

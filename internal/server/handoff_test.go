@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// handled returns a service with one lent route.
+// handled returns a service with one handed route.
 func handled(pattern string, h http.HandlerFunc) routes {
 	return routes{{Pattern: pattern, Stream: h}}
 }
 
-func TestALentHandlerLearnsThatItsClientHasGone(t *testing.T) {
+func TestAHandedOffHandlerLearnsThatItsClientHasGone(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		started, ended := make(chan struct{}), make(chan error, 1)
 		s := start(t, cfg, &echo{}, handled("GET /wait", func(w http.ResponseWriter, r *http.Request) {
@@ -77,7 +77,7 @@ func TestAHandlerAnswersAClientThatSendsNoMore(t *testing.T) {
 }
 
 // What has been asked before is answered, whoever sends no more.
-func TestLentRequestsBeforeTheEndOfInputAreAnswered(t *testing.T) {
+func TestHandedOffRequestsBeforeTheEndOfInputAreAnswered(t *testing.T) {
 	s := start(t, Config{}, &echo{}, handled("GET /context", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Context().Err())
 	}))
@@ -93,7 +93,7 @@ func TestLentRequestsBeforeTheEndOfInputAreAnswered(t *testing.T) {
 	}
 }
 
-func TestALentHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
+func TestAHandedOffHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, handled("POST /see/{a}/{rest...}", func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -109,7 +109,7 @@ func TestALentHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
 	})
 }
 
-func TestALentAnswerStreams(t *testing.T) {
+func TestAHandedOffAnswerStreams(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		next := make(chan struct{})
 		s := start(t, cfg, &echo{}, handled("GET /ticks", func(w http.ResponseWriter, r *http.Request) {
@@ -140,7 +140,7 @@ func TestALentAnswerStreams(t *testing.T) {
 	})
 }
 
-func TestALentAnswerReachesASlowReaderWhole(t *testing.T) {
+func TestAHandedOffAnswerReachesASlowReaderWhole(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c, other := dial(t, s), dial(t, s)
@@ -212,7 +212,7 @@ func TestAHandlerThatLeavesItsBodyUnreadDoesNotHarmTheNextRequest(t *testing.T) 
 }
 
 // Handlers may set deadlines; a read that is past its own ends, and the connection goes on.
-func TestALentConnectionKnowsDeadlines(t *testing.T) {
+func TestAHandedOffConnectionKnowsDeadlines(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{}, handled("GET /deadline", func(w http.ResponseWriter, r *http.Request) {
 			control := http.NewResponseController(w)
@@ -254,10 +254,10 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 		nothing := func() *Request { return nil }
 		s := start(t, cfg, &echo{}, routes{
 			{Pattern: "GET /nil", Handler: done(func(w *Response, r *Request) { w.Body = append(w.Body, nothing().Method...) })},
-			{Pattern: "GET /nil-lent", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
+			{Pattern: "GET /nil-handed", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
 		})
 		c := dial(t, s)
-		for _, path := range []string{"/nil", "/nil-lent"} {
+		for _, path := range []string{"/nil", "/nil-handed"} {
 			c.send(get(path))
 			if resp, _ := c.response("GET"); resp.StatusCode != 500 {
 				t.Errorf("%s: got %d, want 500", path, resp.StatusCode)
@@ -270,27 +270,27 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 	})
 }
 
-func TestAFastHandlerMayLendItsRequest(t *testing.T) {
+func TestAFastHandlerMayHandOffItsRequest(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send(get("/either/a") + get("/either/%C3%A9?lend") + post("/either/c?lend", "body c") + post("/either/d?deferred", "body d") +
-			head_("/either/e?lend") + get("/either/f"))
+		c.send(get("/either/a") + get("/either/%C3%A9?handoff") + post("/either/c?handoff", "body c") + post("/either/d?offloaded", "body d") +
+			head_("/either/e?handoff") + get("/either/f"))
 		c.expect("GET", 200, "GET a ")
 		// Nothing shows of what the fast handler had begun.
-		if resp := c.expect("GET", 200, "GET lent é lend "); resp.Header.Get("X-Fast") != "" {
-			t.Errorf("a lent answer has the fast handler's fields: %v", resp.Header)
+		if resp := c.expect("GET", 200, "GET handed é handoff "); resp.Header.Get("X-Fast") != "" {
+			t.Errorf("a handed answer has the fast handler's fields: %v", resp.Header)
 		}
-		c.expect("POST", 200, "POST lent c lend body c")
-		c.expect("POST", 200, "POST lent d deferred body d")
+		c.expect("POST", 200, "POST handed c handoff body c")
+		c.expect("POST", 200, "POST handed d offloaded body d")
 		c.expect("HEAD", 200, "")
 		c.expect("GET", 200, "GET f ")
 
 		// The same with a body in chunks.
-		c.send("POST /either/g?lend HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" +
-			get("/either/h?lend") + get("/either/i"))
-		c.expect("POST", 200, "POST lent g lend hello")
-		c.expect("GET", 200, "GET lent h lend ")
+		c.send("POST /either/g?handoff HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" +
+			get("/either/h?handoff") + get("/either/i"))
+		c.expect("POST", 200, "POST handed g handoff hello")
+		c.expect("GET", 200, "GET handed h handoff ")
 		c.expect("GET", 200, "GET i ")
 
 		// Each is counted once, for its route, whoever has answered.
@@ -302,11 +302,11 @@ func TestAFastHandlerMayLendItsRequest(t *testing.T) {
 	})
 }
 
-func TestALentRequestWithoutHandlerIsABug(t *testing.T) {
+func TestAHandedOffRequestWithoutHandlerIsABug(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /lends", Handler: func(*Response, *Request) Outcome { return NetHTTP }}})
+		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /hands-off", Handler: func(*Response, *Request) Outcome { return NetHTTP }}})
 		c := dial(t, s)
-		c.send(get("/lends") + get("/fast/after"))
+		c.send(get("/hands-off") + get("/fast/after"))
 		if resp, _ := c.response("GET"); resp.StatusCode != 500 {
 			t.Errorf("got %d, want 500", resp.StatusCode)
 		}
@@ -317,9 +317,9 @@ func TestALentRequestWithoutHandlerIsABug(t *testing.T) {
 	})
 }
 
-// The client goes while a worker has its request, which the worker then wants lent.
-func TestAClientMayGoBeforeItsDeferredRequestIsLent(t *testing.T) {
-	started, goOn, lent := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
+// The client goes while a worker has its request, which the worker then wants handed.
+func TestAClientMayGoBeforeItsOffloadedRequestIsHandedOff(t *testing.T) {
+	started, goOn, handed := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	s := start(t, Config{}, &echo{}, routes{{
 		Pattern: "GET /late",
 		Handler: func(_ *Response, r *Request) Outcome {
@@ -330,7 +330,7 @@ func TestAClientMayGoBeforeItsDeferredRequestIsLent(t *testing.T) {
 			<-goOn
 			return NetHTTP
 		},
-		Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { lent <- struct{}{} }),
+		Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handed <- struct{}{} }),
 	}})
 	c, other := dial(t, s), dial(t, s)
 	c.send(get("/late"))
@@ -340,7 +340,7 @@ func TestAClientMayGoBeforeItsDeferredRequestIsLent(t *testing.T) {
 	other.passed()
 	close(goOn)
 	await(t, "the connection to be gone", func() bool { return s.connections.Load() == 1 })
-	if len(lent) > 0 {
-		t.Error("the request was lent without a client")
+	if len(handed) > 0 {
+		t.Error("the request was handed without a client")
 	}
 }

@@ -31,7 +31,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // A client that pipelines and never reads costs a bounded amount of memory and no one else's
 // service.
 func TestAClientThatOnlyWritesIsBounded(t *testing.T) {
-	for _, path := range []string{"/fast/abcdefgh", "/big/30000", "/lent/abcdefgh", "/stream/30", "/deferred/abcdefgh"} {
+	for _, path := range []string{"/fast/abcdefgh", "/big/30000", "/handed/abcdefgh", "/stream/30", "/offloaded/abcdefgh"} {
 		t.Run(strings.Split(path, "/")[1], func(t *testing.T) {
 			s := start(t, Config{}, &echo{})
 			before := heap()
@@ -160,7 +160,7 @@ func TestABodyThatStallsEnds(t *testing.T) {
 		cfg.RequestTimeout = time.Second
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send("POST /lent/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\nbody")
+		c.send("POST /handed/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\nbody")
 		if resp, body := c.response("POST"); resp.StatusCode != 408 {
 			t.Errorf("got %d %s, want 408", resp.StatusCode, body)
 		}
@@ -263,14 +263,14 @@ func visit(s *Server, rnd *rand.Rand, id string) error {
 			raw.WriteString(get("/fast/" + word))
 			answers[i] = "GET " + word + " "
 		case 2:
-			raw.WriteString(get("/lent/" + word))
-			answers[i] = "GET lent " + word + "  "
+			raw.WriteString(get("/handed/" + word))
+			answers[i] = "GET handed " + word + "  "
 		case 3:
-			raw.WriteString(get("/deferred/" + word))
+			raw.WriteString(get("/offloaded/" + word))
 			answers[i] = "GET " + word + " "
 		case 4:
-			raw.WriteString(chunkedPost("/lent/"+word, "body"))
-			answers[i] = "POST lent " + word + "  body"
+			raw.WriteString(chunkedPost("/handed/"+word, "body"))
+			answers[i] = "POST handed " + word + "  body"
 		}
 	}
 	text := raw.String()

@@ -13,16 +13,16 @@ import (
 // loop is one event loop: a locked thread that reads, parses, answers and sends for the
 // connections dealt to it. All its fields but the inbox belong to that thread.
 type loop struct {
-	s        *Server
-	lane     *fastLane
-	stripe   int
-	epoll    int
-	wakeFD   int
-	conns    []*conn // by slot
-	retired  []*conn // structs to be used again
-	open     int
-	kept     int // connections with a handedOff in waiting
-	stopping bool
+	s         *Server
+	lane      *fastLane
+	stripe    int
+	epoll     int
+	wakeFD    int
+	conns     []*conn // by slot
+	freeConns []*conn // structs to be used again
+	open      int
+	kept      int // connections with a handedOff in waiting
+	stopping  bool
 
 	read  []byte // what read events fill; a connection keeps a buffer only for what is left over
 	batch batch

@@ -30,7 +30,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 		cfg.Admin = "127.0.0.1:0"
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send(strings.Repeat(get("/fast/a"), 3) + strings.Repeat(get("/deferred/a"), 4) + strings.Repeat(get("/lent/a"), 5) +
+		c.send(strings.Repeat(get("/fast/a"), 3) + strings.Repeat(get("/offloaded/a"), 4) + strings.Repeat(get("/handed/a"), 5) +
 			get("/nowhere") + get("/panic") + get("/fast/a?%zz") + chunkedPost("/fast/a", "hello") + get("/fast/a"))
 		for range 17 {
 			c.response("GET")
@@ -40,7 +40,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 			n           float64
 		}{
 			{"GET /fast/{word}", "200", 4}, {"GET /fast/{word}", "422", 1}, {"POST /fast/{word}", "200", 1},
-			{"GET /deferred/{word}", "200", 4}, {"GET /lent/{word}", "200", 5}, {"GET /panic", "500", 1}, {"unrouted", "404", 1},
+			{"GET /offloaded/{word}", "200", 4}, {"GET /handed/{word}", "200", 5}, {"GET /panic", "500", 1}, {"unrouted", "404", 1},
 		} {
 			await(t, "the last request to be counted", func() bool {
 				return series(s, "weir_http_requests_total", "route", want.route, "code", want.code) >= want.n
@@ -49,7 +49,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 				t.Errorf("%s %s: %v counted, want %v", want.route, want.code, n, want.n)
 			}
 		}
-		for route, want := range map[string]float64{"GET /fast/{word}": 5, "GET /deferred/{word}": 4, "GET /lent/{word}": 5} {
+		for route, want := range map[string]float64{"GET /fast/{word}": 5, "GET /offloaded/{word}": 4, "GET /handed/{word}": 5} {
 			await(t, "the latency to be observed", func() bool {
 				return series(s, "weir_http_request_duration_seconds", "route", route) == want
 			})

@@ -37,13 +37,13 @@ type netHTTPCall struct {
 	qry  []byte
 	body []byte
 
-	judge bool // whether it may be rejected
+	sheds bool // whether it may be rejected
 	draw  uint32
 }
 
 // rejects implements lane.
 func (call *netHTTPCall) rejects(c Class) bool {
-	return call.judge && call.req.s.shed.Odds().Refuses(c, call.draw)
+	return call.sheds && call.req.s.shed.RejectProbability().Rejects(c, call.draw)
 }
 
 func newNetHTTPLane(s *Server, routes *router) *netHTTPLane {
@@ -105,11 +105,11 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	debug.SetPanicOnFault(true)
 	call.req.route, call.req.class = route, route.Class
 	if !handed && !route.Admin {
-		l.s.away.Add(1)
-		defer l.s.away.Add(-1)
+		l.s.detached.Add(1)
+		defer l.s.detached.Add(-1)
 	}
-	// What a loop has handed off has been judged.
-	call.judge, call.draw = l.s.shed != nil && !handed && !route.Admin, shed.Draw()
+	// What a loop has handed off has been admitted.
+	call.sheds, call.draw = l.s.shed != nil && !handed && !route.Admin, shed.Draw()
 	if call.rejects(route.Class) {
 		l.s.reject(w, &call.req)
 		return
@@ -123,7 +123,7 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if call.judge {
+	if call.sheds {
 		l.s.shed.Count(call.req.Stripe, call.req.class, 1, 0)
 	}
 	if r == nil {

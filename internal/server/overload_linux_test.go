@@ -18,7 +18,7 @@ import (
 	"weir/internal/systest"
 )
 
-// blocked returns a service whose deferred and lent handlers wait until release is called.
+// blocked returns a service whose offloaded and handed handlers wait until release is called.
 func blocked(t *testing.T) (e *echo, release func()) {
 	e = &echo{block: make(chan struct{}), started: make(chan struct{}, 10_000)}
 	released := false
@@ -45,14 +45,14 @@ func TestAServiceThatHangsHoldsUpNoOther(t *testing.T) {
 	hanging := make([]*client, 2+3)
 	for i := range hanging {
 		hanging[i] = dial(t, s)
-		hanging[i].send(get("/deferred/a"))
+		hanging[i].send(get("/offloaded/a"))
 		if i < 2 {
 			<-e.started // a worker has it: until then it would take a place in the queue
 		}
 	}
 	await(t, "the service to take no more", func() bool { return len(s.fast.jobs[0]) == 3 })
 	refused, sound := dial(t, s), dial(t, s)
-	refused.send(get("/deferred/b"))
+	refused.send(get("/offloaded/b"))
 	if resp, _ := refused.response("GET"); resp.StatusCode != 503 {
 		t.Errorf("one request more is answered %d, want 503", resp.StatusCode)
 	}
@@ -70,15 +70,15 @@ func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
 	e, release := blocked(t)
 	s := start(t, Config{Workers: 1, WorkerQueue: 2}, e)
 	running := dial(t, s)
-	running.send(get("/deferred/running"))
+	running.send(get("/offloaded/running"))
 	<-e.started
 	waiting := []*client{dial(t, s), dial(t, s)}
 	for _, c := range waiting {
-		c.send(get("/deferred/waiting"))
+		c.send(get("/offloaded/waiting"))
 	}
 	await(t, "the queue to be full", func() bool { return len(s.fast.jobs[0]) == 2 })
 	refused := dial(t, s)
-	refused.send(get("/fast/a") + get("/deferred/b") + get("/deferred/c") + get("/fast/d"))
+	refused.send(get("/fast/a") + get("/offloaded/b") + get("/offloaded/c") + get("/fast/d"))
 	refused.expect("GET", 200, "GET a ")
 	for range 2 {
 		resp, body := refused.response("GET")
@@ -107,7 +107,7 @@ func TestACrowdedQueueMixesNothingUp(t *testing.T) {
 		go func() {
 			var raw strings.Builder
 			for i := range each {
-				fmt.Fprintf(&raw, "GET /deferred/c%d-%d HTTP/1.1\r\nHost: weir\r\n\r\n", id, i)
+				fmt.Fprintf(&raw, "GET /offloaded/c%d-%d HTTP/1.1\r\nHost: weir\r\n\r\n", id, i)
 			}
 			io.WriteString(c, raw.String()) //nolint:errcheck // an answer would be missing
 		}()
@@ -140,10 +140,10 @@ func TestAFullWayToNetHTTPRefuses(t *testing.T) {
 	d.lane.toNetHTTP = newHandover(1, d.s.Addr())
 
 	first, _ := d.connect()
-	first.send(get("/lent/a"))
+	first.send(get("/handed/a"))
 	d.turn()
 	second, conn := d.connect()
-	second.send(get("/lent/a") + get("/fast/b"))
+	second.send(get("/handed/a") + get("/fast/b"))
 	d.turn()
 	if resp, _ := second.response("GET"); resp.StatusCode != 503 || !resp.Close {
 		t.Errorf("got %d, close %t; want 503 and close", resp.StatusCode, resp.Close)
@@ -159,9 +159,9 @@ func TestAFullWayToNetHTTPRefuses(t *testing.T) {
 	}
 }
 
-// net/http's side of a connection may wait for its next lent request, for some connections of a
+// net/http's side of a connection may wait for its next handed request, for some connections of a
 // loop; all of it goes with its connection.
-func TestWhatIsKeptForLentRequestsIsBoundedAndLetGo(t *testing.T) {
+func TestWhatIsKeptForHandedOffRequestsIsBoundedAndLetGo(t *testing.T) {
 	s := start(t, Config{}, &echo{})
 	dial(t, s).passed()
 	before := runtime.NumGoroutine()
@@ -171,10 +171,10 @@ func TestWhatIsKeptForLentRequestsIsBoundedAndLetGo(t *testing.T) {
 	}
 	for round := range 3 {
 		for i, c := range clients {
-			c.send(get(fmt.Sprintf("/lent/c%d-%d", i, round)) + get("/fast/between"))
+			c.send(get(fmt.Sprintf("/handed/c%d-%d", i, round)) + get("/fast/between"))
 		}
 		for i, c := range clients {
-			c.expect("GET", 200, fmt.Sprintf("GET lent c%d-%d  ", i, round))
+			c.expect("GET", 200, fmt.Sprintf("GET handed c%d-%d  ", i, round))
 			c.expect("GET", 200, "GET between ")
 		}
 	}
@@ -255,8 +255,8 @@ func TestRunningOutOfDescriptorsIsSurvived(t *testing.T) {
 		return lines.Scan() && lines.Text() == "true"
 	})
 	first.passed() // those that are in go on
-	first.send(get("/lent/a"))
-	first.expect("GET", 200, "GET lent a  ")
+	first.send(get("/handed/a"))
+	first.expect("GET", 200, "GET handed a  ")
 	// Each that ends makes room for one that waits.
 	for _, c := range many {
 		c.expect("GET", 200, "GET a ")

@@ -26,7 +26,7 @@ func pieced(released *atomic.Int64) routes {
 	}
 	return routes{
 		{Pattern: "GET /inline/{size}", Handler: done(func(w *Response, r *Request) { answer(w, size(r)) })},
-		{Pattern: "GET /offloaded/{size}", Handler: func(w *Response, r *Request) Outcome {
+		{Pattern: "GET /worker/{size}", Handler: func(w *Response, r *Request) Outcome {
 			if r.Inline() {
 				return Offload
 			}
@@ -49,7 +49,7 @@ func TestPiecesAreSentBehindEachOtherAndReleasedOnce(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		var released atomic.Int64
 		s := start(t, cfg, &echo{}, pieced(&released))
-		for _, lane := range []string{"inline", "offloaded", "pending"} {
+		for _, lane := range []string{"inline", "worker", "pending"} {
 			for _, size := range []int{0, 10, 5 << 20} { // the last is more than a socket takes at once
 				released.Store(0)
 				path := fmt.Sprintf("/%s/%d", lane, size)
@@ -79,7 +79,7 @@ func TestPiecesAreReleasedWhenTheClientGoes(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		var released atomic.Int64
 		s := start(t, cfg, &echo{}, pieced(&released))
-		for i, lane := range []string{"inline", "offloaded", "pending"} {
+		for i, lane := range []string{"inline", "worker", "pending"} {
 			c := dial(t, s)
 			c.send(get("/" + lane + "/20000000"))
 			c.r.Peek(1)

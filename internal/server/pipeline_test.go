@@ -28,30 +28,30 @@ func randomExchange(rnd *rand.Rand, id int) exchange {
 	case 3:
 		return exchange{post("/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
 	case 4:
-		return exchange{get("/lent/" + word), "GET", 200, "GET lent " + word + "  "}
+		return exchange{get("/handed/" + word), "GET", 200, "GET handed " + word + "  "}
 	case 5:
-		return exchange{post("/lent/"+word, body), "POST", 200, "POST lent " + word + "  " + body}
+		return exchange{post("/handed/"+word, body), "POST", 200, "POST handed " + word + "  " + body}
 	case 6, 7:
-		return exchange{get("/deferred/" + word), "GET", 200, "GET " + word + " "}
+		return exchange{get("/offloaded/" + word), "GET", 200, "GET " + word + " "}
 	case 8:
 		return exchange{head_("/fast/" + word), "HEAD", 200, ""}
 	case 9:
-		return exchange{head_("/lent/" + word), "HEAD", 200, ""}
+		return exchange{head_("/handed/" + word), "HEAD", 200, ""}
 	case 10:
 		n := rnd.IntN(40_000)
 		return exchange{get(fmt.Sprintf("/big/%d", n)), "GET", 200, strings.Repeat("x", n)}
 	case 11:
 		return exchange{get("/either/" + word), "GET", 200, "GET " + word + " "}
 	case 12:
-		return exchange{head_("/either/" + word + "?lend"), "HEAD", 200, ""}
+		return exchange{head_("/either/" + word + "?handoff"), "HEAD", 200, ""}
 	case 13:
-		return exchange{post("/either/"+word+"?lend", body), "POST", 200, "POST lent " + word + " lend " + body}
+		return exchange{post("/either/"+word+"?handoff", body), "POST", 200, "POST handed " + word + " handoff " + body}
 	case 14:
-		return exchange{post("/either/"+word+"?deferred", body), "POST", 200, "POST lent " + word + " deferred " + body}
+		return exchange{post("/either/"+word+"?offloaded", body), "POST", 200, "POST handed " + word + " offloaded " + body}
 	case 15:
 		return exchange{chunkedPost("/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
 	case 16:
-		return exchange{chunkedPost("/lent/"+word, body), "POST", 200, "POST lent " + word + "  " + body}
+		return exchange{chunkedPost("/handed/"+word, body), "POST", 200, "POST handed " + word + "  " + body}
 	default:
 		n := rnd.IntN(100)
 		return exchange{get(fmt.Sprintf("/stream/%d", n)), "GET", 200, strings.Repeat("s", 1000*n)}
@@ -129,9 +129,9 @@ func TestHalfClosedClientsGetEveryAnswer(t *testing.T) {
 		answer  string
 		n       int
 	}{
-		"fast":     {get("/big/50000"), strings.Repeat("x", 50_000), 160},
-		"lent":     {get("/stream/50"), strings.Repeat("s", 50_000), 160},
-		"deferred": {get("/deferred/a"), "GET a ", 2000},
+		"fast":      {get("/big/50000"), strings.Repeat("x", 50_000), 160},
+		"handed":    {get("/stream/50"), strings.Repeat("s", 50_000), 160},
+		"offloaded": {get("/offloaded/a"), "GET a ", 2000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {

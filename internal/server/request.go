@@ -49,7 +49,7 @@ func (r *Request) Inline() bool { return r.inline }
 
 // lane is what runs a handler.
 type lane interface {
-	// rejects judges the request at hand as one of another class.
+	// rejects decides about the request at hand as one of another class.
 	rejects(c Class) bool
 }
 

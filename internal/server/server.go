@@ -51,7 +51,7 @@ type Server struct {
 
 	shed               *shed.Shedder // nil when nothing is ever refused
 	connections        atomic.Int64
-	away               atomic.Int64 // requests that workers or net/http have
+	detached           atomic.Int64 // requests that workers or net/http have
 	paused             atomic.Int64 // connections that are not read
 	input              atomic.Int64 // bytes of buffered requests
 	tooManyConnections []byte       // the answer to a connection beyond the bound

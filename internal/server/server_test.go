@@ -17,7 +17,7 @@ import (
 // echo is a service with a route of each kind.
 type echo struct {
 	health  setHealth
-	block   chan struct{} // deferred and lent handlers wait for it when set
+	block   chan struct{} // offloaded and handed handlers wait for it when set
 	started chan struct{}
 	closed  bool
 }
@@ -75,7 +75,7 @@ func (e *echo) Routes() []Route {
 	return []Route{
 		{Pattern: "GET /fast/{word}", Handler: fast},
 		{Pattern: "POST /fast/{word}", Handler: fast},
-		{Pattern: "GET /deferred/{word}", Handler: func(w *Response, r *Request) Outcome {
+		{Pattern: "GET /offloaded/{word}", Handler: func(w *Response, r *Request) Outcome {
 			if r.Inline() {
 				return Offload
 			}
@@ -91,11 +91,11 @@ func (e *echo) Routes() []Route {
 			w.Body = append(w.Body, "half an answer"...)
 			panic("on purpose")
 		}},
-		{Pattern: "GET /lent/panic", Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
-		{Pattern: "GET /lent/{word}", Stream: http.HandlerFunc(e.lent)},
-		{Pattern: "POST /lent/{word}", Stream: http.HandlerFunc(e.lent)},
-		{Pattern: "GET /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.lent)},
-		{Pattern: "POST /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.lent)},
+		{Pattern: "GET /handed/panic", Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
+		{Pattern: "GET /handed/{word}", Stream: http.HandlerFunc(e.handed)},
+		{Pattern: "POST /handed/{word}", Stream: http.HandlerFunc(e.handed)},
+		{Pattern: "GET /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.handed)},
+		{Pattern: "POST /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.handed)},
 		{Pattern: "GET /stream/{n}", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n := 0
 			fmt.Sscan(r.PathValue("n"), &n)
@@ -109,15 +109,15 @@ func (e *echo) Routes() []Route {
 	}
 }
 
-// either lends what a query asks it to lend, on the loop or on a worker, and answers the rest.
+// either hands off what a query asks it to, on the loop or on a worker, and answers the rest.
 func (e *echo) either(fast Handler) Handler {
 	return func(w *Response, r *Request) Outcome {
 		w.Field("X-Fast", "yes")
 		w.Body = append(w.Body, "not to be seen "...)
 		switch q := string(r.Query); {
-		case q == "deferred" && r.Inline():
+		case q == "offloaded" && r.Inline():
 			return Offload
-		case q == "lend" || q == "deferred":
+		case q == "handoff" || q == "offloaded":
 			return NetHTTP
 		}
 		w.Body = w.Body[:0]
@@ -125,14 +125,14 @@ func (e *echo) either(fast Handler) Handler {
 	}
 }
 
-func (e *echo) lent(w http.ResponseWriter, r *http.Request) {
+func (e *echo) handed(w http.ResponseWriter, r *http.Request) {
 	e.wait()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		WriteProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	fmt.Fprintf(w, "%s lent %s %s %s", r.Method, r.PathValue("word"), r.URL.RawQuery, body)
+	fmt.Fprintf(w, "%s handed %s %s %s", r.Method, r.PathValue("word"), r.URL.RawQuery, body)
 }
 
 // start runs a server until the test ends; it fails the test when the stop is not orderly.
@@ -304,14 +304,14 @@ func TestEveryKindOfRouteAnswersInOrderOnOneConnection(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		// All at once: fast, lent, deferred, with bodies, a HEAD, and an error in the middle.
-		c.send(get("/fast/a?x=1&y=%20z+") + get("/lent/b?q") + get("/deferred/c") + post("/fast/d", "body d") +
-			post("/lent/e", "body e") + head_("/fast/f") + head_("/lent/g") + get("/nowhere") + get("/fast/%C3%A9%2F"))
+		// All at once: fast, handed, offloaded, with bodies, a HEAD, and an error in the middle.
+		c.send(get("/fast/a?x=1&y=%20z+") + get("/handed/b?q") + get("/offloaded/c") + post("/fast/d", "body d") +
+			post("/handed/e", "body e") + head_("/fast/f") + head_("/handed/g") + get("/nowhere") + get("/fast/%C3%A9%2F"))
 		c.expect("GET", 200, "GET a x=1 y= z  ")
-		c.expect("GET", 200, "GET lent b q ")
+		c.expect("GET", 200, "GET handed b q ")
 		c.expect("GET", 200, "GET c ")
 		c.expect("POST", 200, "POST d body d")
-		c.expect("POST", 200, "POST lent e  body e")
+		c.expect("POST", 200, "POST handed e  body e")
 		c.expect("HEAD", 200, "")
 		c.expect("HEAD", 200, "")
 		resp, body := c.response("GET")
@@ -364,7 +364,7 @@ func TestHandlerPanicIsThatRequestsError(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send(get("/fast/before") + get("/panic") + get("/lent/panic") + get("/fast/after"))
+		c.send(get("/fast/before") + get("/panic") + get("/handed/panic") + get("/fast/after"))
 		c.expect("GET", 200, "GET before ")
 		for range 2 {
 			resp, body := c.response("GET")

@@ -40,18 +40,18 @@ func (s *Server) reject(w http.ResponseWriter, r *Request) {
 	h := w.Header()
 	h.Set("Content-Type", problemType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(s.shed.Odds().Probability(r.class))))
+	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(s.shed.RejectProbability().Of(r.class))))
 	w.WriteHeader(http.StatusServiceUnavailable)
 	w.Write(AppendProblem(nil, http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
 		fmt.Sprintf(shedDetail, s.shed.Dominant())))
 }
 
-// Refuse decides about a piece of work of class Low: see Env.Refuse. It may be called at any time.
-func (s *Server) Refuse() bool {
+// Reject decides about a piece of work of class Low: see Env.Reject. It may be called at any time.
+func (s *Server) Reject() bool {
 	if s == nil || s.shed == nil {
 		return false
 	}
-	if s.shed.Odds().Refuses(shed.Low, shed.Draw()) {
+	if s.shed.RejectProbability().Rejects(shed.Low, shed.Draw()) {
 		s.shed.Count(0, shed.Low, 0, 1)
 		return true
 	}
@@ -95,7 +95,7 @@ func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int,
 // inFlight is how many requests are somewhere between their arrival and their answer: ready for a loop, with a worker, or
 // with net/http.
 func (s *Server) inFlight() int64 {
-	n := s.away.Load()
+	n := s.detached.Load()
 	if s.fast != nil {
 		n += s.fast.ready()
 	}

@@ -28,10 +28,10 @@ import (
 type loopShed struct {
 	*shed.Shedder // nil when nothing is ever rejected
 
-	queue shed.Queue
-	odds  shed.Odds // of this turn
-	own   shed.Odds // what of it is due to this loop's queue
-	draw  uint32    // of the request at hand
+	queue  shed.Queue
+	reject shed.RejectProbability // of this turn
+	own    shed.RejectProbability // what of it is due to this loop's queue
+	draw   uint32                 // of the request at hand
 
 	began int64 // when the last turn began
 	ready int   // how many events it had
@@ -54,7 +54,6 @@ type loopShed struct {
 
 	shared struct { // with those who ask
 		ready, waited, seen atomic.Uint64
-		odds                atomic.Uint64
 	}
 }
 
@@ -80,12 +79,12 @@ func (l *loop) beginTurn(ready int) {
 	s.own = 0
 	s.seen += uint64(ready)
 	if ready >= shed.FreeQueue {
-		s.own = s.queue.Odds(ready, s.QueueLimits())
+		s.own = s.queue.RejectProbability(ready, s.QueueLimits())
 		if s.own != 0 { // else it is no overload yet, or has just been there for a moment
 			s.waited += uint64(s.queue.Delay(ready).Microseconds()) * uint64(ready)
 		}
 	}
-	s.odds = s.Odds().Max(s.own)
+	s.reject = s.RejectProbability().Max(s.own)
 	s.began, s.ready = l.now, ready
 	if l.now-s.published >= publishEvery {
 		l.publishStats()
@@ -99,7 +98,7 @@ func (l *loop) rests() {
 		return
 	}
 	s.slept = true
-	s.ready, s.own, s.odds = 0, 0, s.Odds()
+	s.ready, s.own, s.reject = 0, 0, s.RejectProbability()
 	l.publishStats()
 }
 
@@ -116,12 +115,11 @@ func (l *loop) publishStats() {
 	s.shared.waited.Store(s.waited)
 	s.shared.seen.Store(s.seen)
 	s.shared.ready.Store(uint64(s.ready))
-	s.shared.odds.Store(uint64(s.odds))
 }
 
 // admits begins with a request and reports whether it is admitted.
 func (s *loopShed) admits(c shed.Class) bool {
-	if s.odds != 0 {
+	if s.reject != 0 {
 		s.draw = shed.Draw()
 	}
 	return !s.rejects(c)
@@ -130,7 +128,7 @@ func (s *loopShed) admits(c shed.Class) bool {
 // rejects reports whether the request at hand is rejected, also again when it turns out to be of another
 // class.
 func (s *loopShed) rejects(c shed.Class) bool {
-	return s.odds.Refuses(c, s.draw) || s.late && c != shed.Critical
+	return s.reject.Rejects(c, s.draw) || s.late && c != shed.Critical
 }
 
 // checkLate finds out whether what was just read of c has waited too long.
@@ -158,14 +156,14 @@ func (s *loopShed) counts(c shed.Class, refused bool) {
 func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 	s := &l.shed
 	reason := s.Dominant()
-	if reason == "" || s.own.Probability(class) >= s.odds.Probability(class) {
+	if reason == "" || s.own.Of(class) >= s.reject.Of(class) {
 		reason = shed.LoopDelay
 	}
-	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(s.odds.Probability(class)), headOnly, c.closing)
+	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(s.reject.Of(class)), headOnly, c.closing)
 	l.s.counter(route, 503).Add(l.stripe, 1)
 	// Resumed, nearly all that was sent meanwhile is too old. What comes next on the connection is to be
 	// admitted as often as on others.
-	c.rejected = !s.resuming || s.odds.Refuses(shed.Normal, shed.Draw())
+	c.rejected = !s.resuming || s.reject.Rejects(shed.Normal, shed.Draw())
 }
 
 // pause stops reading a connection whose request was rejected, for a while. It returns false when it is not
@@ -180,7 +178,7 @@ func (l *loop) pause(c *conn) bool {
 	c.phase = phasePaused
 	l.watch(c, 0)
 	// Of its own queue the loop takes care by the rate at which it resumes.
-	s.paused.startAt(&c.timed, l.now+int64(shed.PauseFor(s.Odds().Probability(shed.Normal), most)))
+	s.paused.startAt(&c.timed, l.now+int64(shed.PauseFor(s.RejectProbability().Of(shed.Normal), most)))
 	s.pausedNow++
 	l.s.paused.Add(1)
 	return true
@@ -245,13 +243,4 @@ func (f *fastLane) ready() int64 {
 func (f *fastLane) queued(loop int) (waited, ready uint64) {
 	s := &f.loops[loop].shed.shared
 	return s.waited.Load(), s.seen.Load()
-}
-
-// odds returns the largest odds of any loop.
-func (f *fastLane) odds() shed.Odds {
-	var o shed.Odds
-	for _, l := range f.loops {
-		o = o.Max(shed.Odds(l.shed.shared.odds.Load()))
-	}
-	return o
 }

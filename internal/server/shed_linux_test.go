@@ -204,7 +204,7 @@ func TestAStopResumesWhatIsPaused(t *testing.T) {
 
 // What is to be answered elsewhere waits until the answers before it are sent, and is parsed again then.
 func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
-	for path, class := range map[string]string{"/deferred/a": "normal", "/lent/a": "normal", "/either/a?lend": "normal", "/low/found": "low"} {
+	for path, class := range map[string]string{"/offloaded/a": "normal", "/handed/a": "normal", "/either/a?handoff": "normal", "/low/found": "low"} {
 		t.Run(path, func(t *testing.T) {
 			d := newHandDriven(t, Config{Shed: pressable(), MaxOutput: 2_000_000})
 			for _, r := range byClass(new(atomic.Int64)) {
@@ -227,8 +227,8 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 			d.loop.publishStats()
 			want := map[string]uint64{"normal": 1, "low": 0, "critical": 0} // the one before it
 			want[class]++
-			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) || st.Refused["normal"]+st.Refused["low"] != 0 {
-				t.Errorf("%v are admitted, %v refused; want %v and none", st.Admitted, st.Refused, want)
+			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) || st.Rejected["normal"]+st.Rejected["low"] != 0 {
+				t.Errorf("%v are admitted, %v refused; want %v and none", st.Admitted, st.Rejected, want)
 			}
 		})
 	}
@@ -297,7 +297,7 @@ func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 	}
 	refusals := func() uint64 {
 		d.loop.publishStats()
-		return d.s.shed.Status().Refused["normal"]
+		return d.s.shed.Status().Rejected["normal"]
 	}
 	ready := 0
 	for round := range 200 {
@@ -332,7 +332,7 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 	e, release := blocked(t)
 	s := start(t, Config{Workers: 1, WorkerQueue: 1, Shed: pressable()}, e)
 	var all []*client
-	for i, path := range []string{"/deferred/a", "/deferred/b", "/lent/c", "/lent/d"} {
+	for i, path := range []string{"/offloaded/a", "/offloaded/b", "/handed/c", "/handed/d"} {
 		c := dial(t, s)
 		c.send(get(path))
 		all = append(all, c)
@@ -345,9 +345,9 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 		t.Helper()
 		await(t, fmt.Sprintf("%d to be in flight when %s", want, when), func() bool { return s.inFlight() == want })
 	}
-	inFlight(4, "all are away")
+	inFlight(4, "all are detached")
 	full := dial(t, s)
-	full.send(get("/deferred/one-too-many"))
+	full.send(get("/offloaded/one-too-many"))
 	if resp, _ := full.response("GET"); resp.StatusCode != 503 {
 		t.Errorf("beyond the queue: %d", resp.StatusCode)
 	}
@@ -383,7 +383,7 @@ func TestRefusalsMixNothingUp(t *testing.T) {
 		go func() {
 			for i := range rounds {
 				word := strings.Repeat(string(rune('a'+id)), i%7+1)
-				c.send(get("/fast/"+word) + get("/deferred/"+word) + get("/lent/"+word) + get("/health"))
+				c.send(get("/fast/"+word) + get("/offloaded/"+word) + get("/handed/"+word) + get("/health"))
 				for _, want := range []string{"GET " + word, "GET " + word, word, `{"status":"ready"`} {
 					resp, body := c.response("GET")
 					if resp.StatusCode != 503 && !strings.Contains(body, want) || resp.StatusCode == 503 && want[0] == '{' {
@@ -402,7 +402,7 @@ func TestRefusalsMixNothingUp(t *testing.T) {
 	}
 	stop.Store(true)
 	<-pressed
-	if s.shed.Status().Refused["normal"] == 0 {
+	if s.shed.Status().Rejected["normal"] == 0 {
 		t.Error("nothing was refused")
 	}
 }

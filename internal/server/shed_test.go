@@ -27,8 +27,8 @@ func pressable() *shed.Config {
 func press(t testing.TB, s *Server, pressure float64) {
 	t.Helper()
 	more := int64(pressure*1000) - s.inFlight()
-	s.away.Add(more) // others count meanwhile
-	defer s.away.Add(-more)
+	s.detached.Add(more) // others count meanwhile
+	defer s.detached.Add(-more)
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.shed.Run(done) // reads them once
@@ -54,8 +54,8 @@ func startPressable(t *testing.T, cfg Config, services ...Service) *Server {
 // byClass is a service with a route of each class and lane that counts what reaches its handlers.
 func byClass(reached *atomic.Int64) routes {
 	ok := done(func(w *Response, _ *Request) { reached.Add(1); w.Body = append(w.Body, "fast"...) })
-	lent := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Add(1); io.WriteString(w, "lent") })
-	deferred := func(w *Response, r *Request) Outcome {
+	handed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Add(1); io.WriteString(w, "handed") })
+	offloaded := func(w *Response, r *Request) Outcome {
 		if r.Inline() {
 			return Offload
 		}
@@ -63,14 +63,14 @@ func byClass(reached *atomic.Int64) routes {
 	}
 	return routes{
 		{Pattern: "GET /normal/fast", Handler: ok},
-		{Pattern: "GET /normal/deferred", Handler: deferred},
-		{Pattern: "GET /normal/lent", Stream: lent},
+		{Pattern: "GET /normal/offloaded", Handler: offloaded},
+		{Pattern: "GET /normal/handed", Stream: handed},
 		{Pattern: "GET /low/fast", Handler: ok, Class: Low},
-		{Pattern: "GET /low/deferred", Handler: deferred, Class: Low},
-		{Pattern: "GET /low/lent", Stream: lent, Class: Low},
-		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Admit(Low); return NetHTTP }, Stream: lent},
+		{Pattern: "GET /low/offloaded", Handler: offloaded, Class: Low},
+		{Pattern: "GET /low/handed", Stream: handed, Class: Low},
+		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Admit(Low); return NetHTTP }, Stream: handed},
 		{Pattern: "GET /critical/fast", Handler: ok, Class: Critical},
-		{Pattern: "GET /critical/lent", Stream: lent, Class: Critical},
+		{Pattern: "GET /critical/handed", Stream: handed, Class: Critical},
 	}
 }
 
@@ -148,12 +148,12 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 			}
 			ask := func(path string, n int) { send(get(path), n) }
 			ask("/normal/fast", 3)
-			send("GET /normal/lent HTTP/1.1\r\nHost: weir\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 1) // 415: admitted, too
+			send("GET /normal/handed HTTP/1.1\r\nHost: weir\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 1) // 415: admitted, too
 			ask("/low/found", 1)
 			pressCalm(t, s, 0.5)
 			ask("/normal/fast", 2)
 			ask("/low/found", 4)
-			ask("/low/lent", 1)
+			ask("/low/handed", 1)
 			pressCalm(t, s, 1)
 			ask("/normal/fast", 5)
 			ask("/critical/fast", 2)
@@ -162,7 +162,7 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 				st := s.shed.Status()
 				got := make(map[string][2]uint64)
 				for class := range want {
-					got[class] = [2]uint64{st.Admitted[class], st.Refused[class]}
+					got[class] = [2]uint64{st.Admitted[class], st.Rejected[class]}
 				}
 				return fmt.Sprint(got) == fmt.Sprint(want)
 			})

@@ -123,7 +123,7 @@ func fdOf(t *testing.T, l *net.TCPListener) (fd int) {
 	return fd
 }
 
-// Connections that were made before the stop are taken, also when the acceptor hears of the stop first.
+// Connections that were made before the stop are taken, also when the acceptor learns of the stop first.
 func TestConnectionsThatWaitAtTheStopAreAccepted(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	listener, err := unix.Getsockname(fdOf(t, d.s.listen.(*net.TCPListener)))

@@ -32,15 +32,15 @@ func TestIdleConnectionsAreClosedAtTheStop(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		e := &echo{}
 		s, stop := launch(t, cfg, e)
-		used, lent := dial(t, s), dial(t, s)
+		used, handed := dial(t, s), dial(t, s)
 		used.passed()
-		lent.send(get("/lent/a"))
-		lent.expect("GET", 200, "GET lent a  ")
+		handed.send(get("/handed/a"))
+		handed.expect("GET", 200, "GET handed a  ")
 		if err := stop(); err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		used.expectClosed()
-		lent.expectClosed()
+		handed.expectClosed()
 		checkEmpty(t, s)
 		if !e.closed {
 			t.Error("the service was not closed")
@@ -55,11 +55,11 @@ func TestRequestsInFlightAreAnsweredAtTheStop(t *testing.T) {
 		e := &echo{block: make(chan struct{}), started: make(chan struct{}, 10)}
 		cfg.Workers = 1
 		s, stop := launch(t, cfg, e)
-		deferred, lent, chunked := dial(t, s), dial(t, s), dial(t, s)
+		offloaded, handed, chunked := dial(t, s), dial(t, s), dial(t, s)
 		behind := get("/fast/b") + post("/fast/c", "body")
-		deferred.send(get("/deferred/a") + behind)
-		lent.send(get("/lent/a") + behind)
-		chunked.send(chunkedPost("/lent/a", "body") + behind)
+		offloaded.send(get("/offloaded/a") + behind)
+		handed.send(get("/handed/a") + behind)
+		chunked.send(chunkedPost("/handed/a", "body") + behind)
 		for range 3 {
 			<-e.started
 		}
@@ -73,18 +73,18 @@ func TestRequestsInFlightAreAnsweredAtTheStop(t *testing.T) {
 			t.Fatal("the service was closed under its requests")
 		}
 		close(e.block)
-		deferred.expect("GET", 200, "GET a ")
-		lent.expect("GET", 200, "GET lent a  ")
-		chunked.expect("POST", 200, "POST lent a  body")
+		offloaded.expect("GET", 200, "GET a ")
+		handed.expect("GET", 200, "GET handed a  ")
+		chunked.expect("POST", 200, "POST handed a  body")
 		if !cfg.NetHTTP { // which ends a connection with the answer at hand
-			for _, c := range []*client{deferred, lent, chunked} {
+			for _, c := range []*client{offloaded, handed, chunked} {
 				c.expect("GET", 200, "GET b ")
 				if resp := c.expect("POST", 200, "POST c body"); !resp.Close && s.fast != nil {
 					t.Error("the last answer does not say that it is the last")
 				}
 			}
 		}
-		for _, c := range []*client{deferred, lent, chunked} {
+		for _, c := range []*client{offloaded, handed, chunked} {
 			if rest, err := io.ReadAll(c.r); len(rest) > 0 || err != nil && !cfg.NetHTTP {
 				t.Errorf("then came %q, %v", rest, err)
 			}
@@ -119,7 +119,7 @@ func TestAnswersUnderWayArriveWholeAtTheStop(t *testing.T) {
 }
 
 func TestAHandlerThatHangsIsGivenUpAtTheStop(t *testing.T) {
-	for _, path := range []string{"/deferred/a", "/lent/a"} {
+	for _, path := range []string{"/offloaded/a", "/handed/a"} {
 		t.Run(path, func(t *testing.T) {
 			lanes(t, func(t *testing.T, cfg Config) {
 				e := &echo{block: make(chan struct{}), started: make(chan struct{}, 10)}

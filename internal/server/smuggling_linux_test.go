@@ -110,9 +110,9 @@ func TestNonsenseIsRefusedBeforeItsEnd(t *testing.T) {
 func TestEmptyLinesBeforeARequestAreSkipped(t *testing.T) {
 	s := start(t, Config{}, &echo{})
 	c, other := dial(t, s), dial(t, s)
-	c.send("\r\n\r\n" + get("/fast/a") + "\r\n" + get("/lent/b") + "\r")
+	c.send("\r\n\r\n" + get("/fast/a") + "\r\n" + get("/handed/b") + "\r")
 	c.expect("GET", 200, "GET a ")
-	c.expect("GET", 200, "GET lent b  ")
+	c.expect("GET", 200, "GET handed b  ")
 	other.passed()
 	c.send("\n")
 	other.passed()

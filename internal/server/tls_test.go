@@ -72,9 +72,9 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 				wg.Go(func() {
 					do("GET", "/fast/%C3%A9?a=%20b", "", 200, "GET é a= b ")
 					do("POST", "/fast/a", "body", 200, "POST a body")
-					do("GET", "/deferred/a", "", 200, "GET a ")
-					do("POST", "/lent/a", "body", 200, "POST lent a  body")
-					do("POST", "/either/a?lend", "body", 200, "POST lent a lend body")
+					do("GET", "/offloaded/a", "", 200, "GET a ")
+					do("POST", "/handed/a", "body", 200, "POST handed a  body")
+					do("POST", "/either/a?handoff", "body", 200, "POST handed a handoff body")
 					do("GET", "/either/a", "", 200, "GET a ")
 					do("GET", "/big/300000", "", 200, strings.Repeat("x", 300_000))
 					do("GET", "/nowhere", "", 404, "")

@@ -24,7 +24,7 @@ func (p *putsOff) Routes() []Route {
 			w.Body = append(append(w.Body, "later "...), r.Param(0)...)
 			return Done
 		}},
-		Route{Pattern: "GET /later-lent/{word}", Stream: http.HandlerFunc(p.echo.lent), Handler: func(_ *Response, r *Request) Outcome {
+		Route{Pattern: "GET /later-handed/{word}", Stream: http.HandlerFunc(p.echo.handed), Handler: func(_ *Response, r *Request) Outcome {
 			if r.Inline() {
 				return WhenIdle
 			}
@@ -68,7 +68,7 @@ func TestALoopRunsWhatWasPutOffAfterWhatIsReady(t *testing.T) {
 	if n := d.turn(); n != 0 || len(d.whenIdle) != 0 || len(d.s.fast.jobs[0]) != 0 {
 		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.whenIdle), len(d.s.fast.jobs[0]))
 	}
-	if n := d.s.away.Load(); n != 0 {
+	if n := d.s.detached.Load(); n != 0 {
 		t.Errorf("%d requests are counted as being elsewhere", n)
 	}
 }
@@ -137,7 +137,7 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 	}
 }
 
-// A loop neither sleeps nor waits while there is something to be done later, and lends what is to be lent.
+// A loop neither sleeps nor waits while there is something to be done later, and hands-off what is to be handed.
 func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
 	s := start(t, Config{Loops: 1, Processors: 1}, &putsOff{})
 	var all []*client
@@ -154,8 +154,8 @@ func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
 			c.expect("GET", 200, "GET x ")
 		}
 	}
-	all[0].send(get("/later-lent/a"))
-	all[0].expect("GET", 200, "GET lent a  ")
+	all[0].send(get("/later-handed/a"))
+	all[0].expect("GET", 200, "GET handed a  ")
 }
 
 // Several of what was put off are run in a turn, for as long as the loop may, and no more of them.

@@ -43,7 +43,7 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 		c.out = nil
 		l.freeCall(c)
 		c.phase = phaseReading
-		l.s.away.Add(-1)
+		l.s.detached.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
 		return c.in
 	}
@@ -84,7 +84,7 @@ func (l *loop) detach(c *conn, data []byte, phase phase) bool {
 	l.observe()
 	c.timed.stop()
 	c.phase = phase
-	l.s.away.Add(1)
+	l.s.detached.Add(1)
 	return true
 }
 
@@ -93,7 +93,7 @@ func (l *loop) detach(c *conn, data []byte, phase phase) bool {
 func (l *loop) reattach(c *conn) bool {
 	c.phase = phaseReading
 	c.timed.stop()
-	l.s.away.Add(-1)
+	l.s.detached.Add(-1)
 	if c.gone {
 		l.close(c)
 		return false
@@ -114,7 +114,7 @@ func (l *loop) ran(c *conn, outcome Outcome) {
 	c.phase = phaseReading
 	l.buffers.give(c.out)
 	c.out = nil
-	l.s.away.Add(-1)
+	l.s.detached.Add(-1)
 	if c.gone {
 		if outcome == Pending {
 			completion.abandon()

@@ -20,7 +20,7 @@ func TestASignalSwitchedOffWhileItIsReadHasNoValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refresh()
-	if st := s.Status(); st.Signals[0].Value != nil || st.Signals[0].Error != "" || st.Pressure != 0 || s.Odds() != 0 {
+	if st := s.Status(); st.Signals[0].Value != nil || st.Signals[0].Error != "" || st.Pressure != 0 || s.RejectProbability() != 0 {
 		t.Errorf("it is shown as %+v, with the pressure %v", st.Signals[0], st.Pressure)
 	}
 }

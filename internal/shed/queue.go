@@ -3,7 +3,7 @@ package shed
 import "time"
 
 const (
-	// FreeQueue is how many requests may wait for an event loop without any of them being refused, however
+	// FreeQueue is how many requests may wait for an event loop without any of them being rejected, however
 	// long each takes. So a few hundred connections that are always busy, or a burst from idle, are never
 	// overload.
 	FreeQueue = 256
@@ -43,15 +43,15 @@ func (q *Queue) Delay(ready int) time.Duration {
 	return time.Duration(float64(ready) * q.each * float64(time.Second))
 }
 
-// Odds returns the odds for ready requests that wait for the loop.
+// RejectProbability returns the probability for ready requests that wait for the loop.
 //
 // Served one after the other, the request at place i is answered after i times what each takes, and would
-// be refused by the pressure of that delay. So a queue is never longer, after one pass, than the hard
+// be rejected by the pressure of that delay. So a queue is never longer, after one pass, than the hard
 // threshold, and the loop never runs dry, however far the load is beyond what it can do: no probability has
 // to be found first. But places are unequal: who was answered in the last pass stands in front again. So
-// the share that would be refused is everybody's probability. It counts as far as the queue has been long
+// the share that would be rejected is everybody's probability. It counts as far as the queue has been long
 // lately.
-func (q *Queue) Odds(ready int, l Limits) Odds {
+func (q *Queue) RejectProbability(ready int, l Limits) RejectProbability {
 	lasting := 2*q.long - 1
 	if ready < FreeQueue || lasting <= 0 || q.each <= 0 || !l.On {
 		return 0
@@ -59,7 +59,7 @@ func (q *Queue) Odds(ready int, l Limits) Odds {
 	place := func(delay float64) float64 { return max(delay/q.each, FreeQueue) }
 	soft, middle, hard := place(l.Soft), place((l.Soft+l.Hard)/2), place(l.Hard)
 	n := float64(ready)
-	return odds(lasting*shareBeyond(n, middle, hard), lasting*shareBeyond(n, soft, middle))
+	return probability(lasting*shareBeyond(n, middle, hard), lasting*shareBeyond(n, soft, middle))
 }
 
 // shareBeyond returns the mean, over n places, of a probability that is 0 up to place from, 1 from place to

@@ -1,18 +1,18 @@
-// Package shed decides which requests are refused when the box is overloaded, so that those that are not
+// Package shed decides which requests are rejected when the box is overloaded, so that those that are not
 // are answered in time. It knows nothing of HTTP.
 //
 // Signals say how the box is: memory that is available, load, stalls, queues. Each has a soft and a hard
 // threshold, and its pressure is 0 at the soft one, 1 at the hard one and linear between. Every interval
-// all signals are read, and the largest pressure counts. Requests of class Low are refused with a
+// all signals are read, and the largest pressure counts. Requests of class Low are rejected with a
 // probability that grows from 0 to 1 over the first half of the pressure, those of class Normal over the
 // second half, those of class Critical never.
 //
 // There is no state besides: no mode that is entered and left, no hysteresis. What is read now decides what
-// is refused now, so the probability settles where what is admitted is what the box can do. A switch that
-// is on above one threshold and off below another refuses all or nothing and swings between them for ever;
+// is rejected now, so the probability settles where what is admitted is what the box can do. A switch that
+// is on above one threshold and off below another rejects all or nothing and swings between them for ever;
 // a test shows both.
 //
-// A decision is one atomic load, and while there is pressure a random number: Odds and Draw. A signal that
+// A decision is one atomic load, and while there is pressure a random number: RejectProbability and Draw. A signal that
 // cannot be read is said once, counted, and has no pressure. A queue in front of an event loop grows and
 // goes in milliseconds, for which an interval is too long: Queue is the same rule for a loop that counts
 // its own.
@@ -40,9 +40,9 @@ type Class uint8
 const (
 	// Normal is what a request is unless somebody says otherwise.
 	Normal Class = iota
-	// Low is refused first: what costs much, or can be done later.
+	// Low is rejected first: what costs much, or can be done later.
 	Low
-	// Critical is never refused: by it people and machines find out how the server is.
+	// Critical is never rejected: by it people and machines find out how the server is.
 	Critical
 	// Classes is how many there are.
 	Classes
@@ -60,38 +60,40 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// Odds are the probabilities of refusal of all classes, of which one word holds all: in units of 2^-31,
-// Normal in the lower half, Low in the upper. Zero refuses nobody.
-type Odds uint64
+// RejectProbability holds the probabilities of all classes in one word, in units of 2^-31: Normal in the lower
+// half, Low in the upper. Zero rejects nobody.
+type RejectProbability uint64
 
 // certain is a probability of 1.
 const certain = 1 << 31
 
-// OddsOf returns the odds at a pressure from 0 to 1.
-func OddsOf(pressure float64) Odds { return odds(2*pressure-1, 2*pressure) }
+// RejectProbabilityAt returns the probability at a pressure from 0 to 1.
+func RejectProbabilityAt(pressure float64) RejectProbability {
+	return probability(2*pressure-1, 2*pressure)
+}
 
-// odds makes Odds of two probabilities, which may lie beyond 0 and 1.
-func odds(normal, low float64) Odds {
-	fraction := func(p float64) Odds { return Odds(min(max(p, 0), 1) * certain) }
+// probability packs two probabilities, which may lie beyond 0 and 1.
+func probability(normal, low float64) RejectProbability {
+	fraction := func(p float64) RejectProbability { return RejectProbability(min(max(p, 0), 1) * certain) }
 	return fraction(normal) | fraction(low)<<32
 }
 
-// Refuses says whether a request of a class is refused, by the number that was drawn for it.
-func (o Odds) Refuses(c Class, draw uint32) bool {
+// Rejects says whether a request of a class is rejected, by the number that was drawn for it.
+func (o RejectProbability) Rejects(c Class, draw uint32) bool {
 	return draw < uint32(o>>(32*c)) // shifted by 64 nothing is left for Critical
 }
 
-// Probability returns the probability of refusal of a class.
-func (o Odds) Probability(c Class) float64 { return float64(uint32(o>>(32*c))) / certain }
+// Of returns the reject probability of a class.
+func (o RejectProbability) Of(c Class) float64 { return float64(uint32(o>>(32*c))) / certain }
 
 // Max returns the larger probabilities of o and p, class by class.
-func (o Odds) Max(p Odds) Odds {
+func (o RejectProbability) Max(p RejectProbability) RejectProbability {
 	const lower = 1<<32 - 1
 	return max(o&lower, p&lower) | max(o>>32, p>>32)<<32
 }
 
 // Draw returns a random number for one request. All decisions about one request take the same, so that a
-// request that turns out to be Low after it was admitted as Normal is refused as often as if that had been
+// request that turns out to be Low after it was admitted as Normal is rejected as often as if that had been
 // known.
 func Draw() uint32 { return rand.Uint32() >> 1 }
 
@@ -112,15 +114,15 @@ type Shedder struct {
 	interval time.Duration
 	log      *slog.Logger
 
-	odds     atomic.Uint64
-	queue    atomic.Pointer[Limits] // of the queue in front of a loop
-	dominant atomic.Pointer[string]
+	probability atomic.Uint64
+	queue       atomic.Pointer[Limits] // of the queue in front of a loop
+	dominant    atomic.Pointer[string]
 
 	mu      sync.Mutex // guards what follows
 	signals []*watched
 	overall float64 // the largest pressure, signals that others apply included
 
-	admitted, refused [Classes]*metrics.Counter
+	admitted, rejected [Classes]*metrics.Counter
 }
 
 // watched is a signal with what is known of it.
@@ -135,7 +137,7 @@ type watched struct {
 }
 
 // New returns a Shedder that watches the signals for which cfg has limits. Run makes it read them; until
-// then nobody is refused.
+// then nobody is rejected.
 func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (*Shedder, error) {
 	if cfg.Interval <= 0 {
 		return nil, fmt.Errorf("the interval at which signals are read must be above 0, got %v", cfg.Interval)
@@ -164,9 +166,9 @@ func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (
 	}
 	for c := range Classes {
 		s.admitted[c] = m.Counter("weir_shed_admitted_total", "Requests that were let in, by class.", "class", c.String())
-		s.refused[c] = m.Counter("weir_shed_refused_total", "Requests that were refused because of overload, by class.", "class", c.String())
+		s.rejected[c] = m.Counter("weir_shed_rejected_total", "Requests that were rejected because of overload, by class.", "class", c.String())
 		if c != Critical {
-			m.Gauge("weir_shed_probability", "Probability of refusal, by class.", func() float64 {
+			m.Gauge("weir_shed_reject_probability", "Reject probability, by class.", func() float64 {
 				return s.Status().Probability[c.String()]
 			}, "class", c.String())
 		}
@@ -189,8 +191,10 @@ func (s *Shedder) Run(ctx context.Context) {
 	}
 }
 
-// Odds returns the odds of now.
-func (s *Shedder) Odds() Odds { return Odds(s.odds.Load()) }
+// RejectProbability returns the probability of now.
+func (s *Shedder) RejectProbability() RejectProbability {
+	return RejectProbability(s.probability.Load())
+}
 
 // QueueLimits returns the limits of the queue in front of a loop, which the loop applies by a Queue.
 func (s *Shedder) QueueLimits() Limits { return *s.queue.Load() }
@@ -199,12 +203,12 @@ func (s *Shedder) QueueLimits() Limits { return *s.queue.Load() }
 func (s *Shedder) Dominant() string { return *s.dominant.Load() }
 
 // Count counts decisions about requests of a class, on behalf of a writer as metrics counts them.
-func (s *Shedder) Count(stripe int, c Class, admitted, refused uint64) {
+func (s *Shedder) Count(stripe int, c Class, admitted, rejected uint64) {
 	if admitted > 0 {
 		s.admitted[c].Add(stripe, admitted)
 	}
-	if refused > 0 {
-		s.refused[c].Add(stripe, refused)
+	if rejected > 0 {
+		s.rejected[c].Add(stripe, rejected)
 	}
 }
 
@@ -251,7 +255,7 @@ func (s *Shedder) failed(w *watched, err error) {
 	}
 }
 
-// publish makes odds of what is known. The lock is held, or s is not shared yet.
+// publish makes the probabilities of what is known. The lock is held, or s is not shared yet.
 func (s *Shedder) publish() {
 	shared, dominant := 0.0, ""
 	s.overall = 0
@@ -268,7 +272,7 @@ func (s *Shedder) publish() {
 		shared = max(shared, w.pressure)
 	}
 	s.dominant.Store(&dominant)
-	s.odds.Store(uint64(OddsOf(shared)))
+	s.probability.Store(uint64(RejectProbabilityAt(shared)))
 }
 
 func (s *Shedder) find(name string) *watched {
@@ -279,15 +283,15 @@ func (s *Shedder) find(name string) *watched {
 	return s.signals[i]
 }
 
-// RetryAfter returns after how many seconds whoever was refused with a probability should come again: 1 to
-// 15, longer the more are refused, and spread so that they do not all come back at once.
+// RetryAfter returns after how many seconds whoever was rejected with a probability should come again: 1 to
+// 15, longer the more are rejected, and spread so that they do not all come back at once.
 func RetryAfter(probability float64) int {
 	mean := 1 + 9*min(max(probability, 0), 1)
 	return max(1, int(math.Round(mean*(0.5+rand.Float64()))))
 }
 
 // PauseFor returns for how long a connection is not read after a rejection at least: 10 ms and more, longer
-// the more are refused, spread, and never longer than most.
+// the more are rejected, spread, and never longer than most.
 func PauseFor(probability float64, most time.Duration) time.Duration {
 	mean := 20*time.Millisecond + time.Duration(480*float64(time.Millisecond)*min(max(probability, 0), 1))
 	return cmp.Or(min(time.Duration(float64(mean)*(0.5+rand.Float64())), most), 1)

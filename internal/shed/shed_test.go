@@ -72,20 +72,20 @@ func TestLowIsRefusedBeforeNormalAndCriticalNever(t *testing.T) {
 	for _, test := range []struct{ pressure, normal, low float64 }{
 		{0, 0, 0}, {0.1, 0, 0.2}, {0.25, 0, 0.5}, {0.5, 0, 1}, {0.75, 0.5, 1}, {1, 1, 1},
 	} {
-		o := OddsOf(test.pressure)
+		o := RejectProbabilityAt(test.pressure)
 		for c, want := range map[Class]float64{Normal: test.normal, Low: test.low, Critical: 0} {
-			if got := o.Probability(c); !near(got, want) {
-				t.Errorf("pressure %v: %v is refused with probability %v, want %v", test.pressure, c, got, want)
+			if got := o.Of(c); !near(got, want) {
+				t.Errorf("pressure %v: %v is rejected with probability %v, want %v", test.pressure, c, got, want)
 			}
-			refused := 0
+			rejected := 0
 			const n = 20_000
 			for range n {
-				if o.Refuses(c, Draw()) {
-					refused++
+				if o.Rejects(c, Draw()) {
+					rejected++
 				}
 			}
-			if got := float64(refused) / n; math.Abs(got-want) > 0.03 || (want == 0 || want == 1) && got != want {
-				t.Errorf("pressure %v: %v of the requests of class %v were refused, want %v", test.pressure, got, c, want)
+			if got := float64(rejected) / n; math.Abs(got-want) > 0.03 || (want == 0 || want == 1) && got != want {
+				t.Errorf("pressure %v: %v of the requests of class %v were rejected, want %v", test.pressure, got, c, want)
 			}
 		}
 	}
@@ -93,17 +93,17 @@ func TestLowIsRefusedBeforeNormalAndCriticalNever(t *testing.T) {
 
 func TestALowRequestIsRefusedWhereverANormalOneIs(t *testing.T) {
 	for range 1000 {
-		o, draw := OddsOf(float64(Draw())/certain), Draw()
-		if o.Refuses(Normal, draw) && !o.Refuses(Low, draw) {
-			t.Fatalf("odds %x, draw %d: refused as normal, not as low", o, draw)
+		o, draw := RejectProbabilityAt(float64(Draw())/certain), Draw()
+		if o.Rejects(Normal, draw) && !o.Rejects(Low, draw) {
+			t.Fatalf("probability %x, draw %d: rejected as normal, not as low", o, draw)
 		}
 	}
 }
 
 func TestMaxIsTakenClassByClass(t *testing.T) {
-	got := odds(0.1, 0.9).Max(odds(0.3, 0.5))
-	if !near(got.Probability(Normal), 0.3) || !near(got.Probability(Low), 0.9) {
-		t.Errorf("got %v and %v, want 0.3 and 0.9", got.Probability(Normal), got.Probability(Low))
+	got := probability(0.1, 0.9).Max(probability(0.3, 0.5))
+	if !near(got.Of(Normal), 0.3) || !near(got.Of(Low), 0.9) {
+		t.Errorf("got %v and %v, want 0.3 and 0.9", got.Of(Normal), got.Of(Low))
 	}
 }
 
@@ -121,8 +121,8 @@ func TestTheLargestPressureCountsAndIsNamed(t *testing.T) {
 		if st := s.Status(); !near(st.Pressure, test.pressure) || st.Dominant != test.dominant || s.Dominant() != test.dominant {
 			t.Errorf("load %v, memory %v: pressure %v of %q, want %v of %q", test.load, test.memory, st.Pressure, st.Dominant, test.pressure, test.dominant)
 		}
-		if got := s.Odds(); got != OddsOf(test.pressure) {
-			t.Errorf("load %v, memory %v: odds %x, want %x", test.load, test.memory, got, OddsOf(test.pressure))
+		if got := s.RejectProbability(); got != RejectProbabilityAt(test.pressure) {
+			t.Errorf("load %v, memory %v: probability %x, want %x", test.load, test.memory, got, RejectProbabilityAt(test.pressure))
 		}
 	}
 }
@@ -137,8 +137,8 @@ func TestTheLoopsApplyTheirDelayThemselves(t *testing.T) {
 	}
 	delay.set(2)
 	s.refresh()
-	if s.Odds() != 0 || s.Dominant() != LoopDelay || s.Status().Probability["normal"] != 1 {
-		t.Errorf("odds %x, dominant %q, %+v; want none for all, and the signal shown", s.Odds(), s.Dominant(), s.Status())
+	if s.RejectProbability() != 0 || s.Dominant() != LoopDelay || s.Status().Probability["normal"] != 1 {
+		t.Errorf("probability %x, dominant %q, %+v; want none for all, and the signal shown", s.RejectProbability(), s.Dominant(), s.Status())
 	}
 	if got := s.QueueLimits(); got != (Limits{true, 1, 2}) {
 		t.Errorf("loops are told %+v", got)
@@ -157,19 +157,19 @@ func TestSignalsAreReadEveryInterval(t *testing.T) {
 		load.set(4)
 		time.Sleep(199 * time.Millisecond)
 		synctest.Wait()
-		if s.Odds() != 0 {
-			t.Error("refused before the interval was over")
+		if s.RejectProbability() != 0 {
+			t.Error("rejected before the interval was over")
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if s.Odds() != OddsOf(1) {
-			t.Error("not refused after the interval")
+		if s.RejectProbability() != RejectProbabilityAt(1) {
+			t.Error("not rejected after the interval")
 		}
 		load.set(0)
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if s.Odds() != 0 {
-			t.Error("refused an interval after the load has gone: there must be no state")
+		if s.RejectProbability() != 0 {
+			t.Error("rejected an interval after the load has gone: there must be no state")
 		}
 		cancel()
 		synctest.Wait()
@@ -230,14 +230,14 @@ func TestThresholdsChangeWhileTheyAreWatched(t *testing.T) {
 	s.refresh()
 	number := func(v float64) *float64 { return &v }
 	off := false
-	if err := s.Set(map[string]Change{"load": {Soft: number(3)}}); err != nil || s.Odds() != 0 {
-		t.Errorf("%v, odds %x: a new soft threshold counts at once", err, s.Odds())
+	if err := s.Set(map[string]Change{"load": {Soft: number(3)}}); err != nil || s.RejectProbability() != 0 {
+		t.Errorf("%v, probability %x: a new soft threshold counts at once", err, s.RejectProbability())
 	}
-	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil || s.Odds() != OddsOf(1) {
-		t.Errorf("%v, odds %x: so do both", err, s.Odds())
+	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil || s.RejectProbability() != RejectProbabilityAt(1) {
+		t.Errorf("%v, probability %x: so do both", err, s.RejectProbability())
 	}
-	if err := s.Set(map[string]Change{"load": {On: &off}}); err != nil || s.Odds() != 0 {
-		t.Errorf("%v, odds %x: switched off it has no pressure", err, s.Odds())
+	if err := s.Set(map[string]Change{"load": {On: &off}}); err != nil || s.RejectProbability() != 0 {
+		t.Errorf("%v, probability %x: switched off it has no pressure", err, s.RejectProbability())
 	}
 	reads := load.reads.Load()
 	s.refresh()
@@ -316,8 +316,8 @@ func TestDecisionsAreCounted(t *testing.T) {
 	s.Count(0, Critical, 4, 0)
 	st := s.Status()
 	for class, want := range map[string][2]uint64{"normal": {7, 2}, "low": {1, 3}, "critical": {4, 0}} {
-		if got := [2]uint64{st.Admitted[class], st.Refused[class]}; got != want {
-			t.Errorf("%s: admitted and refused %v, want %v", class, got, want)
+		if got := [2]uint64{st.Admitted[class], st.Rejected[class]}; got != want {
+			t.Errorf("%s: admitted and rejected %v, want %v", class, got, want)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func TestRetryAfterGrowsWithPressureAndIsSpread(t *testing.T) {
 	mild, _ := mean(0.05)
 	severe, different := mean(1)
 	if mild > 2 || severe < 8 || different < 8 {
-		t.Errorf("on average %v s while few are refused, %v s while all are, %d different values", mild, severe, different)
+		t.Errorf("on average %v s while few are rejected, %v s while all are, %d different values", mild, severe, different)
 	}
 	for _, p := range []float64{0, 0.5, 1} {
 		for range 100 {

@@ -66,13 +66,13 @@ func DefaultLimits() map[string]Limits {
 	}
 }
 
-// Check refuses limits that cannot work for a signal.
+// Check rejects limits that cannot work for a signal.
 func Check(name string, unit Unit, l Limits) error {
 	s := Signal{Name: name, Unit: unit, Falling: name == MemoryAvailable}
 	return s.check(l)
 }
 
-// check refuses limits that cannot work for the signal.
+// check rejects limits that cannot work for the signal.
 func (s *Signal) check(l Limits) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("signal %s: %s", s.Name, fmt.Sprintf(format, args...))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// binarySwitch is what a Shedder is not: it refuses everything from the hard threshold on, until the soft
+// binarySwitch is what a Shedder is not: it rejects everything from the hard threshold on, until the soft
 // one is reached again.
 type binarySwitch struct {
 	limits Limits
@@ -25,18 +25,18 @@ func (b *binarySwitch) read(value float64) {
 }
 
 // overload offers a server offered requests a second, of which it can answer capacity, for a minute of the
-// bubble's time. The signal is its queue. Asked for each request is refuses; read is told the queue every
-// 200 ms, when it is not nil. It returns the share that was refused in each second.
-func overload(offered, capacity float64, queue *dial, refuses func() bool, read func(float64)) []float64 {
+// bubble's time. The signal is its queue. Asked for each request is rejects; read is told the queue every
+// 200 ms, when it is not nil. It returns the share that was rejected in each second.
+func overload(offered, capacity float64, queue *dial, rejects func() bool, read func(float64)) []float64 {
 	const step = time.Millisecond
 	var shares []float64
 	length, due, done := 0.0, 0.0, 0.0
-	asked, refused := 0, 0
+	asked, rejected := 0, 0
 	for tick := 1; tick <= 60_000; tick++ {
 		for due += offered * step.Seconds(); due >= 1; due-- {
 			asked++
-			if refuses() {
-				refused++
+			if rejects() {
+				rejected++
 			} else {
 				length++
 			}
@@ -49,15 +49,15 @@ func overload(offered, capacity float64, queue *dial, refuses func() bool, read 
 			read(length)
 		}
 		if tick%1000 == 0 {
-			shares = append(shares, float64(refused)/float64(asked))
-			asked, refused = 0, 0
+			shares = append(shares, float64(rejected)/float64(asked))
+			asked, rejected = 0, 0
 		}
 		time.Sleep(step)
 	}
 	return shares
 }
 
-// The share that is refused settles at what is too much. A switch refuses all of it or nothing, and never
+// The share that is rejected settles at what is too much. A switch rejects all of it or nothing, and never
 // settles.
 func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
 	limits := Limits{true, 2000, 10_000}
@@ -78,22 +78,22 @@ func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go s.Run(ctx)
-			shares := overload(times*capacity, capacity, queue, func() bool { return s.Odds().Refuses(Normal, Draw()) }, nil)
+			shares := overload(times*capacity, capacity, queue, func() bool { return s.RejectProbability().Rejects(Normal, Draw()) }, nil)
 			if n := settled(shares); n > 0 {
-				t.Errorf("%v times the capacity: in %d of 40 s the share refused was more than 10 %% off %.3f: %.3f", times, n, want, shares)
+				t.Errorf("%v times the capacity: in %d of 40 s the share rejected was more than 10 %% off %.3f: %.3f", times, n, want, shares)
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
 			b := binarySwitch{limits: limits}
 			shares := overload(times*capacity, capacity, new(dial), func() bool { return b.on }, b.read)
 			if settled(shares) < 10 || b.flips < 10 {
-				t.Errorf("%v times the capacity: the switch flipped %d times and refused %.2f: it should flap, or this test shows nothing", times, b.flips, shares)
+				t.Errorf("%v times the capacity: the switch flipped %d times and rejected %.2f: it should flap, or this test shows nothing", times, b.flips, shares)
 			}
 		})
 	}
 }
 
-// When the overload ends, nobody is refused as soon as the queue is gone.
+// When the overload ends, nobody is rejected as soon as the queue is gone.
 func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, load, _ := watching(t, nil)
@@ -105,8 +105,8 @@ func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 		load.set(2)
 		time.Sleep(s.interval)
 		synctest.Wait()
-		if s.Odds() != 0 {
-			t.Errorf("an interval after an hour of overload the odds are %x", s.Odds())
+		if s.RejectProbability() != 0 {
+			t.Errorf("an interval after an hour of overload the probability are %x", s.RejectProbability())
 		}
 	})
 }
@@ -123,10 +123,10 @@ func insist(connections int, each time.Duration, turns int) (delays []time.Durat
 	live, paused, credit := connections, 0, 0.0
 	var answering, rejecting time.Duration
 	for i := range turns {
-		o := q.Odds(live, limits)
+		o := q.RejectProbability(live, limits)
 		gone := 0
 		for range live {
-			if rng.Float64() < o.Probability(Normal) {
+			if rng.Float64() < o.Of(Normal) {
 				gone++
 			}
 		}
@@ -177,9 +177,9 @@ func TestAMomentsQueueIsNoOverload(t *testing.T) {
 	waiting, due := 0, 0.0
 	longest := 0
 	for turn := range 20_000 {
-		o := q.Odds(waiting, limits)
+		o := q.RejectProbability(waiting, limits)
 		if o != 0 {
-			t.Fatalf("turn %d: %d wait, odds %x", turn, waiting, o)
+			t.Fatalf("turn %d: %d wait, probability %x", turn, waiting, o)
 		}
 		longest = max(longest, waiting)
 		took := time.Duration(waiting) * each
@@ -201,18 +201,18 @@ func TestAMomentsQueueIsNoOverload(t *testing.T) {
 	for range 1000 {
 		q.Passed(6000, 6000*each)
 	}
-	if o := q.Odds(6000, limits); o.Probability(Normal) < 0.5 {
-		t.Errorf("a queue of 60 ms that stays: odds %v", o.Probability(Normal))
+	if o := q.RejectProbability(6000, limits); o.Of(Normal) < 0.5 {
+		t.Errorf("a queue of 60 ms that stays: probability %v", o.Of(Normal))
 	}
-	if o := q.Odds(FreeQueue-1, limits); o != 0 {
-		t.Errorf("a short queue: odds %x", o)
+	if o := q.RejectProbability(FreeQueue-1, limits); o != 0 {
+		t.Errorf("a short queue: probability %x", o)
 	}
-	if o := q.Odds(2000, Limits{}); o != 0 {
-		t.Errorf("switched off: odds %x", o)
+	if o := q.RejectProbability(2000, Limits{}); o != 0 {
+		t.Errorf("switched off: probability %x", o)
 	}
 }
 
-// The share that all are refused with is what would be refused if each were judged by its place.
+// The share that all are rejected with is what would be rejected if each were decided by its place.
 func TestTheShareIsThatOfThePlaces(t *testing.T) {
 	for _, test := range []struct{ n, from, to float64 }{{100, 200, 400}, {200, 200, 400}, {300, 200, 400}, {400, 200, 400}, {4000, 200, 400}, {300, 256, 256}, {256, 256, 256}} {
 		sum, steps := 0.0, 100_000

@@ -11,9 +11,9 @@ type Status struct {
 	IntervalSeconds float64            `json:"interval_seconds"`
 	Dominant        string             `json:"dominant,omitempty"` // the signal with the largest pressure
 	Pressure        float64            `json:"pressure"`           // its
-	Probability     map[string]float64 `json:"probability"`        // of refusal, by class
+	Probability     map[string]float64 `json:"probability"`        // of rejection, by class
 	Admitted        map[string]uint64  `json:"admitted"`
-	Refused         map[string]uint64  `json:"refused"`
+	Rejected        map[string]uint64  `json:"rejected"`
 	Failures        uint64             `json:"refresh_failures"`
 	Signals         []SignalStatus     `json:"signals"`
 }
@@ -41,13 +41,13 @@ func (s *Shedder) Status() Status {
 		Pressure:        s.overall,
 		Probability:     make(map[string]float64),
 		Admitted:        make(map[string]uint64),
-		Refused:         make(map[string]uint64),
+		Rejected:        make(map[string]uint64),
 	}
-	all := OddsOf(s.overall)
+	all := RejectProbabilityAt(s.overall)
 	for c := range Classes {
-		st.Probability[c.String()] = all.Probability(c)
+		st.Probability[c.String()] = all.Of(c)
 		st.Admitted[c.String()] = s.admitted[c].Value()
-		st.Refused[c.String()] = s.refused[c].Value()
+		st.Rejected[c.String()] = s.rejected[c].Value()
 	}
 	for _, w := range s.signals {
 		one := SignalStatus{

@@ -70,15 +70,15 @@ type Writer struct {
 	h     header
 	err   error
 
-	block     []byte // lists not yet written, from a block boundary on
-	sums      []byte // checksums of the blocks written
-	records   lineBuilder
-	index     indexBuilder
-	names     *nameWriter
-	tally     tally
-	lastName  []byte // of the last user
-	next      uint64 // smallest number the next user may have; 0 again once 2^64-1 was given
-	exhausted bool   // user 2^64-1 was given
+	block      []byte // lists not yet written, from a block boundary on
+	sums       []byte // checksums of the blocks written
+	records    lineBuilder
+	index      indexBuilder
+	names      *nameWriter
+	itemCounts itemCounts
+	lastName   []byte // of the last user
+	next       uint64 // smallest number the next user may have; 0 again once 2^64-1 was given
+	exhausted  bool   // user 2^64-1 was given
 
 	items      []uint64 // scratch: a list's items as 64-bit numbers
 	identities []uint64 // scratch: what stands for them in the tag
@@ -118,7 +118,7 @@ func Create(path string, o Options) (*Writer, error) {
 	w.h.sections[sectionLists].offset = uint64(w.out.offset)
 	w.block = make([]byte, 0, blockBytes+1<<20) // and more than the largest record
 	if o.Fallbacks == nil && o.Fallback >= 0 {
-		w.tally = newTally(o.MaxItem)
+		w.itemCounts = newItemCounts(o.MaxItem)
 	}
 	return w, nil
 }
@@ -234,8 +234,8 @@ func (w *Writer) add(identity uint64, items []uint64) error {
 			return w.fail(fmt.Errorf("item %d is beyond the largest, which was said to be %d", item, w.o.MaxItem))
 		}
 	}
-	if w.tally != nil {
-		w.tally.count(items)
+	if w.itemCounts != nil {
+		w.itemCounts.count(items)
 	}
 	identities := items
 	if w.names != nil {
@@ -404,12 +404,12 @@ func (w *Writer) writeNames() error {
 
 func (w *Writer) writeFallback(out io.Writer) error {
 	items := w.o.Fallbacks
-	if w.tally != nil {
+	if w.itemCounts != nil {
 		n := w.o.Fallback
 		if n == 0 {
 			n = DefaultFallback
 		}
-		items = mostFrequent(w.tally, n, w.o.Items == String)
+		items = mostFrequent(w.itemCounts, n, w.o.Items == String)
 	}
 	var word [8]byte
 	for _, item := range items {

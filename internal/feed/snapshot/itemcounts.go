@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// tally counts items as lists are written, to find the most frequent ones.
-type tally interface {
+// itemCounts counts items as lists are written, to find the most frequent ones.
+type itemCounts interface {
 	count(items []uint64)
 	// each calls fn for items in ascending order with their counts.
 	each(fn func(item, count uint64))
@@ -17,16 +17,16 @@ const exactBelow = 1 << 24
 // sketchBits is the size of the sketch: 2^17 counters of 16 bytes.
 const sketchBits = 17
 
-func newTally(maxItem uint64) tally {
+func newItemCounts(maxItem uint64) itemCounts {
 	if maxItem < exactBelow {
-		return exactTally(make([]uint32, maxItem+1))
+		return exactCounts(make([]uint32, maxItem+1))
 	}
 	return newSketch(sketchBits)
 }
 
 // mostFrequent is the n items of the highest counts, from the most frequent on; of equals the
 // smaller one comes first. Item 0 is left out when zero is false.
-func mostFrequent(t tally, n int, zero bool) []uint64 {
+func mostFrequent(t itemCounts, n int, zero bool) []uint64 {
 	type counted struct{ item, count uint64 }
 	var top []counted
 	t.each(func(item, count uint64) {
@@ -51,17 +51,17 @@ func mostFrequent(t tally, n int, zero bool) []uint64 {
 	return items
 }
 
-// exactTally has a counter an item. A list holds an item once and there are fewer than 2^32
+// exactCounts has a counter an item. A list holds an item once and there are fewer than 2^32
 // lists, so that no counter overflows.
-type exactTally []uint32
+type exactCounts []uint32
 
-func (t exactTally) count(items []uint64) {
+func (t exactCounts) count(items []uint64) {
 	for _, item := range items {
 		t[item]++
 	}
 }
 
-func (t exactTally) each(fn func(item, count uint64)) {
+func (t exactCounts) each(fn func(item, count uint64)) {
 	for item, count := range t {
 		fn(uint64(item), uint64(count))
 	}

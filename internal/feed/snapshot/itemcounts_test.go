@@ -15,21 +15,21 @@ func TestMostFrequentItems(t *testing.T) {
 		}
 	}
 	want := []uint64{1, 501, 2, 502, 3, 503, 4}
-	for name, tally := range map[string]tally{"exact": newTally(1000), "sketch": newTally(exactBelow), "small sketch": newSketch(9)} {
+	for name, itemCounts := range map[string]itemCounts{"exact": newItemCounts(1000), "sketch": newItemCounts(exactBelow), "small sketch": newSketch(9)} {
 		r := rand.New(rand.NewPCG(14, 1))
 		r.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
-		tally.count(items)
-		if got := mostFrequent(tally, 7, false); !slices.Equal(got, want) {
+		itemCounts.count(items)
+		if got := mostFrequent(itemCounts, 7, false); !slices.Equal(got, want) {
 			t.Errorf("%s: the most frequent items are %v, want %v", name, got, want)
 		}
-		if got := mostFrequent(tally, 3, true); !slices.Equal(got, []uint64{0, 1, 501}) {
+		if got := mostFrequent(itemCounts, 3, true); !slices.Equal(got, []uint64{0, 1, 501}) {
 			t.Errorf("%s: with item 0 the most frequent items are %v", name, got)
 		}
-		if got := mostFrequent(tally, 1000, false); len(got) != 200 {
+		if got := mostFrequent(itemCounts, 1000, false); len(got) != 200 {
 			t.Errorf("%s: %d items were counted, want 200", name, len(got))
 		}
 	}
-	if got := mostFrequent(newTally(10), 5, true); len(got) != 0 {
+	if got := mostFrequent(newItemCounts(10), 5, true); len(got) != 0 {
 		t.Errorf("of no items %v are the most frequent", got)
 	}
 }
