@@ -228,7 +228,7 @@ func (t *parquetTable) readGroup(ctx context.Context, g *file.RowGroupReader, b 
 		readers[f] = r
 		running.Go(func() {
 			defer close(r.filled)
-			if err := t.memory.explain(r.run(g)); err != nil {
+			if err := t.memory.explain(r.run(t, g)); err != nil {
 				r.send(&piece{err: err})
 			}
 		})
@@ -301,12 +301,15 @@ type columnReader struct {
 }
 
 // run decodes the whole chunk.
-func (r *columnReader) run(g *file.RowGroupReader) (err error) {
+func (r *columnReader) run(t *parquetTable, g *file.RowGroupReader) (err error) {
 	defer func() { recoverInto(&err, recover()) }()
-	chunk, err := g.Column(r.index)
+	pages, err := g.GetColumnPageReader(r.index)
 	if err != nil {
 		return err
 	}
+	of := t.data.MetaData().Schema.Column(r.index)
+	bounded := &boundedPages{PageReader: pages, memory: t.memory, rep: of.MaxRepetitionLevel(), def: of.MaxDefinitionLevel()}
+	chunk := file.NewColumnReader(of, bounded, t.memory, t.data.BufferPool())
 	defer chunk.Close()
 	r.rep, r.def = make([]int16, batchRows), make([]int16, batchRows)
 	decode := r.decoder(chunk)
