@@ -62,6 +62,11 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		}
 		a.services = append(a.services, service)
 	}
+	if dataDir != "" {
+		if err := extendManifest(dataDir, a.services); err != nil {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+	}
 	if err := wire(a.services); err != nil {
 		return nil, err
 	}
@@ -94,7 +99,7 @@ func oneProcessorMore() (done func()) {
 	return func() { add(-1) }
 }
 
-// openData makes and locks a data directory and checks its version.
+// openData makes and locks a data directory and checks its version, and that nothing of it is missing.
 func openData(dir string) (*disk.DirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
@@ -109,6 +114,9 @@ func openData(dir string) (*disk.DirLock, error) {
 	}
 	if err = checkFormat(path); errors.Is(err, os.ErrNotExist) {
 		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"), 0o600)
+	}
+	if err == nil {
+		err = checkManifest(dir)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())

@@ -47,7 +47,16 @@ func repair(out, errs io.Writer, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	log := slog.New(slog.NewTextHandler(errs, nil))
-	var bad []error
+	bad := []error{repaired(out, dir, func(accept bool) error {
+		if !accept {
+			return checkManifest(dir)
+		}
+		there, _, err := readManifest(dir)
+		if err != nil {
+			return err
+		}
+		return writeManifest(dir, there)
+	})}
 	for _, part := range []struct {
 		path string
 		open func(path string, accept bool) (io.Closer, error)

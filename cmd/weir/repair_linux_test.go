@@ -66,3 +66,32 @@ func TestDamagedDataAreRefusedUntilTheyAreRepaired(t *testing.T) {
 	}
 	stop(t, p)
 }
+
+// Without what was in a file all would begin anew, in silence.
+func TestAMissingFileIsRefusedUntilTheLossIsAccepted(t *testing.T) {
+	feeds := filepath.Join(t.TempDir(), "feeds.weir")
+	numbered(10, 20).write(t, feeds)
+	for _, gone := range [][]string{
+		{"feed/ids.cells"}, {"feed/keys.cells"}, {"feed/ids.cells", "feed/keys.cells", "feed/keys.log"}, {"feed"},
+		{"sequence/current.cells"}, {"bandit"},
+	} {
+		data := filepath.Join(t.TempDir(), "data")
+		args := []string{"--data", data, "--feeds", feeds}
+		stop(t, start(t, args...))
+		for _, name := range gone {
+			if err := os.RemoveAll(filepath.Join(data, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		fails(t, args, gone[0], "is missing", "weir repair --accept-loss "+data)
+		if _, err := os.Stat(filepath.Join(data, gone[0])); err == nil {
+			t.Errorf("a start without %s made it again", gone[0])
+		}
+		out, err := exec.Command("weir", "repair", "--accept-loss", data).CombinedOutput()
+		if err != nil {
+			t.Errorf("repair without %v: %v: %s", gone, err, out)
+		}
+		wantSays(t, "repair", string(out), data+": repaired, without", gone[0])
+		stop(t, start(t, args...))
+	}
+}

@@ -326,6 +326,9 @@ func (b *Bandit) Health() server.Health {
 	return b.work.Health()
 }
 
+// DataFiles returns the files in the data directory that events are in.
+func (b *Bandit) DataFiles() []string { return []string{"bandit/*.journal"} }
+
 // Storage is about what events teach.
 func (b *Bandit) Storage() server.Storage {
 	return server.Storage{Durability: b.learner.Durability(), LagSeconds: b.learner.Lag().Seconds()}

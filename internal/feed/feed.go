@@ -128,6 +128,11 @@ func (f *Feed) Health() server.Health {
 	return f.background.Health()
 }
 
+// DataFiles returns the files in the data directory that positions are in.
+func (f *Feed) DataFiles() []string {
+	return []string{"feed/ids.cells", "feed/keys.cells", "feed/keys.log"}
+}
+
 // Storage is about positions.
 func (f *Feed) Storage() server.Storage {
 	return server.Storage{Durability: f.positions.Durability(), LagSeconds: f.positions.Lag().Seconds()}

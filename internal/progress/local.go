@@ -1,7 +1,6 @@
 package progress
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"weir/internal/disk"
-	"weir/internal/disk/record"
 	"weir/internal/metrics"
 	"weir/internal/progress/cells"
 )
@@ -25,7 +23,7 @@ type Options struct {
 	SyncInterval time.Duration     // between background syncs, 1 s if zero
 	Metrics      *metrics.Registry // nil shows nothing
 	Logger       *slog.Logger      // nil logs nothing
-	AcceptLoss   bool              // what is damaged or missing is given up
+	AcceptLoss   bool              // what is damaged is given up
 	Faults       disk.Faults       // for tests
 }
 
@@ -66,11 +64,6 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	l = &Local{dir: dir}
-	if !o.AcceptLoss {
-		if err := refuseMissing(dir); err != nil {
-			return l, err
-		}
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -97,25 +90,6 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 		registerDurability(o.Metrics, o.Name, l.durability)
 	}
 	return l, nil
-}
-
-// refuseMissing fails where a file is gone that was there: without it everybody in it would begin anew, in silence. The files are
-// made one after the other before there is anything in them, so of those that follow a missing one none can be there.
-func refuseMissing(dir string) error {
-	missing := ""
-	for _, name := range []string{"ids.cells", "keys.cells", "keys.log"} {
-		_, err := os.Lstat(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			missing = cmp.Or(missing, filepath.Join(dir, name))
-		case err != nil:
-			return err
-		case missing != "":
-			return fmt.Errorf("%w: %s is missing, and with it positions: restore it from a backup, or begin without it by "+
-				"weir repair --accept-loss", record.ErrCorrupt, missing)
-		}
-	}
-	return nil
 }
 
 // Durability implements Positions.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"weir/internal/disk"
-	"weir/internal/disk/record"
 	"weir/internal/progress"
 	"weir/internal/progress/positionstest"
 )
@@ -52,37 +51,20 @@ func TestACellWithoutItsKeyIsNoticed(t *testing.T) {
 	}
 }
 
-// A file of positions that is gone is no new beginning, at a start or under a running server.
-func TestMissingFilesAreRefusedUntilTheLossIsAccepted(t *testing.T) {
-	for _, name := range []string{"ids.cells", "keys.cells"} {
-		dir := t.TempDir()
-		l := openLocal(t, dir, progress.Options{})
-		b := positionstest.NewBook(1, positionstest.Scattered, 9, 1<<40, 1<<41)
-		if _, err := l.Prepare(b); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Err(); err != nil {
-			t.Error(err)
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := progress.OpenLocal(dir, progress.Options{}); !errors.Is(err, record.ErrCorrupt) ||
-			!strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "weir repair --accept-loss") {
-			t.Errorf("without %s: %v, want a refusal that says how to go on", name, err)
-		}
-		l = openLocal(t, dir, progress.Options{AcceptLoss: true})
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-		if l.Err() == nil {
-			t.Error("positions are said to be saved in a directory that is gone")
-		}
-		l.Close()
+// What is saved in a directory that is gone is lost.
+func TestADirectoryThatIsDeletedUnderPositionsIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	l := openLocal(t, dir, progress.Options{})
+	if err := l.Err(); err != nil {
+		t.Error(err)
 	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if l.Err() == nil {
+		t.Error("positions are said to be saved in a directory that is gone")
+	}
+	l.Close()
 }
 
 // What was added before a sync failed is not in use, and must not be counted as if it was, whatever comes next.

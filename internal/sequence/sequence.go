@@ -245,6 +245,14 @@ func (s *Sequence) Health() server.Health {
 	return server.Ready()
 }
 
+// DataFiles returns the file in the data directory that the index is in, unless it is elsewhere.
+func (s *Sequence) DataFiles() []string {
+	if s.lock != nil {
+		return nil
+	}
+	return []string{"sequence/current.cells"}
+}
+
 // Storage is about the index.
 func (s *Sequence) Storage() server.Storage {
 	return server.Storage{Durability: s.index.Durability(), LagSeconds: s.index.Lag().Seconds()}
