@@ -40,9 +40,9 @@ var bars = []bar{
 		"%.1f", atLeast, 7, 12, "16 requests at a time"},
 	{"feed", "memory after the run, weir / baseline", fig(weir, memory), fig(baseline, memory), "%.2f", atMost, 0.5,
 		0.46, "anonymous and shared pages, and the data in the page cache"},
-	{"feed", "a request handed to a worker, CPU, us", fig(weir, handedCPU), key{}, "%.1f", atMost, 20, 10,
-		"closed loop of GET " + handedPath},
-	{"feed", "p99 at half of the ceiling beside handed requests, ms", fig(weir, besideP99), key{}, "%.3f", atMost, 1,
+	{"feed", "a request offloaded to a worker, CPU, us", fig(weir, offloadedCPU), key{}, "%.1f", atMost, 20, 10,
+		"closed loop of GET " + offloadedPath},
+	{"feed", "p99 at half of the ceiling beside offloaded requests, ms", fig(weir, besideP99), key{}, "%.3f", atMost, 1,
 		0.3, "open loop; one more connection asks without a pause"},
 
 	{"starts", "exec to first answer, warm page cache, s", fig(weir, firstWarm), key{}, "%.2f", atMost, 1, 0.2,

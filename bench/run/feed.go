@@ -24,13 +24,13 @@ const (
 	cpu           = "CPU a request, us"
 	pipelinedRate = "pipelined by 16, requests/s"
 	memory        = "memory, MiB"
-	handedCPU     = "handed to a worker, CPU a request, us"
-	besideP99     = "p99 at half of the ceiling beside handed requests, ms"
+	offloadedCPU  = "offloaded to a worker, CPU a request, us"
+	besideP99     = "p99 at half of the ceiling beside offloaded requests, ms"
 )
 
 const (
 	pipelineDepth = "16"
-	handedPath    = "/version" // a route that a worker or net/http answers
+	offloadedPath = "/fib?from=1&to=2" // which a worker answers, whatever is at hand
 )
 
 // feedServers are those that take turns, in the order of the first round. nginx is left out where there is
@@ -161,12 +161,12 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	if p.name == floor {
 		return nil
 	}
-	handed, err := b.weirLoad(ctx, p, b.duration, b.askHanded("--connections", connections)...)
+	offloaded, err := b.weirLoad(ctx, p, b.duration, b.askOffloaded("--connections", connections)...)
 	if err != nil {
 		return err
 	}
-	put(handedCPU, handed.serverCPU)
-	also, err := b.beside(ctx, p, b.askHanded("--connections", "1"), func() (err error) {
+	put(offloadedCPU, offloaded.serverCPU)
+	also, err := b.beside(ctx, p, b.askOffloaded("--connections", "1"), func() (err error) {
 		open, err = half()
 		return err
 	})
@@ -175,7 +175,7 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	}
 	put(besideP99, open.p99/1000)
 	put("the same in the median window of 100 ms", open.window/1000)
-	put("handed requests/s then", also.served)
+	put("offloaded requests/s then", also.served)
 	return nil
 }
 
@@ -186,7 +186,9 @@ func (b *bench) askFeed(users, seed int) []string {
 	return []string{"--scenario", "feed", "--users", fmt.Sprint(users), "--items", "10", "--seed", fmt.Sprint(seed)}
 }
 
-func (b *bench) askHanded(args ...string) []string { return append([]string{handedPath}, args...) }
+func (b *bench) askOffloaded(args ...string) []string {
+	return append([]string{offloadedPath}, args...)
+}
 
 // beside calls do while another weir load asks p, for as long as a measurement takes.
 func (b *bench) beside(ctx context.Context, p *process, args []string, do func() error) (*load, error) {

@@ -206,7 +206,7 @@ func (b *bench) measureStorm(ctx context.Context) error {
 	return nil
 }
 
-// soak loads weir for d, with feed requests on a schedule and handed ones back to back, and fails if a
+// soak loads weir for d, with feed requests on a schedule and offloaded ones back to back, and fails if a
 // request does, if memory or descriptors keep growing, or if weir does not end orderly. Slices reconnect.
 func (b *bench) soak(ctx context.Context, d time.Duration) error {
 	lists, err := b.lists(ctx, b.users)
@@ -220,7 +220,7 @@ func (b *bench) soak(ctx context.Context, d time.Duration) error {
 			slice = slice.Round(time.Second)
 			var feeds *load
 			b.duration = slice
-			handed, err := b.beside(ctx, p, b.askHanded("--connections", "1"), func() (err error) {
+			offloaded, err := b.beside(ctx, p, b.askOffloaded("--connections", "1"), func() (err error) {
 				feeds, err = b.weirLoad(ctx, p, slice, append(b.askFeed(b.users, len(g.memory)), "--rate", "20000/s")...)
 				return err
 			})
@@ -235,8 +235,8 @@ func (b *bench) soak(ctx context.Context, d time.Duration) error {
 			if err != nil {
 				return err
 			}
-			log.Printf("soak: %.0f feed and %.0f handed requests, p99 %.2f ms, own memory %.0f MiB, %d descriptors",
-				feeds.requests, handed.requests, feeds.p99/1000, mib(bytes), descriptors)
+			log.Printf("soak: %.0f feed and %.0f offloaded requests, p99 %.2f ms, own memory %.0f MiB, %d descriptors",
+				feeds.requests, offloaded.requests, feeds.p99/1000, mib(bytes), descriptors)
 			if err := g.add(bytes, descriptors); err != nil {
 				return err
 			}

@@ -34,6 +34,7 @@ import (
 	"weir/internal/bandit/featurestore"
 	"weir/internal/bandit/learning"
 	"weir/internal/disk"
+	"weir/internal/metrics"
 	"weir/internal/server"
 )
 
@@ -257,7 +258,7 @@ func (b *Bandit) take(ctx context.Context, file *arms.File) error {
 	b.failed.Store(nil)
 	s := file.Stats()
 	b.log.Info("bandit has its arms", "path", b.cfg.Arms, "generation", b.generation, "arms", s.Arms, "users", s.Users, "segments", s.Segments,
-		"bytes", s.Bytes, "took", time.Since(start).Round(time.Millisecond))
+		"bytes", s.Bytes, metrics.Took(start))
 	return nil
 }
 

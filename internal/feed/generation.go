@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
+	"weir/internal/metrics"
 	"weir/internal/progress"
 )
 
@@ -165,7 +166,7 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 		g.broken.Store(&err)
 		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
 	default:
-		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start).Round(time.Millisecond))
+		f.log.Info("feed is warm", "generation", g.number, metrics.Took(start))
 	}
 }
 

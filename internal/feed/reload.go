@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/metrics"
 )
 
 // Reload implements server.Reloader: it takes up the snapshot that is at the configured path now,
@@ -48,7 +49,7 @@ func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	f.serve(g)
 	f.stats.reloaded.Add(0, 1)
 	f.log.Info("feed reload", "path", f.cfg.Path, "generation", g.number, "users", g.lists.Stats().Users,
-		"took", time.Since(start).Round(time.Millisecond))
+		metrics.Took(start))
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/bandit/arms"
 	"weir/internal/journal"
+	"weir/internal/metrics"
 )
 
 // A checkpoint of the journal is what all events before it have taught, little-endian:
@@ -48,7 +49,7 @@ func (l *Local) checkpoints(ctx context.Context) {
 			}
 			continue
 		}
-		l.o.Log.Info("bandit checkpoint", "arms", l.arms(), "took", time.Since(start).Round(time.Millisecond))
+		l.o.Log.Info("bandit checkpoint", "arms", l.arms(), metrics.Took(start))
 	}
 }
 
