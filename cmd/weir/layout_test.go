@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/measure":  {},
 	"weir/internal/load/client":   {"weir/internal/load/measure"},
 	"weir/internal/load/control":  {"weir/internal/load/measure"},
-	"weir/internal/load/scenario": {"weir/internal/load/client", "weir/internal/strictjson"},
+	"weir/internal/load/scenario": {"weir/internal/load/access", "weir/internal/load/client", "weir/internal/strictjson"},
 	"weir/internal/load/agent":    {"weir/internal/load/access", "weir/internal/load/client", "weir/internal/load/measure", "weir/internal/load/scenario", "weir/internal/server", "weir/internal/strictjson", "weir/internal/webui"},
 	"weir/internal/load/report": {"weir/internal/load/control", "weir/internal/load/measure", "weir/internal/load/report/uplot",
 		"weir/internal/strictjson", "weir/internal/metrics"},

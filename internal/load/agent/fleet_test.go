@@ -67,8 +67,8 @@ func agents(t *testing.T, n int, token string, between func(i int, next http.Han
 	return hosts, servers
 }
 
-// dialCalmly is Dial with time for machines that are busy with other tests.
-func dialCalmly(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet, error) {
+// dialPatiently is Dial with time for machines that are busy with other tests.
+func dialPatiently(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet, error) {
 	return dial(ctx, hosts, token, spec, o, time.Minute)
 }
 
@@ -125,7 +125,7 @@ func TestWhatAgentsMeasureAddsUp(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			g := newTarget(t)
 			hosts, _ := agents(t, n, "a secret", nil)
-			f, err := dialCalmly(t.Context(), hosts, "a secret", scenario.Spec{URL: g.URL}, client.Options{Warm: n, Threads: 1})
+			f, err := dialPatiently(t.Context(), hosts, "a secret", scenario.Spec{URL: g.URL}, client.Options{Warm: n, Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +163,7 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 		hosts = append(hosts, ts.Listener.Addr().String())
 	}
 	spec := scenario.Spec{URL: "http://127.0.0.1:1/", Seed: 9, VarsText: "n\n1\n"}
-	f, err := dialCalmly(t.Context(), hosts, "", spec, client.Options{MaxConnections: 100, Warm: 2, Seed: 5, Timeout: time.Second, Threads: 2, Arrivals: client.Poisson})
+	f, err := dialPatiently(t.Context(), hosts, "", spec, client.Options{MaxConnections: 100, Warm: 2, Seed: 5, Timeout: time.Second, Threads: 2, Arrivals: client.Poisson})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestAgentsAskForDifferentThings(t *testing.T) {
 	g := newTarget(t)
 	hosts, _ := agents(t, 2, "", nil)
 	spec := scenario.Spec{Scenario: "feed", Target: g.URL, Users: 1 << 30, Seed: 3}
-	f, err := dialCalmly(t.Context(), hosts, "", spec, client.Options{Threads: 1})
+	f, err := dialPatiently(t.Context(), hosts, "", spec, client.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestNothingIsLostWithAnAnswer(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	})
-	f, err := dialCalmly(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestNothingIsLostWithAnAnswer(t *testing.T) {
 func TestALostAgentEndsTheRunWithWhatThereIs(t *testing.T) {
 	g := newTarget(t)
 	hosts, servers := agents(t, 3, "", nil)
-	f, err := dialCalmly(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,7 +308,7 @@ func TestALostAgentEndsTheRunWithWhatThereIs(t *testing.T) {
 	}
 	// The others are free, and so is the lost one after a silence.
 	for _, i := range []int{0, 2} {
-		again, err := dialCalmly(t.Context(), []string{hosts[i]}, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
+		again, err := dialPatiently(t.Context(), []string{hosts[i]}, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -367,7 +367,7 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 		{"no such scenario", good, scenario.Spec{Scenario: "dance", Target: g.URL}, `no scenario "dance"`},
 		{"nobody at the target", good, scenario.Spec{URL: "http://" + nobody}, "agent " + good[0]},
 	} {
-		f, err := dialCalmly(t.Context(), c.hosts, "", c.spec, client.Options{Threads: 1})
+		f, err := dialPatiently(t.Context(), c.hosts, "", c.spec, client.Options{Threads: 1})
 		if err == nil {
 			t.Errorf("%s: no error", c.what)
 			finish(t, f, measure.NewWindow())
@@ -378,11 +378,11 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 		}
 	}
 	// Nobody was left with a run: both can be had.
-	f, err := dialCalmly(t.Context(), good, "", here, client.Options{Threads: 1})
+	f, err := dialPatiently(t.Context(), good, "", here, client.Options{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dialCalmly(t.Context(), good[:1], "", here, client.Options{Threads: 1}); err == nil || !strings.Contains(err.Error(), "one run at a time") {
+	if _, err := dialPatiently(t.Context(), good[:1], "", here, client.Options{Threads: 1}); err == nil || !strings.Contains(err.Error(), "one run at a time") {
 		t.Errorf("a second leader: %v", err)
 	}
 	for _, c := range []struct{ host, says string }{
@@ -407,7 +407,7 @@ func TestAFleetThatIsToldToEndAtOnceDoes(t *testing.T) {
 	defer slow.Close()
 	defer close(hang)
 	hosts, _ := agents(t, 2, "", nil)
-	f, err := dialCalmly(t.Context(), hosts, "", scenario.Spec{URL: slow.URL}, client.Options{Threads: 1, Timeout: time.Minute})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: slow.URL}, client.Options{Threads: 1, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestAFleetThatIsToldToEndAtOnceDoes(t *testing.T) {
 func TestTheClosedModelIsShared(t *testing.T) {
 	g := newTarget(t)
 	hosts, _ := agents(t, 2, "", nil)
-	f, err := dialCalmly(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1, Closed: true, Connections: 1})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1, Closed: true, Connections: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,15 +191,7 @@ func equalFold(p []byte, lower string) bool {
 	return true
 }
 
-func trim(p []byte) []byte {
-	for len(p) > 0 && (p[0] == ' ' || p[0] == '\t') {
-		p = p[1:]
-	}
-	for len(p) > 0 && (p[len(p)-1] == ' ' || p[len(p)-1] == '\t') {
-		p = p[:len(p)-1]
-	}
-	return p
-}
+func trim(p []byte) []byte { return bytes.Trim(p, " \t") }
 
 // elements yields what commas separate.
 func elements(p []byte) func(yield func([]byte) bool) {

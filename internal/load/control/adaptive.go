@@ -34,13 +34,13 @@ const (
 )
 
 // climbStep is the factor between loads while the target sustains them. climbAgain are the first ones once
-// a load is sustained that was too much before: a ceiling that has risen has mostly risen a little.
+// a load is sustained that overloaded it before: a ceiling that has risen has mostly risen a little.
 const climbStep = 2.0
 
 var climbAgain = []float64{1.08, 1.4, climbStep}
 
 // A target that has not recovered from overload after lowerAfter gets half of the load, and after coolFor
-// that load counts as too much as well.
+// that load counts as an overload as well.
 const (
 	lowerAfter = 4 * time.Second
 	coolFor    = 20 * time.Second
@@ -108,7 +108,7 @@ type adaptive struct {
 
 	evidence
 	climbed int           // steps since the climb began again; -1 on the first climb
-	retried float64       // a load that was perhaps too much and is tried a second time
+	retried float64       // a load that was perhaps an overload and is tried a second time
 	checks  int           // so far, which alternate between above and below
 	cool    cooldown      // while cooling
 	foundAt time.Duration // when the ceiling was first known; 0 is not yet
@@ -242,7 +242,7 @@ func (a *adaptive) sustained(v assessment) {
 		}
 		a.climb()
 	case narrowing:
-		if math.IsInf(a.upper(), 1) { // it was too much a moment ago
+		if math.IsInf(a.upper(), 1) { // it was an overload a moment ago
 			a.climbed = 0
 			a.climb()
 			return
@@ -363,7 +363,7 @@ func (a *adaptive) coolDown(w *measure.Window) {
 	stuck := t-a.cool.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.cool.waiting+20 // the queue stays
 	switch {
 	case a.cool.good >= cooledBlocks:
-		if len(a.health.calm) < 3 && a.judge.p99 > 0 {
+		if len(a.health.baselines) < 3 && a.judge.p99 > 0 {
 			a.health.rememberBaseline(a.judge.p99) // the first load may have been close to the ceiling
 		}
 		if a.cool.next > 0 {
@@ -494,7 +494,7 @@ func (a *adaptive) SetRate(rate float64) error {
 	return nil
 }
 
-// Ceiling returns what is known of the ceiling, once a load was too much.
+// Ceiling returns what is known of the ceiling, once a load was an overload.
 func (a *adaptive) Ceiling() (Ceiling, bool) {
 	if a.silent() && a.lastAlive.ok {
 		return a.lastAlive.ceiling, true // that nothing is answered at all says nothing of how much could be

@@ -60,7 +60,7 @@ func search(t *testing.T, kinds []kind, rates []float64, n int) []searched {
 }
 
 func TestASearchFindsTheCeiling(t *testing.T) {
-	all := search(t, []kind{queues, sheds, refuses, grades}, []float64{50, 333, 2000, 20000, 100000}, seeds(2))
+	all := search(t, []kind{queues, sheds, refuses, grades}, some[float64](333, 2000, 50, 20000, 100000), seeds(2))
 	aims, covered := 0, 0
 	for _, s := range all {
 		if s.ratio < lowest || s.ratio > highest || s.found > patience.Seconds() {
@@ -85,7 +85,7 @@ func TestASearchFindsTheCeiling(t *testing.T) {
 func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 	for _, factor := range []float64{0.5, 2} {
 		var times []float64
-		for _, k := range []kind{queues, sheds, grades} {
+		for _, k := range some(queues, sheds, grades) {
 			for _, rate := range []float64{2000, 20000} {
 				for seed := range seeds(3) {
 					p := newPlant(k, rate, uint64(seed))
@@ -162,7 +162,7 @@ func TestASearchUnderstandsBursts(t *testing.T) {
 
 // A bucket that is full at the beginning sustains anything for a while.
 func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
-	for _, bucket := range []float64{1, 5, 10, 60} {
+	for _, bucket := range some[float64](1, 60, 5, 10) {
 		for _, rate := range []float64{100, 2000, 20000} {
 			for seed := range seeds[uint64](1) {
 				p := newPlant(sheds, rate, seed)

@@ -66,8 +66,8 @@ type Controller interface {
 // second.
 type Ceiling struct {
 	Rate float64 `json:"rate"`
-	// Low and High have the ceiling between them with a confidence of 95 %. High is 0 while no load was too
-	// much.
+	// Low and High have the ceiling between them with a confidence of 95 %. High is 0 while no load was an
+	// overload.
 	Low       float64 `json:"low"`
 	High      float64 `json:"high,omitempty"`
 	Seconds   float64 `json:"seconds"`   // until it was found first

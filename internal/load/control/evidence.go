@@ -192,7 +192,7 @@ func (e *evidence) pick() (float64, bool) {
 	return 0, false
 }
 
-// interval makes a Ceiling of the evidence; false when no load is known to be too much. It is not converged.
+// interval makes a Ceiling of the evidence; false when no load is known to overload it. It is not converged.
 func (e *evidence) interval() (Ceiling, bool) {
 	lo, hi := e.lo.rate, e.upper()
 	if math.IsInf(hi, 1) {

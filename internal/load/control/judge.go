@@ -42,9 +42,9 @@ type health struct {
 	// latency are the conditions on latencies, cpu and memory, which each block has to meet; shares those
 	// on shares and rates, which all of the judged time has to meet together.
 	latency, shares []Condition
-	// relative says that no latency condition was given: p99 is compared with calm.
-	relative bool
-	calm     []float64 // p99 of loads that were healthy at the first climb, in seconds
+	// relative says that no latency condition was given: p99 is compared with the baseline.
+	relative  bool
+	baselines []float64 // p99 of loads that were healthy at the first climb, in seconds
 }
 
 // newHealth takes a person's conditions, and the usual ones for what they do not speak of.
@@ -77,28 +77,28 @@ func newHealth(conditions []Condition) *health {
 	return h
 }
 
-// remember notes what the p99 of a healthy load was.
+// rememberBaseline notes what the p99 of a healthy load was.
 func (h *health) rememberBaseline(p99 float64) {
-	if len(h.calm) < 16 {
-		h.calm = append(h.calm, p99)
+	if len(h.baselines) < 16 {
+		h.baselines = append(h.baselines, p99)
 	}
 }
 
 // limit is the p99 in seconds beyond which latencies are bad, infinite before anything is known.
 func (h *health) limit() float64 {
-	calm := h.baseline()
-	if calm == 0 {
+	baseline := h.baseline()
+	if baseline == 0 {
 		return math.Inf(1)
 	}
-	return calm + max(slack.Seconds(), calm)
+	return baseline + max(slack.Seconds(), baseline)
 }
 
 // baseline is the p99 of a load that the target sustains easily, in seconds; 0 before anything is known.
 func (h *health) baseline() float64 {
-	if len(h.calm) == 0 {
+	if len(h.baselines) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(h.calm))
+	sorted := slices.Sorted(slices.Values(h.baselines))
 	return sorted[(len(sorted)-1)/2]
 }
 
@@ -114,7 +114,7 @@ func (h *health) patience() time.Duration {
 // assessment is what became of judging a load.
 type assessment struct {
 	decided, healthy bool
-	// sure says that an unhealthy load was clearly too much; else a second look is worth its time.
+	// sure says that an unhealthy load was clearly an overload; else a second look is worth its time.
 	sure bool
 	// limit names the signal that said no.
 	limit string
@@ -455,7 +455,7 @@ func (j *judge) growing(blocks []block) bool {
 	return min(typical, whole) > slack.Seconds() && min(typical, whole)*j.rate > chance
 }
 
-// unhealthy makes up the assessment of a load that is too much.
+// unhealthy makes up the assessment of an overload.
 func (j *judge) unhealthy(limit string, sure bool) assessment {
 	o := assessment{decided: true, limit: limit, sure: sure}
 	generator := 0
@@ -532,7 +532,7 @@ func (j *judge) recovered(w *measure.Window) (recovered, known bool) {
 	}
 	j.close()
 	b := j.blocks[len(j.blocks)-1]
-	// Before it is known what latency is calm, few in flight have to do.
+	// Before it is known what latency is usual, few in flight have to do.
 	waiting := math.IsInf(j.health.limit(), 1) && b.backlog > max(3, 0.1*j.rate)
 	return b.limit == "" && !waiting && !b.losing && j.violatedShare(j.blocks[len(j.blocks)-1:]) == "", true
 }

@@ -19,7 +19,7 @@ func TestATargetThatIsGoneEndsASearch(t *testing.T) {
 		for name, dies := range map[string]time.Duration{
 			"climbing": 2 * time.Second, "narrowing down": 6500 * time.Millisecond, "found": 20 * time.Second, "found and looked beside": 22500 * time.Millisecond,
 		} {
-			for _, rate := range []float64{50, 2000, 20000} {
+			for _, rate := range some[float64](50, 2000, 20000) {
 				p := newPlant(queues, rate, 1)
 				p.dies, p.hangs = dies, hangs
 				trace, last := drive(Adaptive(AdaptiveOptions{Duration: 2 * time.Minute}), p, 3*time.Minute)

@@ -383,6 +383,14 @@ func drive(c Controller, p *plant, d time.Duration) (trace []moment, last Decisi
 	return trace, last
 }
 
+// some of all cases are tried by go test -short, the first two.
+func some[T any](all ...T) []T {
+	if testing.Short() {
+		return all[:2]
+	}
+	return all
+}
+
 // seeds is how many of n seeds a test tries: go test -short tries one.
 func seeds[N int | uint64](n N) N {
 	if testing.Short() {

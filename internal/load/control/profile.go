@@ -6,7 +6,7 @@ import "time"
 // below the ceiling are numbers of their own on purpose: a search with one number for both oscillates.
 type profile struct {
 	// below and above are how far from the ceiling the load that has to be sustained and the one that has
-	// to be too much are looked for, relative to it. Above is farther: a bucket that fills while less is
+	// to overload it are looked for, relative to it. Above is farther: a bucket that fills while less is
 	// asked for hides a small excess.
 	below, above float64
 	// floor is the load between two checks, as a share of the ceiling.

@@ -72,7 +72,7 @@ func TestASearchFindsTheCeilingOfRandomArrivals(t *testing.T) {
 }
 
 func TestASearchFindsFewRequestsASecond(t *testing.T) {
-	for _, k := range []kind{queues, sheds, refuses, grades} {
+	for _, k := range some(queues, sheds, refuses, grades) {
 		for _, rate := range []float64{10, 20} {
 			for seed := range seeds[uint64](2) {
 				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 2 * time.Minute}), newPlant(k, rate, seed), 3*time.Minute)

@@ -68,7 +68,7 @@ func (r *Recorder) judge(res *Result) {
 	dropped := t.Failed[measure.Dropped]
 	if late := float64(t.Sent) < keptUp*float64(t.Intended); late && dropped == 0 {
 		g.Saturated = true
-		mark("The generator could not keep the schedule: it sent %s of the intended %s. The target may bear more than was measured.",
+		mark("The generator could not keep the schedule: it sent %s of the intended %s. The target may sustain more than was measured.",
 			Share(float64(t.Sent)/float64(t.Intended)), PerSecond(res.Rate.Intended))
 	}
 	if g.Busy > tooBusy {

@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"weir/internal/load/access"
 )
 
 const (
@@ -70,7 +72,7 @@ func (s *Scenario) asker(target int, http2 bool) *http.Client {
 	return &http.Client{
 		Transport:     transport,
 		Timeout:       cmp.Or(s.spec.Timeout, checkTimeout),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: access.NoRedirect,
 	}
 }
 
