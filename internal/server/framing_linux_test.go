@@ -42,9 +42,12 @@ var refusedRequests = []struct {
 	{"TE in HTTP/1.0", "POST TARGET HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, false},
 	{"a folded line", "GET TARGET HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", 400, false},
 	{"a line feed without CR", "GET TARGET HTTP/1.1\r\nHost: a\nX: a\r\n\r\n", 400, false},
+	{"Host without a name", "GET TARGET HTTP/1.1\r\nHost:\r\n\r\n", 400, true},
 	{"Host whose port is no number", "GET TARGET HTTP/1.1\r\nHost: a:b\r\n\r\n", 400, true},
 	{"Host with an open bracket", "GET TARGET HTTP/1.1\r\nHost: [::1\r\n\r\n", 400, true},
 	{"Host with a malformed escape", "GET TARGET HTTP/1.1\r\nHost: %zz\r\n\r\n", 400, true},
+	{"a target with a fragment", "GET TARGET#part HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
+	{"a target with bytes beyond ASCII", "GET TARGET\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
 	{"CONNECT to an authority", "CONNECT weir:80 HTTP/1.1\r\nHost: weir:80\r\n\r\n", 501, true},
 	{"CONNECT to a path", "CONNECT /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n", 501, true},
 	{"GET *", "GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
@@ -332,6 +335,7 @@ func TestEmptyLinesDoNotKeepAConnection(t *testing.T) {
 func TestARequestLineThatIsTooLongIsA414(t *testing.T) {
 	s := start(t, Config{}, &echo{})
 	refusedWith(t, s, "GET /fast/"+strings.Repeat("a", 20_000)+" HTTP/1.1\r\nHost: weir\r\n\r\n", 414)
+	refusedWith(t, s, strings.Repeat("A", 20_000)+" /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n", 400)
 	refusedWith(t, s, "GET /fast/a HTTP/1.1\r\nHost: weir\r\nX: "+strings.Repeat("a", 20_000)+"\r\n\r\n", 431)
 }
 

@@ -178,8 +178,11 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 			return err
 		}
 	}
-	if !isHost([]byte(r.Host)) {
+	if !isHost([]byte(r.Host)) && (r.Host != "" || r.ProtoAtLeast(1, 1)) {
 		return errHost
+	}
+	if !isTarget(r.RequestURI) {
+		return errTarget
 	}
 	if r.Body == http.NoBody {
 		call.body = call.body[:0]

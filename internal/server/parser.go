@@ -157,10 +157,14 @@ func checkPartial(buf []byte, scanned int) *parseError {
 
 // headTooLong returns what is wrong with a head that does not end within the first most bytes of buf.
 func headTooLong(buf []byte, most int) *parseError {
-	if bytes.IndexByte(buf[:min(most, len(buf))], '\n') < 0 {
+	switch start := buf[:min(most, len(buf))]; {
+	case bytes.IndexByte(start, '\n') >= 0:
+		return errHeaderTooLong
+	case bytes.IndexByte(start, ' ') >= 0:
 		return errTargetTooLong
+	default:
+		return errRequestLine // not even the method ends
 	}
-	return errHeaderTooLong
 }
 
 // parseHead parses a whole head, which ends with an empty line. It accepts nothing that

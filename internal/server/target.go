@@ -41,10 +41,23 @@ func (h *head) otherForm() *parseError {
 	return nil
 }
 
+// isTarget reports whether a target has only bytes that one may have. Nothing is said of its form.
+func isTarget(target string) bool {
+	for i := range len(target) {
+		if classes[target[i]]&inTarget == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // isHost reports whether b is a host as RFC 3986 has it, a name, an IPv4 address or an IPv6 address in
 // brackets, perhaps with a port.
 func isHost(b []byte) bool {
-	if len(b) > 0 && b[0] == '[' {
+	if len(b) == 0 || b[0] == ':' {
+		return false // no http URI is without a host (RFC 9110, section 4.2.1)
+	}
+	if b[0] == '[' {
 		end := bytes.IndexByte(b, ']')
 		if end < 0 {
 			return false
