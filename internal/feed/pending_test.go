@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
+	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -176,23 +177,24 @@ func TestWhoWaitsForAPositionIsLetGoOf(t *testing.T) {
 		kernel.ShutdownTimeout = 100 * time.Millisecond
 		s := serveFeed(t, dir, kernel, func(c *Config) { c.positions = h })
 		t.Cleanup(func() { s.Feed = nil }) // Run may say that a request was given up
-		get := func(ctx context.Context) {
-			r, err := http.NewRequestWithContext(ctx, "GET", s.url+"/feed/1", nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if resp, err := s.client.Do(r); err == nil {
+		gone, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(gone, "GET /feed/1 HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		systest.Eventually(t, "a request that is pending", func() bool { return h.submitted.Load() == 1 })
+		if err := gone.(*net.TCPConn).SetLinger(0); err != nil { // a reset: who merely sends no more is answered
+			t.Fatal(err)
+		}
+		gone.Close()
+		systest.Eventually(t, "its end", func() bool { return h.ended.Load() == 1 })
+		clients.Go(func() {
+			if resp, err := s.client.Get(s.url + "/feed/1"); err == nil {
 				resp.Body.Close()
 			}
-		}
-		ctx, leave := context.WithCancel(t.Context())
-		clients.Go(func() { get(ctx) })
-		systest.Eventually(t, "a request that is pending", func() bool { return h.submitted.Load() == 1 })
-		leave() // the client
-		clients.Wait()
-		systest.Eventually(t, "its end", func() bool { return h.ended.Load() == 1 })
-		clients.Go(func() { get(context.Background()) })
+		})
 		systest.Eventually(t, "another", func() bool { return h.submitted.Load() == 2 })
 	})
 }

@@ -59,7 +59,8 @@ func (l *Local) noteForgotten() error {
 
 func (l *Local) marker() string { return filepath.Join(l.dir, "forgotten") }
 
-// seek finds the place of a user whose rank is not known, and who may have none. The store is nil where there is no place.
+// seek finds the place of a user whose rank is not known, and who may have none. The store is nil where
+// there is no place.
 func (g *generation) seek(u *User) (p place, known bool, err error) {
 	if u.Rank, known = g.lists.Rank(*u); known {
 		return g.place(*u), true, nil
@@ -91,8 +92,8 @@ func (g *generation) Tend(ctx context.Context) error {
 	return g.erase(ctx)
 }
 
-// erase takes those who were forgotten out of the key file, unless the lists name them, and what is left of them out of the redo logs. It
-// does nothing if nobody was forgotten since it was done last.
+// erase takes those who were forgotten out of the key file, unless the lists name them, and what is left of
+// them out of the redo logs. It does nothing if nobody was forgotten since it was done last.
 func (g *generation) erase(ctx context.Context) error {
 	l := g.local
 	l.mu.Lock()

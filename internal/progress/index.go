@@ -9,17 +9,18 @@ import (
 	"weir/internal/progress/cells"
 )
 
-// Index is one number that everybody sees and moves, 0 at first. Methods are for any number of goroutines, but for Close, which
-// comes last.
+// Index is one number that everybody sees and moves, 0 at first. Methods are for any number of goroutines,
+// but for Close, which comes last.
 type Index interface {
-	// Inline says whether Get and CompareAndSwap return at once, so that an event loop may call them. Where they do not, they
-	// may take a round trip, and fail when ctx ends first.
+	// Inline says whether Get and CompareAndSwap return at once, so that an event loop may call them. Where
+	// they do not, they may take a round trip, and fail when ctx ends first.
 	Inline() bool
 	Get(ctx context.Context) (uint64, error)
-	// CompareAndSwap moves the index from one number to another if it is there, and says whether it was. When the error is not nil
-	// it has not moved, as far as can be told.
+	// CompareAndSwap moves the index from one number to another if it is there, and says whether it was.
+	// When the error is not nil it has not moved, as far as can be told.
 	CompareAndSwap(ctx context.Context, from, to uint64) (bool, error)
-	// Durability says in a sentence what becomes of answered moves when the process is killed and when the power is lost.
+	// Durability says in a sentence what becomes of answered moves when the process is killed and when the
+	// power is lost.
 	Durability() string
 	// Lag is the age of the oldest move that a loss of power would undo now, 0 if there is none.
 	Lag() time.Duration

@@ -11,7 +11,8 @@ import (
 	"weir/internal/disk/record"
 )
 
-// keyFile is an append-only log of user keys; the n-th key has slot n. It is a record.Log whose frames hold entries:
+// keyFile is an append-only log of user keys; the n-th key has slot n. It is a record.Log whose frames hold
+// entries:
 //
 //	uvarint 0 and a u64, little-endian    a number
 //	uvarint 1                             a key that was erased
@@ -35,8 +36,8 @@ const maxKeyFrame = 1 << 20
 var keyFormat = record.Format{Magic: "weirkeys", Version: 1, Is: "a file of user keys",
 	Replace: "restore it from a backup, or go on with the keys that are left by weir repair --accept-loss"}
 
-// openKeyFile opens or makes a key file of which the first used keys have cells. With acceptLoss keys that are missing are no
-// error: their users begin anew, and their cells stay unused.
+// openKeyFile opens or makes a key file of which the first used keys have cells. With acceptLoss keys that
+// are missing are no error: their users begin anew, and their cells stay unused.
 func openKeyFile(path string, used uint64, acceptLoss bool, faults disk.Faults) (_ *keyFile, err error) {
 	k := &keyFile{faults: faults, path: path, frame: make([]byte, record.FrameHeader)}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -109,7 +110,8 @@ func (k *keyFile) each(fn func(slot, number uint64, name []byte) error) error {
 	return err
 }
 
-// entries gives the entries of a frame to fn, the first of which has that slot, and returns that of the entry behind them.
+// entries gives the entries of a frame to fn, the first of which has that slot, and returns that of the
+// entry behind them.
 func (k *keyFile) entries(b []byte, slot uint64, fn func(slot, number uint64, name []byte) error) (uint64, error) {
 	for ; len(b) > 0; slot++ {
 		kind, n := binary.Uvarint(b)
@@ -241,7 +243,8 @@ func (k *keyFile) erase(gone func(slot uint64) bool) (err error) {
 	replaced = true
 	old := k.log
 	k.log, k.saved = fresh.log, fresh.saved
-	// Until the directory is on the disk the erased keys may come back after a loss of power, which harms nobody.
+	// Until the directory is on the disk the erased keys may come back after a loss of power, which harms
+	// nobody.
 	return errors.Join(k.faults.SyncDir(filepath.Dir(k.path)), old.Close())
 }
 

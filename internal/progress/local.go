@@ -31,19 +31,20 @@ func (o Options) cells(name string) cells.Options {
 	return cells.Options{SyncInterval: o.SyncInterval, Metrics: o.Metrics, Name: name, Logger: o.Logger, AcceptLoss: o.AcceptLoss, Faults: o.Faults}
 }
 
-// Local is Positions in the files of a directory. A process that is killed loses nothing, a machine that loses its power the
-// changes of about the last sync interval; see package cells. A failed sync or a full disk that Prepare did not foresee ends all
-// changes, never silently.
+// Local is Positions in the files of a directory. A process that is killed loses nothing, a machine that
+// loses its power the changes of about the last sync interval; see package cells. A failed sync or a full
+// disk that Prepare did not foresee ends all changes, never silently.
 //
 // Every user has a cell that stays theirs, whatever lists come and go. It holds
 //
 //	48 bits tag | 16 bits position
 //
-// and the position counts under the list of that tag alone, so a change of lists migrates nothing. There are two files of
-// cells. In ids the cell of a user is their number: that is where users of dense lists have theirs, and nothing is looked
-// up. Everybody else, with text or scattered numbers for ids, is given the next cell of keys, once, by an entry
-// of the key file. What keeps a user from ever having two: who is in the key file has a cell in keys; any other number below the
-// size of ids has the cell of that number; who is neither goes into the key file. ids grows for dense lists only and never shrinks.
+// and the position counts under the list of that tag alone, so a change of lists migrates nothing. There
+// are two files of cells. In ids the cell of a user is their number: that is where users of dense lists
+// have theirs, and nothing is looked up. Everybody else, with text or scattered numbers for ids, is given
+// the next cell of keys, once, by an entry of the key file. What keeps a user from ever having two: who is
+// in the key file has a cell in keys; any other number below the size of ids has the cell of that number;
+// who is neither goes into the key file. ids grows for dense lists only and never shrinks.
 type Local struct {
 	dir       string
 	ids, keys *cells.Store
@@ -100,7 +101,8 @@ func (l *Local) Lag() time.Duration { return max(l.ids.Lag(), l.keys.Lag()) }
 
 // Err implements Positions.
 //
-// A directory that was deleted is found out here: positions would be saved in files that nobody can open again.
+// A directory that was deleted is found out here: positions would be saved in files that nobody can open
+// again.
 func (l *Local) Err() error {
 	_, err := os.Lstat(filepath.Join(l.dir, "ids.cells"))
 	return errors.Join(l.ids.Err(), l.keys.Err(), err)
@@ -145,9 +147,9 @@ func (l *Local) Prepare(lists Lists) (_ Generation, err error) {
 	}, nil
 }
 
-// assign sees to it that every user of lists has an entry in the key file, synced, or a cell of ids. It returns the table that
-// leads to it: by rank, 0 for the cell of ids that is the user's number, else one more than the cell of keys. A nil table is all
-// zeros.
+// assign sees to it that every user of lists has an entry in the key file, synced, or a cell of ids. It
+// returns the table that leads to it: by rank, 0 for the cell of ids that is the user's number, else one
+// more than the cell of keys. A nil table is all zeros.
 func (l *Local) assign(lists Lists) ([]uint32, error) {
 	if lists.Dense() {
 		if err := l.ids.Grow(lists.Slots()); err != nil {
@@ -262,9 +264,10 @@ func (g *generation) Prefetch(u User) {
 
 // Do implements Generation.
 //
-// A cell with another tag than the list's may hold a position in an older list, which is position 0, or in one of a newer version:
-// then it must not be undone. Hence the look at newest, which is raised before a cell is changed and read after it. Without it a million
-// answers over 400 changes of lists gave 30,000 items twice.
+// A cell with another tag than the list's may hold a position in an older list, which is position 0, or in
+// one of a newer version: then it must not be undone. Hence the look at newest, which is raised before a
+// cell is changed and read after it. Without it a million answers over 400 changes of lists gave 30,000
+// items twice.
 func (g *generation) Do(u User, list List, op Op) (Move, error) {
 	p := g.place(u)
 	for {

@@ -1,8 +1,9 @@
-// Package progress keeps where readers of long lists stand: how far each user has come in their list (Positions), and one
-// index that everybody moves (Index).
+// Package progress keeps where readers of long lists stand: how far each user has come in their list
+// (Positions), and one index that everybody moves (Index).
 //
-// Both are interfaces. Local and LocalIndex keep them in files of this machine; an engine that several machines share
-// fits behind the same methods. Package positionstest tests any implementation as a black box.
+// Both are interfaces. Local and LocalIndex keep them in files of this machine; an engine that several
+// machines share fits behind the same methods. Package positionstest tests any implementation as a black
+// box.
 //
 // What every implementation promises:
 //
@@ -39,12 +40,15 @@ const (
 	MaxName = 255 // bytes of a user's id
 )
 
-// Positions keeps everybody's position. Methods are for any number of goroutines, but for Close, which comes last.
+// Positions keeps everybody's position. Methods are for any number of goroutines, but for Close, which
+// comes last.
 type Positions interface {
-	// Prepare makes ready for lists that will serve: there is a position for every user of theirs when it returns, and it
-	// lasts. Of what Prepare has returned before, all are older versions. On an error nothing has changed.
+	// Prepare makes ready for lists that will serve: there is a position for every user of theirs when it
+	// returns, and it lasts. Of what Prepare has returned before, all are older versions. On an error
+	// nothing has changed.
 	Prepare(lists Lists) (Generation, error)
-	// Durability says in a sentence what becomes of answered changes when the process is killed and when the power is lost.
+	// Durability says in a sentence what becomes of answered changes when the process is killed and when
+	// the power is lost.
 	Durability() string
 	// Lag is the age of the oldest change that a loss of power would undo now, 0 if there is none.
 	Lag() time.Duration
@@ -53,30 +57,35 @@ type Positions interface {
 	Close() error
 }
 
-// Generation is the positions in one version of the lists. Do, Submit and Prefetch are for any number of goroutines.
+// Generation is the positions in one version of the lists. Do, Submit and Prefetch are for any number of
+// goroutines.
 type Generation interface {
 	// Version is greater than that of all generations prepared before, and no less than that of the lists.
 	Version() uint64
-	// Do does op to a user's position. It returns at once, allocates nothing, and may be called on an event loop. Errors
-	// are ErrPending, ErrSuperseded and others that are for the log.
+	// Do does op to a user's position. It returns at once, allocates nothing, and may be called on an event
+	// loop. Errors are ErrPending, ErrSuperseded and others that are for the log.
 	Do(u User, l List, op Op) (Move, error)
-	// Submit is Do for those who wait: done is called once, from any goroutine or before Submit returns, and not with ErrPending.
-	// It copies what it keeps of u. When ctx ends first it may give up, and done is called soon.
+	// Submit is Do for those who wait: done is called once, from any goroutine or before Submit returns,
+	// and not with ErrPending. It copies what it keeps of u. When ctx ends first it may give up, and done
+	// is called soon.
 	Submit(ctx context.Context, u User, l List, op Op, done func(Move, error))
-	// Forget takes a user's position away, whatever list it is in, and says whether there was one to take. u's rank need not be
-	// known. Once the lists have the user no more, Tend leaves nothing of them in any file, the id included.
+	// Forget takes a user's position away, whatever list it is in, and says whether there was one to take.
+	// u's rank need not be known. Once the lists have the user no more, Tend leaves nothing of them in any
+	// file, the id included.
 	Forget(ctx context.Context, u User) (bool, error)
 	// Prefetch begins to bring a position near, for a Do some microseconds later. It never waits.
 	Prefetch(u User)
-	// Tend does what has time: at its first call it finds out who has come to the end of their list, and at every call it erases
-	// those who were forgotten. It reads the Lists, and is called by one goroutine at a time, when nobody uses an earlier generation any
-	// more.
+	// Tend does what has time: at its first call it finds out who has come to the end of their list, and at
+	// every call it erases those who were forgotten. It reads the Lists, and is called by one goroutine at
+	// a time, when nobody uses an earlier generation any more.
 	Tend(ctx context.Context) error
-	// Exhausted is how many users are at the end of their list, as far as Tend has come; -1 where nobody knows.
+	// Exhausted is how many users are at the end of their list, as far as Tend has come; -1 where nobody
+	// knows.
 	Exhausted() int64
 }
 
-// Lists is who has a list, and which: a snapshot, or something else that numbers its users. It is read by Prepare and Tend.
+// Lists is who has a list, and which: a snapshot, or something else that numbers its users. It is read by
+// Prepare and Tend.
 type Lists interface {
 	Version() uint64 // see snapshot.Publication
 	Slots() uint64   // ranks are 0 to Slots-1

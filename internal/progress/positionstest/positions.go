@@ -281,8 +281,8 @@ func rollBack(t *testing.T, p Positions) {
 	}
 }
 
-// changes has goroutines advance users while lists are replaced: a third of the users has the same list in all of them, a
-// third a new one in each, and a third the same one whenever there is one.
+// changes has goroutines advance users while lists are replaced: a third of the users has the same list in
+// all of them, a third a new one in each, and a third the same one whenever there is one.
 func changes(t *testing.T, p Positions) {
 	const users, length, editions = 12, 3000, 80
 	type serving struct {
@@ -369,8 +369,8 @@ func changes(t *testing.T, p Positions) {
 	}
 }
 
-// throughShapes has ids turn from dense to scattered to text and back. Each user is moved somewhere of their own once, and is to
-// stay there: whoever got another's place, or a second one, would be elsewhere.
+// throughShapes has ids turn from dense to scattered to text and back. Each user is moved somewhere of
+// their own once, and is to stay there: whoever got another's place, or a second one, would be elsewhere.
 func throughShapes(t *testing.T, p Positions) {
 	numbers := func(n uint64, more ...uint64) []uint64 {
 		ids := make([]uint64, n, n+uint64(len(more)))

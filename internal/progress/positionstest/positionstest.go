@@ -1,8 +1,9 @@
-// Package positionstest tests implementations of progress.Positions and progress.Index as black boxes: concurrency, changes of
-// lists, restarts, kills, failing disks. Its references, a map under a mutex and a number under one, are the
-// plainest implementations there are, and pass the same tests.
+// Package positionstest tests implementations of progress.Positions and progress.Index as black boxes:
+// concurrency, changes of lists, restarts, kills, failing disks. Its references, a map under a mutex and a
+// number under one, are the plainest implementations there are, and pass the same tests.
 //
-// A test binary that runs the suites calls Main from its TestMain, since it is its own victim when processes are killed.
+// A test binary that runs the suites calls Main from its TestMain, since it is its own victim when
+// processes are killed.
 package positionstest
 
 import (
@@ -19,8 +20,8 @@ import (
 	"weir/internal/progress"
 )
 
-// Positions is how to open the implementation that is tested. Positions that were opened in a directory are there when they
-// are opened in it again, unless they are Volatile.
+// Positions is how to open the implementation that is tested. Positions that were opened in a directory are
+// there when they are opened in it again, unless they are Volatile.
 type Positions struct {
 	Open     func(dir string, faults Faults) (progress.Positions, error)
 	Volatile bool

@@ -8,8 +8,8 @@ import (
 	"weir/internal/progress"
 )
 
-// Reference is the plainest progress.Positions there is: a map under a mutex, which ends with the process. Slow makes it answer
-// as an engine at the other end of a network does.
+// Reference is the plainest progress.Positions there is: a map under a mutex, which ends with the process.
+// Slow makes it answer as an engine at the other end of a network does.
 type Reference struct {
 	Slow bool
 
