@@ -154,10 +154,10 @@ func TestGoroutinesThatTouchMappedMemoryAreGuarded(t *testing.T) {
 		ast.Inspect(f.File, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s: a goroutine is started by go; use disk.Go, a disk.Group or server.Background", f.path)
+				t.Errorf("%s: a goroutine is started by go; use disk.Go or server.Background", f.path)
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" && f.pkg != "weir/internal/progress/cells" {
-					t.Errorf("%s: a sync.WaitGroup, whose Go does not guard; use a disk.Group or server.Background", f.path)
+					t.Errorf("%s: a sync.WaitGroup, whose Go does not guard; use server.Background", f.path)
 				}
 			}
 			return true

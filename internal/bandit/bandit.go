@@ -186,7 +186,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	}
 	b.learner, err = learning.Open(filepath.Join(env.DataDir, "bandit"), learning.Options{
 		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync, Checkpoint: cfg.Checkpoint,
-		Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
+		Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
 	})
 	if err != nil {
 		if b.store != nil {
@@ -324,6 +324,11 @@ func (b *Bandit) Health() server.Health {
 	case err != nil:
 		return server.Degraded(err.Error())
 	}
+	if b.store != nil {
+		if err := b.store.Ready(); err != nil {
+			return server.Degraded("the feature store failed: " + featurestore.Reason(err))
+		}
+	}
 	return b.work.Health()
 }
 
@@ -341,8 +346,8 @@ func (b *Bandit) Close() error {
 	b.reload.Lock() // a reload that has begun gives up soon
 	b.closed = true
 	b.reload.Unlock()
-	b.work.Stop()
 	err := b.learner.Close()
+	b.work.Stop()
 	if b.store != nil {
 		err = errors.Join(err, b.store.Close())
 	}

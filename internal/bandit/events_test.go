@@ -147,9 +147,9 @@ func TestLearnSaysHowFineArmsEventsMake(t *testing.T) {
 		s := serve(t, open(t, dir, func(c2 *Config) { c2.Arms, c2.Learn = path, c.learn }), server.Config{})
 		s.events(`{"user":"u1","item":"a","reward":1}`, accepted{1, 0})
 		s.posterior(`{"items":["a"]`, 51, 50, "item")
-		// The segment's arm begins with what is known of the item, the pair's with what is of the segment, both worth a prior.
+		// Both finer arms begin with what is known of the item, worth a prior.
 		segment := [2]float64{2*51./101 + 1, 2 * 50. / 101}
-		shapes := map[string][2]float64{"item": {51, 50}, "segment": segment, "pair": {2*segment[0]/3 + 1, 2 * segment[1] / 3}}
+		shapes := map[string][2]float64{"item": {51, 50}, "segment": segment, "pair": segment}
 		s.posterior(`{"user":"u2","items":["a"]`, shapes[c.segment][0], shapes[c.segment][1], c.segment)
 		s.posterior(`{"user":"u1","items":["a"]`, shapes[c.user][0], shapes[c.user][1], c.user)
 	}

@@ -48,7 +48,7 @@ func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	}
 
 	// The arms that are left decide, as if the one had never been taught.
-	s.posterior(`{"user":"u1","items":["a"]`, 2*21./51+1, 2*30./51, "pair")
+	s.posterior(`{"user":"u1","items":["a"]`, 2, 1, "pair") // of the item at 3, 3
 	s.forgets(`{"item":"a","user":"u1"}`, 1)
 	s.posterior(`{"user":"u1","items":["a"]`, 21, 30, "segment")
 	s.forgets(`{"item":"a","segment":"young"}`, 1)
@@ -75,7 +75,7 @@ func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	s.posterior(`{"user":"u2","items":["c"]`, 1, 1, "prior")
 	s.posterior(`{"user":"u1","items":["a"]`, 20, 30, "segment")
 	s.events(`{"user":"u2","item":"c","reward":1}`, accepted{1, 0})
-	s.posterior(`{"user":"u2","items":["c"]`, 23./9, 4./9, "pair") // of the item at 2, 1 and the segment at 7/3, 2/3
+	s.posterior(`{"user":"u2","items":["c"]`, 7./3, 2./3, "pair") // of the item at 2, 1
 	text := s.do("GET", s.admin+"/metrics", "").body
 	for _, line := range []string{"weir_bandit_forgotten_arms_total 11\n", `weir_bandit_learned_arms{level="item"} 1` + "\n"} {
 		if !strings.Contains(text, line) {

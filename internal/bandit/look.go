@@ -191,8 +191,9 @@ func (l *lookup) wanted() (m arms.Mask) {
 }
 
 // finer replaces the posteriors of items by those of their finer arms, where there are any.
+// Pairs come first: an arm that events have made begins with what is known of its item, never of its segment.
 func (l *lookup) finer(sc *scratch, keys []arms.Key) {
-	for level := arms.Segmented; level <= arms.Pair; level++ {
+	for level := arms.Pair; level >= arms.Segmented; level-- {
 		inFile, view := l.inFile[level], l.views[level]
 		if !inFile && !l.inView[level] || len(sc.fine) == 0 {
 			continue
@@ -212,6 +213,9 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 			found.Clear()
 		}
 		for n, i := range sc.fine {
+			if sc.source[i] == fromPair {
+				continue
+			}
 			alpha, beta := found.Alpha[n], found.Beta[n]
 			if l.inView[level] {
 				if a, b, ok := view.Find(sc.fineKeys[n]); ok && a+b > 0 {
@@ -228,7 +232,7 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 	}
 }
 
-// shrink returns what an arm that events have made begins with: the posterior of the next coarser arm, worth at most as many
+// shrink returns what an arm that events have made begins with: the posterior of its item, worth at most as many
 // observations as Config.ArmStrength says.
 func (l *lookup) shrink(alpha, beta float64) (float64, float64) {
 	if alpha+beta <= l.strength {

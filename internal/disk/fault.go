@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 )
 
 // Fault is an access to mapped memory that the system could not serve: the file was truncated, its disk failed, or
@@ -46,40 +44,6 @@ func Guard(fn func() error) (err error) {
 func Go(fn func() error, done func(error)) {
 	go func() { done(Guard(fn)) }()
 }
-
-// Group is goroutines that run under Guard and are waited for, as those of a sync.WaitGroup. The zero value is ready.
-type Group struct {
-	Failed func(error) // called for each that ended by a fault or a panic, nil for nothing; set before the first Go
-
-	work sync.WaitGroup
-	err  atomic.Pointer[error]
-}
-
-// Go runs fn on a goroutine of its own.
-func (g *Group) Go(fn func()) {
-	g.work.Add(1)
-	Go(func() error { fn(); return nil }, func(err error) {
-		defer g.work.Done()
-		if err == nil {
-			return
-		}
-		g.err.CompareAndSwap(nil, &err)
-		if g.Failed != nil {
-			g.Failed(err)
-		}
-	})
-}
-
-// Err returns the first fault or panic that ended a goroutine, nil if there was none.
-func (g *Group) Err() error {
-	if err := g.err.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// Wait waits until all goroutines have ended.
-func (g *Group) Wait() { g.work.Wait() }
 
 // Recovered returns the error of a recovered panic: a *Fault for an access to mapped memory on a goroutine with
 // debug.SetPanicOnFault, else a *PanicError.

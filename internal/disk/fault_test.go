@@ -53,23 +53,6 @@ func TestGoHandsFaultsAndPanicsToTheOwner(t *testing.T) {
 	}
 }
 
-func TestAGroupTellsOfTheGoroutineThatFailed(t *testing.T) {
-	m, truncated := truncatedMapping(t)
-	told := make(chan error, 1)
-	g := Group{Failed: func(err error) { told <- err }}
-	g.Go(func() {})
-	g.Wait()
-	if err := g.Err(); err != nil {
-		t.Errorf("error %v of goroutines that ended well", err)
-	}
-	g.Go(func() { sink = m.Bytes()[truncated] })
-	g.Wait()
-	var fault *Fault
-	if err := g.Err(); !errors.As(err, &fault) || <-told != err {
-		t.Errorf("error %v, want a *Fault that Failed was told", err)
-	}
-}
-
 func TestGuardReturnsPanicsWithTheirStack(t *testing.T) {
 	var nothing *Mapping
 	for name, fn := range map[string]func(){

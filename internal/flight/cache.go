@@ -117,6 +117,18 @@ func New[K comparable, V any](g *Group, o Options, fetch Fetch[K, V]) *Cache[K, 
 	return c
 }
 
+// Peek returns a value that is kept and may still be given while the source fails. It fetches nothing.
+func (c *Cache[K, V]) Peek(key K) (value V, ok bool) {
+	if c.entries == nil {
+		return value, false
+	}
+	e, ok := c.entries.GetIfPresent(key)
+	if !ok || c.g.now()-e.at >= c.o.TTL+c.o.Stale {
+		return value, false
+	}
+	return e.value, true
+}
+
 // Len returns how many values are kept.
 func (c *Cache[K, V]) Len() int {
 	if c.entries == nil {

@@ -11,7 +11,7 @@ func TestCallsAnsweredFromMemoryDoNotAllocate(t *testing.T) {
 	o, err := DefaultOptions().withDefaults()
 	must(t, err)
 	o.TTL = 1 << 40
-	s := open(&fakeStore{fetched: make(map[string]int)}, o)
+	s := open(&fakeStore{fetched: make(map[string]int), lost: "none"}, o)
 	defer s.Close()
 	ids := numbered("i", 400)
 	dst := make([]Arm, len(ids))
@@ -32,7 +32,7 @@ func BenchmarkArmsFromMemory(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := open(&fakeStore{fetched: make(map[string]int)}, o)
+	s := open(&fakeStore{fetched: make(map[string]int), lost: "none"}, o)
 	defer s.Close()
 	ids := numbered("i", 400)
 	dst := make([]Arm, len(ids))

@@ -30,6 +30,9 @@ type table struct {
 
 	without  []atomic.Int64 // by feature: entities in a row that had not that one
 	wondered atomic.Int64   // when that was last said
+
+	searched  atomic.Int64 // when versions of the view were last looked for
+	versioned atomic.Bool  // there are some
 }
 
 // value is one feature of one entity. The zero value is one that the store does not have.
@@ -60,12 +63,13 @@ const (
 	faultLong                         // no time left to ask: the call has more chunks than are fetched at once
 	faultRefused                      // the store answered with an error
 	faultAnswer                       // its answer is not what the protocol says
+	faultLost                         // it has none of the items that it had
 	faultBug
 	faultKinds
 )
 
 func (k faultKind) String() string {
-	return [faultKinds]string{"unreachable", "timeout", "busy", "long", "refused", "answer", "bug"}[k]
+	return [faultKinds]string{"unreachable", "timeout", "busy", "long", "refused", "answer", "lost", "bug"}[k]
 }
 
 // fault is an error of a known kind.

@@ -25,7 +25,14 @@ type fakeStore struct {
 	most    int // of them
 	closed  bool
 	do      func(ctx context.Context, ids []string) error // what a fetch does before it answers
+	lost    string                                        // the item that it has lost, "" for all
 	lacks   int                                           // the feature that nobody has, if it is not the first
+}
+
+func (f *fakeStore) lose(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = id
 }
 
 func (f *fakeStore) String() string { return "fake" }
@@ -40,7 +47,7 @@ func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []
 	f.chunks = append(f.chunks, len(ids))
 	f.under++
 	f.most = max(f.most, f.under)
-	do := f.do
+	do, lost := f.do, f.lost
 	f.mu.Unlock()
 	defer func() { f.mu.Lock(); f.under--; f.mu.Unlock() }()
 	if do != nil {
@@ -50,6 +57,9 @@ func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []
 	}
 	for i, id := range ids {
 		var n float64
+		if id == lost || lost == "" {
+			continue
+		}
 		if _, err := fmt.Sscanf(id, "i%g", &n); err == nil {
 			values[2*i], values[2*i+1] = value{kind: kindNumber, number: n + 1}, value{kind: kindNumber, number: 1}
 			if f.lacks > 0 {
@@ -112,7 +122,7 @@ func bubble(t *testing.T, change func(*Options), test func(t *testing.T, s *Stor
 		}
 		o, err := o.withDefaults()
 		must(t, err)
-		f := &fakeStore{fetched: make(map[string]int)}
+		f := &fakeStore{fetched: make(map[string]int), lost: "none"}
 		s := open(f, o)
 		test(t, s, f)
 		must(t, s.Close())

@@ -159,6 +159,7 @@ func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as
 	var keys strings.Builder
 	keys.Grow(size)
 	var buf []byte
+	names := make([]string, 0, len(ids))
 	commands := make(valkey.Commands, 0, len(ids))
 	rows := make([]int, 0, len(ids))
 	for i, id := range ids {
@@ -168,7 +169,8 @@ func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as
 		buf = append(appendEntityKey(buf[:0], t.entity, id, as), f.project...)
 		start := keys.Len()
 		keys.Write(buf)
-		commands = append(commands, client.B().Hmget().Key(keys.String()[start:]).Field(fields...).Build())
+		names = append(names, keys.String()[start:])
+		commands = append(commands, client.B().Hmget().Key(names[len(names)-1]).Field(fields...).Build())
 		rows = append(rows, i)
 	}
 	if len(rows) == 0 {
@@ -206,17 +208,70 @@ func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as
 			}
 		}
 	}
-	return found, nil
+	return found, f.checkVersions(ctx, client, t, names)
+}
+
+// versionsEvery is how often the hashes of a fetch are searched for versions of its view.
+const versionsEvery = 10 * time.Second
+
+// checkVersions refuses a view of which Redis has several versions, while none is named: the registry says which is current,
+// Redis does not, and the first one is no longer written once there is another.
+func (f *feastRedis) checkVersions(ctx context.Context, client valkey.Client, t *table, keys []string) error {
+	if _, named := storedView(t.view); named || !t.versioned.Load() && !due(&t.searched, versionsEvery) {
+		return nil
+	}
+	commands := make(valkey.Commands, len(keys))
+	for i, key := range keys {
+		commands[i] = client.B().Hkeys().Key(key).Build()
+	}
+	latest, hashes := 0, 0
+	for _, result := range client.DoMulti(ctx, commands...) {
+		fields, err := result.AsStrSlice()
+		if err != nil {
+			return redisError(err)
+		}
+		hashes += min(len(fields), 1)
+		for _, field := range fields {
+			if n, ok := strings.CutPrefix(field, "_ts:"+t.view+"_v"); ok {
+				v, err := strconv.Atoi(n)
+				if err == nil {
+					latest = max(latest, v)
+				}
+			}
+		}
+	}
+	if hashes > 0 {
+		t.versioned.Store(latest > 0)
+	} else {
+		t.searched.Store(0) // it says nothing: the next fetch is searched
+	}
+	if latest == 0 {
+		return nil
+	}
+	return refused("the feature view %s has versions up to %d in Redis, and which is current the registry says alone: "+
+		"name one, as in --bandit-store-%s-view %[1]s@v%[2]d (feast feature-views describe %[1]s), or use feast+http", t.view, latest, t.flag)
+}
+
+// storedView returns the name under which Redis has a view, and whether it names a version: view@v2 is view_v2, and view@v0 is view.
+func storedView(view string) (name string, named bool) {
+	name, version, named := strings.Cut(view, "@v")
+	if n, err := strconv.Atoi(version); !named || err != nil || n < 0 {
+		return view, false
+	} else if n == 0 {
+		return name, true
+	}
+	return name + "_v" + version, true
 }
 
 // fields are what is read of an entity's hash: its features, and behind them the time if it is wanted.
 func (f *feastRedis) fields(t *table) []string {
+	view, _ := storedView(t.view)
 	fields := make([]string, 0, len(t.features)+1)
 	for _, feature := range t.features {
-		fields = append(fields, featureField(t.view, feature))
+		fields = append(fields, featureField(view, feature))
 	}
 	if f.ages {
-		fields = append(fields, "_ts:"+t.view)
+		fields = append(fields, "_ts:"+view)
 	}
 	return fields
 }
@@ -232,7 +287,7 @@ func redisError(err error) error {
 		code, _, _ := strings.Cut(text, " ")
 		switch code {
 		case "NOAUTH", "WRONGPASS", "NOPERM":
-			text += " (credentials go into the URL: feast+redis://USER:PASSWORD@HOST:6379/PROJECT; the user needs HMGET)"
+			text += " (credentials go into the URL: feast+redis://USER:PASSWORD@HOST:6379/PROJECT; the user needs HMGET and HKEYS)"
 		case "WRONGTYPE":
 			text += " (the key is not Feast's; see --bandit-store-item-entity, --bandit-store-user-entity and the project in the URL)"
 		}

@@ -154,6 +154,8 @@ func fakeRedisWith(t *testing.T, answers map[string]string) string {
 						answer = "-ERR This instance has cluster support disabled\r\n"
 					case "PING":
 						answer = "+PONG\r\n"
+					case "HKEYS":
+						answer = "*0\r\n"
 					}
 					if said, ok := answers[args[0]]; ok {
 						answer = said
@@ -250,7 +252,7 @@ func FuzzRedis(f *testing.F) {
 	for _, seed := range []string{"*-5\r\n", "$-7\r\n", "%-3\r\n", "*1\r\n*1\r\n*1\r\n", "*2\r\n$1\r\n1\r\n$-1\r\n", ">2\r\n+subscribe\r\n+a\r\n", "_\r\n", "#t\r\n",
 		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", "%1\r\n+proto\r\n:3\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 :1\r\n", "-LOADING\r\n", "=15\r\ntxt:Some string\r\n",
 		"*1\r\n*3\r\n:-5\r\n:99999999\r\n*2\r\n:1\r\n:1\r\n", "*3\r\n+message\r\n+a\r\n+b\r\n"} {
-		for _, command := range []string{"HELLO", "CLUSTER", "HMGET", "PING", "CLIENT"} {
+		for _, command := range []string{"HELLO", "CLUSTER", "HMGET", "HKEYS", "PING", "CLIENT"} {
 			f.Add(command, []byte(seed))
 		}
 	}

@@ -28,6 +28,8 @@ func Reason(err error) string {
 		return "it answered with an error"
 	case kind == faultAnswer:
 		return "its answer is wrong"
+	case kind == faultLost:
+		return "it has lost all items that it had"
 	case kind == faultBug:
 		return "asking it failed inside the server"
 	}

@@ -53,6 +53,7 @@ type Store struct {
 	users    *flight.Cache[string, string] // nil if users have no segments
 	metrics  *storeMetrics
 	complain complaints
+	seen     seen
 	close    func() error // of the backend, once
 }
 
@@ -102,7 +103,9 @@ func open(b backend, o Options) *Store {
 			if wrong != "" {
 				s.complain.invalid(s.metrics, "item", ids[i], wrong)
 			}
-			dst[i] = arm
+			if dst[i] = arm; arm.Known {
+				s.seen.note(ids[i], o.Chunk)
+			}
 		})
 	})
 	if o.UserView != "" {
@@ -176,6 +179,11 @@ func read(ctx context.Context, s *Store, t *table, ids []string, each func(i int
 			unknown++
 		}
 		each(i, row)
+	}
+	if t.flag == "item" {
+		if err := s.checkLost(ctx, t, ids, slices.Contains(had, true)); err != nil {
+			return err
+		}
 	}
 	s.metrics.fetched[t.flag].Add(0, uint64(len(ids)))
 	s.metrics.unknown[t.flag].Add(0, uint64(unknown))

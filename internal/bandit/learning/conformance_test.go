@@ -1,6 +1,7 @@
 package learning_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -32,6 +33,7 @@ var local = learningtest.Implementation{
 func options() learning.Options {
 	return learning.Options{
 		Memory: 1 << 24, ClientIDs: 1, Sync: 100 * time.Millisecond, Checkpoint: 1 << 16,
+		Go:      func(_ string, fn func(context.Context)) { go fn(context.Background()) },
 		Metrics: metrics.New(1), Log: slog.New(slog.DiscardHandler),
 	}
 }

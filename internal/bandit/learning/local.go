@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,9 +27,11 @@ type Options struct {
 	Sync      time.Duration // between syncs of the journal
 	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
 	Checkpoint int64
-	Metrics    *metrics.Registry
-	Log        *slog.Logger
-	Faults     disk.Faults // for tests
+	// Go runs a goroutine that may panic without ending the process, as server.Background does. Close ends it.
+	Go      func(name string, fn func(context.Context))
+	Metrics *metrics.Registry
+	Log     *slog.Logger
+	Faults  disk.Faults // for tests
 }
 
 // What a key takes, with the room that its table keeps free and what a table takes while it grows.
@@ -71,8 +74,10 @@ type Local struct {
 	// What was replayed did not fit. Nothing is taken, and no checkpoint written, so that a restart with more memory has it all.
 	overfull atomic.Pointer[error]
 
-	stop context.CancelFunc
-	work disk.Group
+	unanswered []Batch     // of the group that is being committed; of the goroutine that commits
+	broken     atomic.Bool // a goroutine has panicked
+	stop       context.CancelFunc
+	ended      []chan struct{} // each closed when its goroutine has ended
 }
 
 // committed is a batch that is part of a group, or was refused.
@@ -116,10 +121,27 @@ func Open(dir string, o Options) (*Local, error) {
 	l.register(o.Metrics)
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	l.work.Failed = func(err error) { o.Log.Error("bandit: a background task has ended; restart", "error", err) }
-	l.work.Go(func() { l.commits(ctx) })
-	l.work.Go(func() { l.checkpoints(ctx) })
+	l.start("commits of events", func() { l.commits(ctx) })
+	l.start("checkpoints of events", func() { l.checkpoints(ctx) })
 	return l, nil
+}
+
+// start runs fn until Close. If it panics, events are refused until a restart.
+func (l *Local) start(name string, fn func()) {
+	ended := make(chan struct{})
+	l.ended = append(l.ended, ended)
+	l.o.Go(name, func(context.Context) {
+		returned := false
+		defer func() {
+			if !returned {
+				l.broken.Store(true)
+				l.stop()
+			}
+			close(ended)
+		}()
+		fn()
+		returned = true
+	})
 }
 
 // replay takes up a record of the journal. Times beyond now are of a clock that was ahead.
@@ -172,7 +194,7 @@ func (l *Local) Err() error {
 	if err := l.overfull.Load(); err != nil {
 		return *err
 	}
-	if l.work.Err() != nil {
+	if l.broken.Load() {
 		return errors.New("a background task failed; see the log, and restart")
 	}
 	return nil
@@ -235,6 +257,7 @@ func (l *Local) Learn(b Batch) {
 
 // commits takes in batches until the context ends, and then what is left.
 func (l *Local) commits(ctx context.Context) {
+	defer l.refuseQueued()
 	var group []Batch
 	for ended := false; !ended; {
 		select {
@@ -247,8 +270,21 @@ func (l *Local) commits(ctx context.Context) {
 		group, q.batches = q.batches, group[:0]
 		q.events, q.closed = 0, ended
 		q.Unlock()
+		l.unanswered = group
 		l.commit(group)
 		clear(group)
+	}
+}
+
+// refuseQueued closes the queue and refuses what is left of it: nothing, unless a commit has panicked.
+func (l *Local) refuseQueued() {
+	q := &l.queue
+	q.Lock()
+	q.closed = true
+	left := append(slices.Clone(l.unanswered), q.batches...)
+	q.Unlock()
+	for _, b := range left {
+		b.Done(0, ErrNotSaved)
 	}
 }
 
@@ -266,9 +302,21 @@ func (l *Local) commit(group []Batch) {
 	}
 }
 
-// commitOnce takes in batches that fit into one write.
+// commitOnce takes in batches that fit into one write, and answers them.
 func (l *Local) commitOnce(group []Batch) {
+	l.decide(group)
+	for i := range l.pending {
+		c := l.pending[i]
+		l.pending[i] = committed{}
+		l.unanswered = l.unanswered[1:]
+		c.Done(c.duplicates, c.err)
+	}
+}
+
+// decide fills l.pending with what becomes of the batches, once it is saved. No other goroutine uses that.
+func (l *Local) decide(group []Batch) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now().UnixMicro()
 	l.ids.turn(now)
 	for _, t := range l.learned {
@@ -289,12 +337,6 @@ func (l *Local) commitOnce(group []Batch) {
 	}
 	l.write(l.pending[written:], now)
 	l.remembered.Store(int64(l.ids.len()))
-	l.mu.Unlock()
-	for i := range l.pending { // no other goroutine uses it
-		c := &l.pending[i]
-		c.Done(c.duplicates, c.err)
-		*c = committed{}
-	}
 }
 
 // admit appends the records of a batch, all or none.
@@ -467,6 +509,9 @@ func (l *Local) Forget(f Forgetting) (n int, err error) {
 	if err := l.overfull.Load(); err != nil {
 		return 0, *err
 	}
+	if l.broken.Load() {
+		return 0, ErrNotSaved
+	}
 	l.batch.Reset()
 	l.buffer = r.append(l.buffer[:0])
 	l.batch.Add(l.buffer)
@@ -522,7 +567,9 @@ func (l *Local) unlearn(r *record) (n int) {
 // Close implements Learner. It writes what was learned as a whole, so that nothing has to be replayed.
 func (l *Local) Close() error {
 	l.stop()
-	l.work.Wait()
+	for _, ended := range l.ended {
+		<-ended
+	}
 	if j := l.journal; l.Err() == nil && j.Position() > j.Checkpointed() {
 		if err := l.checkpoint(); err != nil {
 			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, the next start reads their journal", "error", err)

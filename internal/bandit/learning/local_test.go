@@ -2,6 +2,7 @@ package learning
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -40,7 +41,8 @@ func (l *logged) Write(p []byte) (int, error) {
 func open(t testing.TB, dir string, change ...func(*Options)) *local {
 	t.Helper()
 	l := &local{log: new(logged)}
-	o := Options{Memory: 1 << 24, ClientIDs: 1, Sync: time.Hour, Checkpoint: 1 << 30, Metrics: metrics.New(1), Log: slog.New(slog.NewTextHandler(l.log, nil))}
+	o := Options{Memory: 1 << 24, ClientIDs: 1, Sync: time.Hour, Checkpoint: 1 << 30, Go: func(_ string, fn func(context.Context)) { go fn(context.Background()) },
+		Metrics: metrics.New(1), Log: slog.New(slog.NewTextHandler(l.log, nil))}
 	for _, c := range change {
 		c(&o)
 	}
