@@ -128,7 +128,7 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 		}
 		slices.Sort(times)
 		t.Logf("x %v: followed after %.1f s", factor, times)
-		if typical := times[len(times)/2]; factor < 1 && typical > followedAim.Seconds() {
+		if typical := times[len(times)/2]; !testing.Short() && factor < 1 && typical > followedAim.Seconds() {
 			t.Errorf("x %v: typically followed after %.1f s, more than %v", factor, typical, followedAim)
 		}
 	}
