@@ -28,9 +28,10 @@ type app struct {
 // dataFormat is the version of the data directory's layout.
 const dataFormat = "1"
 
-// openApp takes the ports, locks the data directory and opens the services, which have been checked. Run serves and closes all of
-// it. Ports come first, so that an address that is taken leaves no files behind; connections wait until the services are open.
-// Without a data directory the services must have been told of places of their own.
+// openApp takes the ports, locks the data directory and opens the services, which have been checked. Run
+// serves and closes all of it. Ports come first, so that an address that is taken leaves no files behind;
+// connections wait until the services are open. Without a data directory the services must have been told
+// of places of their own.
 func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener, off ...server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
@@ -87,8 +88,9 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 // processors guards changes of their number.
 var processors sync.Mutex
 
-// oneProcessorMore is server.Env.Long. To have them all the time would be simpler: four more, one for each class of the
-// sequence's computations, made handed-off requests 19 to 68 % dearer in four turns on one core.
+// oneProcessorMore is server.Env.Long. To have them all the time would be simpler: four more, one for each
+// class of the sequence's computations, made handed-off requests 19 to 68 % dearer in four turns on one
+// core.
 func oneProcessorMore() (done func()) {
 	add := func(n int) {
 		processors.Lock()

@@ -18,8 +18,8 @@ import (
 	"weir/internal/systest"
 )
 
-// sums is what events add to the posterior of an item: rewards to alpha, what is missing from 1 to beta. Rewards are
-// quarters, so that every sum is exact.
+// sums is what events add to the posterior of an item: rewards to alpha, what is missing from 1 to beta.
+// Rewards are quarters, so that every sum is exact.
 type sums struct{ alpha, beta float64 }
 
 // sumsByKind is what events add to the posteriors of items.
@@ -32,8 +32,8 @@ func (t *sumsByKind) add(o *sumsByKind) {
 	}
 }
 
-// feedback is a request of several events. Each of them comes twice, for an item and for its twin, which must always know the same:
-// a request counts as a whole or not at all.
+// feedback is a request of several events. Each of them comes twice, for an item and for its twin, which
+// must always know the same: a request counts as a whole or not at all.
 type feedback struct {
 	body   string
 	events int
@@ -42,7 +42,8 @@ type feedback struct {
 	acked  bool
 }
 
-// newFeedback makes a request for the items of a kind. With an id every event has one of its own, which begins with it.
+// newFeedback makes a request for the items of a kind. With an id every event has one of its own, which
+// begins with it.
 func newFeedback(kind, id string) *feedback {
 	f := new(feedback)
 	var events []string
@@ -67,8 +68,9 @@ func newFeedback(kind, id string) *feedback {
 	return f
 }
 
-// tell sends batches of the requests that next returns over one connection, several at once, and passes on every answer that came whole, until
-// the connection ends or next returns nil. It returns those that were sent, or may have been, and not answered.
+// tell sends batches of the requests that next returns over one connection, several at once, and passes on
+// every answer that came whole, until the connection ends or next returns nil. It returns those that were
+// sent, or may have been, and not answered.
 func tell(addr string, batch int, next func() *feedback, answered func(f *feedback, status int, body string)) (open []*feedback) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -131,7 +133,8 @@ func (p *ports) learned(kind string) (t sumsByKind) {
 	return t
 }
 
-// between checks that an item has learned at least what was acknowledged, and no more than that and what was in flight.
+// between checks that an item has learned at least what was acknowledged, and no more than that and what
+// was in flight.
 func between(t *testing.T, round int, kind string, got, acked, open *sumsByKind) {
 	t.Helper()
 	for i := range got {
@@ -142,9 +145,10 @@ func between(t *testing.T, round int, kind string, got, acked, open *sumsByKind)
 	}
 }
 
-// TestKillLosesNoAcknowledgedEvent kills the server again and again, with -9 and while events come in over several connections. An
-// event that was acknowledged counts exactly once, one in flight at most once. Half of the clients give their
-// events ids and send what was not answered again after the restart: those count exactly once in the end.
+// TestKillLosesNoAcknowledgedEvent kills the server again and again, with -9 and while events come in over
+// several connections. An event that was acknowledged counts exactly once, one in flight at most once. Half
+// of the clients give their events ids and send what was not answered again after the restart: those count
+// exactly once in the end.
 func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	systest.LongRun(t, "many processes to kill")
 	const clients, batch = 8, 6
@@ -310,8 +314,8 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	t.Logf("%d events, %d kills, %d requests sent again, %d of which had counted", events, rounds, again, counted)
 }
 
-// TestKillBringsNothingBackThatWasForgotten kills the server between events and what is forgotten of them: what the next one knows is what this
-// one knew.
+// TestKillBringsNothingBackThatWasForgotten kills the server between events and what is forgotten of them:
+// what the next one knows is what this one knew.
 func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
 	systest.LongRun(t, "many processes to kill")
 	dir := t.TempDir()

@@ -190,7 +190,8 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 	}
 }
 
-// TestAllServicesAtOnce has feeds, the sequence, predictions large and small, and events asked for side by side: every answer is right.
+// TestAllServicesAtOnce has feeds, the sequence, predictions large and small, and events asked for side by
+// side: every answer is right.
 func TestAllServicesAtOnce(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg server.Config) {
 		dir := t.TempDir()

@@ -150,8 +150,8 @@ func killAndRestart(t *testing.T, step uint64) {
 // batch is how many requests a client of pipeline sends at once, at most.
 const batch = 16
 
-// pipeline sends requests of random users, whose numbers are step apart, and of random sizes over one connection, several at once, and passes on every answer
-// that came whole, until the connection ends.
+// pipeline sends requests of random users, whose numbers are step apart, and of random sizes over one
+// connection, several at once, and passes on every answer that came whole, until the connection ends.
 func pipeline(addr string, users, step uint64, largest int, answered func(user uint64, status int, body string)) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

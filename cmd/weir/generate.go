@@ -64,8 +64,8 @@ the new one is complete.`,
 	return cmd
 }
 
-// published is when lists that are made now are made: the time, or what SOURCE_DATE_EPOCH says in seconds since 1970, so that the
-// same lists make the same file.
+// published is when lists that are made now are made: the time, or what SOURCE_DATE_EPOCH says in seconds
+// since 1970, so that the same lists make the same file.
 func published() time.Time {
 	if seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
 		return time.Unix(seconds, 0)

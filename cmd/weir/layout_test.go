@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// mayImport says which of weir's packages each of them may import. Services do not import each other, and nothing
-// below imports a service: docs/ARCHITECTURE.md. A new package needs a line here.
+// mayImport says which of weir's packages each of them may import. Services do not import each other, and
+// nothing below imports a service: docs/ARCHITECTURE.md. A new package needs a line here.
 var mayImport = map[string][]string{
 	"weir/internal/disk":                          {},
 	"weir/internal/disk/record":                   {"weir/internal/disk", "weir/internal/metrics"},
@@ -66,7 +66,8 @@ var mayImport = map[string][]string{
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.
 var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/windows"}
 
-// kernels are the packages whose Linux files talk to the system: both ends of a connection, and what watches the box.
+// kernels are the packages whose Linux files talk to the system: both ends of a connection, and what
+// watches the box.
 var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
 
 // forTests are packages that only tests and each other import.
@@ -141,8 +142,8 @@ func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
-// guarded are the packages whose goroutines may touch mapped memory: they are started by internal/disk, so that a fault in
-// one is its owner's error. Generating lists reads none.
+// guarded are the packages whose goroutines may touch mapped memory: they are started by internal/disk, so
+// that a fault in one is its owner's error. Generating lists reads none.
 var guarded = []string{"weir/internal/feed", "weir/internal/feed/snapshot", "weir/internal/bandit", "weir/internal/bandit/arms",
 	"weir/internal/bandit/learning", "weir/internal/progress", "weir/internal/progress/cells", "weir/internal/journal", "weir/internal/disk/record"}
 
@@ -165,8 +166,9 @@ func TestGoroutinesThatTouchMappedMemoryAreGuarded(t *testing.T) {
 	}
 }
 
-// TestPackagesDoNotExecuteTemplates: text/template calls methods by names that the linker cannot know, so that it keeps
-// every exported method of every type, and the program is half as large again. make check looks at what was linked.
+// TestPackagesDoNotExecuteTemplates: text/template calls methods by names that the linker cannot know, so
+// that it keeps every exported method of every type, and the program is half as large again. make check
+// looks at what was linked.
 func TestPackagesDoNotExecuteTemplates(t *testing.T) {
 	for _, f := range goFiles(t) {
 		for _, spec := range f.Imports {

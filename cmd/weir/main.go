@@ -20,8 +20,9 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run executes one command line and returns its exit code: 0, 1 for a failure, 2 for a command
-// line that cannot be understood or makes no sense. What only the world makes impossible, a file that is missing, is a failure.
+// run executes one command line and returns its exit code: 0, 1 for a failure, 2 for a command line that
+// cannot be understood or makes no sense. What only the world makes impossible, a file that is missing, is
+// a failure.
 func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -73,7 +74,8 @@ func newRoot() *cobra.Command {
 			return printVersion(cmd)
 		},
 	}
-	// cobra's own --version is printed by a template, and text/template makes the linker keep every exported method.
+	// cobra's own --version is printed by a template, and text/template makes the linker keep every
+	// exported method.
 	root.Flags().BoolP("version", "v", false, "version for weir")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var number *strconv.NumError

@@ -13,11 +13,12 @@ import (
 	"weir/internal/server"
 )
 
-// The manifest is a file of the data directory that lists the files which it should hold, as patterns, one a line. It is written
-// once services have made theirs, and before any of them answers.
+// The manifest is a file of the data directory that lists the files which it should hold, as patterns, one
+// a line. It is written once services have made theirs, and before any of them answers.
 func manifestOf(dir string) string { return filepath.Join(dir, "manifest") }
 
-// checkManifest fails when a file is gone that was there: without it all that was in it would begin anew, in silence.
+// checkManifest fails when a file is gone that was there: without it all that was in it would begin anew,
+// in silence.
 func checkManifest(dir string) error {
 	_, missing, err := readManifest(dir)
 	if err != nil || missing == nil {
@@ -48,7 +49,8 @@ func readManifest(dir string) (there, missing []string, err error) {
 	return there, missing, nil
 }
 
-// extendManifest adds the files of services that have a method DataFiles() []string, patterns relative to the data directory.
+// extendManifest adds the files of services that have a method DataFiles() []string, patterns relative to
+// the data directory.
 func extendManifest(dir string, services []server.Service) error {
 	listed, _, err := readManifest(dir)
 	if err != nil {

@@ -15,7 +15,8 @@ func TestGenerateNeedsLessThan200MiB(t *testing.T) {
 	most(t, 200, "generate", "--users", "2000000", "--items", "5", "--max-item", "16777215", "-o", filepath.Join(t.TempDir(), "feeds.weir"))
 }
 
-// What the flag allows is half as much again, and 32 MiB. A user with all the rows is what costs most for each of them.
+// What the flag allows is half as much again, and 32 MiB. A user with all the rows is what costs most for
+// each of them.
 func TestImportKeepsToItsMemory(t *testing.T) {
 	dir := t.TempDir()
 	rows := []byte("user,item,score\n2,1,1\n")

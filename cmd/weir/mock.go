@@ -45,7 +45,8 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 	f.Var(&cache, "cache", "memory for feeds that were made, so that they need not be again")
 	knobs.AddFlags(f)
 	kernel.add(cmd)
-	// The weir beside which a mock mostly runs has the address; and a 503 of a mock's own would be taken for one that was asked for.
+	// The weir beside which a mock mostly runs has the address; and a 503 of a mock's own would be taken
+	// for one that was asked for.
 	f.Lookup("admin").DefValue, kernel.cfg.Admin = "", ""
 	f.Lookup("shed").DefValue, kernel.shed.on = "false", false
 

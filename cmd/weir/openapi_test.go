@@ -103,8 +103,8 @@ func (d *apiDoc) response(r apiResponse) apiResponse {
 	return r
 }
 
-// startAPI serves two users, one of whom has no more than two items, and three arms, on ports of 127.0.0.1. Further
-// flags, if there are any, replace those that name the arms.
+// startAPI serves two users, one of whom has no more than two items, and three arms, on ports of 127.0.0.1.
+// Further flags, if there are any, replace those that name the arms.
 func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -406,7 +406,8 @@ func (d *apiDoc) test(t *testing.T, r apiRequest) (got *answerOfAPI) {
 	return got
 }
 
-// beyondSchemas are bodies that a schema allows, since it does not know the length of lists, and that are refused.
+// beyondSchemas are bodies that a schema allows, since it does not know the length of lists, and that are
+// refused.
 var beyondSchemas = []string{`{"position":291}`}
 
 func (d *apiDoc) check(t *testing.T, r apiRequest, got *answerOfAPI) {

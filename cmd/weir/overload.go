@@ -148,8 +148,9 @@ func (f *limitsFlag) format(l shed.Limits) string {
 	return one(l.Soft) + ":" + one(l.Hard)
 }
 
-// limitMemory keeps the garbage collector to a share of what this process's cgroup may have. Without that it lets the heap
-// grow until there is nothing left, which the shedder takes for overload and the kernel for a reason to kill.
+// limitMemory keeps the garbage collector to a share of what this process's cgroup may have. Without that
+// it lets the heap grow until there is nothing left, which the shedder takes for overload and the kernel
+// for a reason to kill.
 func (s *shedFlags) limitMemory() error {
 	if s.memory == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return nil

@@ -24,8 +24,9 @@ type stepped struct {
 	Value string
 }
 
-// steps sends batches of requests over one connection, each for a path that next returns, and passes on every answer that
-// came whole, until the connection ends. It returns how many requests were sent and not answered.
+// steps sends batches of requests over one connection, each for a path that next returns, and passes on
+// every answer that came whole, until the connection ends. It returns how many requests were sent and not
+// answered.
 func steps(t testing.TB, addr string, batch int, next func() string, answered func(path string, status int, s stepped)) (open int) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -74,9 +75,9 @@ func (p *ports) current() stepped {
 	return s
 }
 
-// TestKillLosesNoAcknowledgedStep kills the server again and again, with -9 and in the middle of answers. No index that a
-// client was given by /next may come again, none may be lost, and the index may be ahead of what was
-// received by what was in flight at the kill, no more.
+// TestKillLosesNoAcknowledgedStep kills the server again and again, with -9 and in the middle of answers.
+// No index that a client was given by /next may come again, none may be lost, and the index may be ahead of
+// what was received by what was in flight at the kill, no more.
 func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 	systest.LongRun(t, "many processes to kill")
 	const clients, batch = 8, 8
@@ -134,7 +135,8 @@ func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 	t.Logf("%d indices in %d rounds, the last one %d", len(given), rounds, highest)
 }
 
-// A single client that goes both ways finds the index where it left it, or where its last request would have moved it.
+// A single client that goes both ways finds the index where it left it, or where its last request would
+// have moved it.
 func TestKillLeavesTheIndexWhereItsClientHasIt(t *testing.T) {
 	systest.LongRun(t, "many processes to kill")
 	const rounds = 12

@@ -171,7 +171,8 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	return cfg, keys, nil
 }
 
-// leastHeader is the least --max-header there is use for: a browser sends more, a client with no frills half of it.
+// leastHeader is the least --max-header there is use for: a browser sends more, a client with no frills
+// half of it.
 const leastHeader = 256
 
 // check refuses what cannot work. Zeros are defaults in server.Config: who writes one on a command line means
@@ -272,7 +273,8 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 	return nil
 }
 
-// failure returns an error that main prints, or has printed it where the log is JSON: then it is that to its last line.
+// failure returns an error that main prints, or has printed it where the log is JSON: then it is that to
+// its last line.
 func (k *kernelFlags) failure(log *slog.Logger, err error) error {
 	if k.logFormat != "json" {
 		return err

@@ -14,8 +14,8 @@ func newServices() []server.Opener {
 	return []server.Opener{new(feed.Flags), new(sequence.Flags), new(bandit.Flags)}
 }
 
-// checkTogether refuses flags of services that do not go together. Services do not know of one another; what they have in
-// common is said in this file. on are those that will be opened.
+// checkTogether refuses flags of services that do not go together. Services do not know of one another;
+// what they have in common is said in this file. on are those that will be opened.
 func checkTogether(on []server.Opener) error {
 	feeds, predictions := find[*feed.Flags](on), find[*bandit.Flags](on)
 	switch {

@@ -31,8 +31,9 @@ func mapped(t *testing.T, pid int, dir string) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// TestTruncatingAnyMappedFileUnderLoadEndsNoProcess cuts off each file that the process has mapped, whichever these are, one
-// process after the other, while all services are asked and their background goroutines work.
+// TestTruncatingAnyMappedFileUnderLoadEndsNoProcess cuts off each file that the process has mapped,
+// whichever these are, one process after the other, while all services are asked and their background
+// goroutines work.
 func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 	for i, files := 0, 1; i < files; i++ {
 		dir := t.TempDir()

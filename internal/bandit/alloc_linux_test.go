@@ -57,8 +57,8 @@ func (w *wire) round(request []byte) {
 	}
 }
 
-// TestAllocPredictionsAllocateNothing counts what a process allocates in which both ends of a connection are: the whole way of
-// a request, by the event loop or a worker.
+// TestAllocPredictionsAllocateNothing counts what a process allocates in which both ends of a connection
+// are: the whole way of a request, by the event loop or a worker.
 func TestAllocPredictionsAllocateNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "arms.weir")

@@ -50,15 +50,15 @@ type Config struct {
 	HalfLife time.Duration
 	// Learn is the finest kind of arm that an event makes.
 	Learn arms.Level
-	// ArmStrength is how many observations the posterior of the item, or segment, is worth at most that an arm for a segment, or user,
-	// begins with; 0 is as many as the prior.
+	// ArmStrength is how many observations the posterior of the item, or segment, is worth at most that an
+	// arm for a segment, or user, begins with; 0 is as many as the prior.
 	ArmStrength float64
 	// EventsAdmin takes events on the admin port only.
 	EventsAdmin bool
 	// MaxItems bounds the items of one request, MaxEvents its events, MaxQueries the queries of a batch.
 	MaxItems, MaxEvents, MaxQueries int
-	// Memory is how many bytes what events teach may take, the ids that are remembered for a day included. ClientIDs is the share
-	// of these that one client may have.
+	// Memory is how many bytes what events teach may take, the ids that are remembered for a day included.
+	// ClientIDs is the share of these that one client may have.
 	Memory    int64
 	ClientIDs float64
 	// MaxAhead is how far the time of an event may be ahead of the clock.
@@ -221,9 +221,9 @@ func (b *Bandit) loadFirst(file *arms.File) {
 	}
 }
 
-// watch takes up files that are renamed over the path; first is the one the bandit began with. One that was refused
-// is not tried again. A file that is changed in place is not looked at: it is mapped, and complete at no moment that could
-// be told from here.
+// watch takes up files that are renamed over the path; first is the one the bandit began with. One that was
+// refused is not tried again. A file that is changed in place is not looked at: it is mapped, and complete
+// at no moment that could be told from here.
 func (b *Bandit) watch(first os.FileInfo) {
 	tick := time.NewTicker(b.cfg.Watch)
 	defer tick.Stop()

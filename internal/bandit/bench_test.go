@@ -13,8 +13,8 @@ import (
 	"weir/internal/server"
 )
 
-// BenchmarkAnswer is what answering takes beside the kernel: 400 of a million items, as text, as numbers, and in
-// binary tensors.
+// BenchmarkAnswer is what answering takes beside the kernel: 400 of a million items, as text, as numbers,
+// and in binary tensors.
 func BenchmarkAnswer(b *testing.B) {
 	const items, asked = 1_000_000, 400
 	path := filepath.Join(b.TempDir(), "arms.weir")

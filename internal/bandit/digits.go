@@ -6,9 +6,10 @@ import (
 	"strconv"
 )
 
-// appendScore appends a score from 0 to 1 with nine significant digits: in fixed notation from 1e-4 on,
-// as 1.23456789e-05 below. It says the same as strconv.AppendFloat(dst, x, 'g', 9, 64), but that zeros at the end
-// stay and that the last digit may be one off where the tenth is at a tie. It takes a fifth of the time.
+// appendScore appends a score from 0 to 1 with nine significant digits: in fixed notation from 1e-4 on, as
+// 1.23456789e-05 below. It says the same as strconv.AppendFloat(dst, x, 'g', 9, 64), but that zeros at the
+// end stay and that the last digit may be one off where the tenth is at a tie. It takes a fifth of the
+// time.
 func appendScore(dst []byte, x float64) []byte {
 	var scaled float64
 	zeros := 0

@@ -10,7 +10,8 @@ import (
 	"weir/internal/bandit/learning"
 )
 
-// batchOf decides what events teach. segments are those of their users where the events do not name one; nil is none.
+// batchOf decides what events teach. segments are those of their users where the events do not name one;
+// nil is none.
 func (b *Bandit) batchOf(list []event, segments []string) (learning.Batch, error) {
 	m := b.model.Load()
 	if m == nil {
@@ -32,7 +33,8 @@ func (b *Bandit) batchOf(list []event, segments []string) (learning.Batch, error
 	return batch, nil
 }
 
-// learn has events count, all of them or none, and waits for it. Those whose id was seen within a day do not count again.
+// learn has events count, all of them or none, and waits for it. Those whose id was seen within a day do
+// not count again.
 func (b *Bandit) learn(list []event, segments []string, client netip.Addr) (duplicates int, err error) {
 	batch, err := b.batchOf(list, segments)
 	if err != nil {
@@ -49,8 +51,8 @@ func (b *Bandit) learn(list []event, segments []string, client netip.Addr) (dupl
 	return duplicates, err
 }
 
-// resolve decides which arms an event counts for: those of its user, of the user's segment and of its item that there are,
-// and those that Config.Learn makes.
+// resolve decides which arms an event counts for: those of its user, of the user's segment and of its item
+// that there are, and those that Config.Learn makes.
 func (b *Bandit) resolve(m *model, ev *event, segment []byte) learning.Event {
 	r := learning.Event{At: ev.at, Reward: ev.reward}
 	if ev.id != nil {

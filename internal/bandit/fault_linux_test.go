@@ -11,7 +11,8 @@ import (
 	"weir/internal/server"
 )
 
-// TestAFileThatIsCutOffWhileItServesIsNoCrash takes away what is mapped. Nobody should, import-arms renames; cp over it does.
+// TestAFileThatIsCutOffWhileItServesIsNoCrash takes away what is mapped. Nobody should, import-arms
+// renames; cp over it does.
 func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()

@@ -147,7 +147,8 @@ func ParsePrior(s string) ([2]float64, error) {
 	return [2]float64{}, fmt.Errorf("expected alpha and beta, two numbers above 0, as in 1,1")
 }
 
-// defaultMemory returns a quarter of what the collector keeps to, or of the machine's memory where nothing limits it.
+// defaultMemory returns a quarter of what the collector keeps to, or of the machine's memory where nothing
+// limits it.
 func defaultMemory() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {

@@ -17,8 +17,8 @@ type forgetting struct {
 
 var forgetMembers = []string{"all", "ids", "item", "segment", "user"}
 
-// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"all":true}, or {"ids":true} for the ids
-// of events that were seen.
+// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"all":true}, or
+// {"ids":true} for the ids of events that were seen.
 func parseForgetting(s *scanner) (f forgetting, err error) {
 	if err := s.something(`{"item":...} or {"all":true}`); err != nil {
 		return f, err

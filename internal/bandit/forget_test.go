@@ -87,7 +87,8 @@ func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	}
 }
 
-// An arm for a segment or a user that was forgotten is as if it had never been: events do not make it unless --bandit-learn says so.
+// An arm for a segment or a user that was forgotten is as if it had never been: events do not make it
+// unless --bandit-learn says so.
 func TestEventsDoNotMakeAForgottenArmAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir, func(c *Config) { c.Learn = arms.Pair })
@@ -237,7 +238,8 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 	}
 }
 
-// Whatever order events, forgetting, checkpoints and predictions come in, a start after a kill knows what was known.
+// Whatever order events, forgetting, checkpoints and predictions come in, a start after a kill knows what
+// was known.
 func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 	dir := t.TempDir()
 	change := func(c *Config) { c.Learn, c.Memory = arms.Segmented, memoryFor(100) } // of 150 items: at times there is no room

@@ -17,8 +17,9 @@ import (
 	"weir/internal/server"
 )
 
-// inlineItems is the most items that are answered on the event loop at once. Up to laterItems it is done there or by a worker after
-// what else is ready, and by a worker beyond that, so that requests beside it need not wait.
+// inlineItems is the most items that are answered on the event loop at once. Up to laterItems it is done
+// there or by a worker after what else is ready, and by a worker beyond that, so that requests beside it
+// need not wait.
 const (
 	inlineItems = 64
 	laterItems  = 512 // some 40 us by binary tensors or JSON; with a seed, 100
@@ -110,7 +111,8 @@ func (b *Bandit) predict(w *server.Response, r *server.Request) server.Outcome {
 	return server.Done
 }
 
-// predictFrom answers the query in a body, unless it has more than most items, of which it returns the number.
+// predictFrom answers the query in a body, unless it has more than most items, of which it returns the
+// number.
 func (b *Bandit) predictFrom(ctx context.Context, sc *scratch, w *reply, body []byte, most int) int {
 	start := time.Now()
 	sc.scanner.reset(body)

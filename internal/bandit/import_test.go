@@ -331,7 +331,8 @@ func TestColumnsThatAreOfNoUseMayHoldAnything(t *testing.T) {
 	}
 }
 
-// In JSON lines what a row has is said by the row: a segment may be named for the first time after any number of others.
+// In JSON lines what a row has is said by the row: a segment may be named for the first time after any
+// number of others.
 func TestScopesMayBeNamedForTheFirstTimeInAnyRow(t *testing.T) {
 	const rows = 500 // columns are learned from fewer
 	items := func(more string) []byte {

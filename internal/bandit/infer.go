@@ -68,7 +68,8 @@ func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) server.Ou
 	return server.Done
 }
 
-// knows answers with a problem, and returns false, when a request names a model or a version that there is not.
+// knows answers with a problem, and returns false, when a request names a model or a version that there is
+// not.
 func (b *Bandit) knows(w *reply, model, version string) bool {
 	switch {
 	case model != b.cfg.Model:
@@ -129,7 +130,8 @@ const (
 	inferLater  = 16 << 10
 )
 
-// rawInline and rawLater are the same for binary tensors. In more there may be few items all the same, with long names.
+// rawInline and rawLater are the same for binary tensors. In more there may be few items all the same, with
+// long names.
 const (
 	rawInline = 32 * inlineItems
 	rawLater  = 16 * laterItems
@@ -206,8 +208,9 @@ func splitInference(length, body []byte) (head, raw []byte, err error) {
 	return body[:n], body[n:], nil
 }
 
-// parseInference reads a request into sc.query and sc.inference. With texts it keeps the ids too, which a feature store
-// is asked for. When there are more than most items it reads none of them and returns errMany.
+// parseInference reads a request into sc.query and sc.inference. With texts it keeps the ids too, which a
+// feature store is asked for. When there are more than most items it reads none of them and returns
+// errMany.
 func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most int) error {
 	s, in, q := &sc.scanner, &sc.inference, &sc.query
 	s.reset(head)
@@ -288,7 +291,8 @@ func (s *scanner) inference(in *inference, q *query) error {
 	})
 }
 
-// presentMembers calls do for every member of an object that is not null: clients write null for what they leave out.
+// presentMembers calls do for every member of an object that is not null: clients write null for what they
+// leave out.
 func (s *scanner) presentMembers(do func(key []byte) error) error {
 	return s.object(func(key []byte) error {
 		if null, err := s.Null(); null || err != nil {
@@ -623,7 +627,8 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 	return nil
 }
 
-// wholeNumbers appends the keys of numbers of 8 bytes, up to the first that is below 0, and returns what is left.
+// wholeNumbers appends the keys of numbers of 8 bytes, up to the first that is below 0, and returns what is
+// left.
 func (q *query) wholeNumbers(raw []byte, signed bool) (left []byte) {
 	at := len(q.keys)
 	q.keys = slices.Grow(q.keys, len(raw)/8)[:at+len(raw)/8]

@@ -32,7 +32,8 @@ func TestNullIsAbsentInTheProtocol(t *testing.T) {
 	s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", `{"inputs":null}`), 422, `inputs must have a tensor "items"`)
 }
 
-// Clients of the protocol look for the error of whatever they have asked, and fail to say what it is where it is not there.
+// Clients of the protocol look for the error of whatever they have asked, and fail to say what it is where
+// it is not there.
 func TestWhatIsNotOfTheProtocolIsRefusedInItsWords(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serve(t, open(t, t.TempDir()), kernel)
@@ -74,7 +75,8 @@ func unique(raw []byte) (m map[string]json.RawMessage, twice, ok bool) {
 	return m, twice, ok
 }
 
-// referenceInference reads a request whose first length bytes are JSON. open means that the reference does not know either.
+// referenceInference reads a request whose first length bytes are JSON. open means that the reference does
+// not know either.
 func referenceInference(body []byte, length, maxItems int) (r anInference, open, ok bool) {
 	if length > len(body) {
 		return r, false, false

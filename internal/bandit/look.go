@@ -135,8 +135,8 @@ func (b *Bandit) now() int64 {
 	return time.Now().UnixMicro()
 }
 
-// items fills sc with the posteriors of the items' own arms, and sc.fine with the indices of those that may have
-// finer ones.
+// items fills sc with the posteriors of the items' own arms, and sc.fine with the indices of those that may
+// have finer ones.
 func (l *lookup) items(sc *scratch, keys []arms.Key, stored []storeArm) {
 	if l.file != nil {
 		l.file.FindAll(&sc.found, keys)
@@ -232,8 +232,8 @@ func (l *lookup) finer(sc *scratch, keys []arms.Key) {
 	}
 }
 
-// shrink returns what an arm that events have made begins with: the posterior of its item, worth at most as many
-// observations as Config.ArmStrength says.
+// shrink returns what an arm that events have made begins with: the posterior of its item, worth at most as
+// many observations as Config.ArmStrength says.
 func (l *lookup) shrink(alpha, beta float64) (float64, float64) {
 	if alpha+beta <= l.strength {
 		return alpha, beta

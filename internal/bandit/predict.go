@@ -141,8 +141,8 @@ func (s *scanner) items(q *query, maxItems int) error {
 	return nil
 }
 
-// shortNumber reads an id that is a whole number of up to 19 digits, in quotes or not, in one go, and its key. Of any other it reads
-// nothing and returns false.
+// shortNumber reads an id that is a whole number of up to 19 digits, in quotes or not, in one go, and its
+// key. Of any other it reads nothing and returns false.
 func (s *scanner) shortNumber(key *arms.Key) bool {
 	b, i := s.B, s.I
 	quoted := i < len(b) && b[i] == '"'

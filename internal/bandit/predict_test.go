@@ -94,7 +94,8 @@ func TestWithoutAFileThereIsThePriorAlone(t *testing.T) {
 	}
 }
 
-// TestScoresAreSamplesOfThePosterior looks at mean and variance over many requests: the distribution itself is the sampler's tests'.
+// TestScoresAreSamplesOfThePosterior looks at mean and variance over many requests: the distribution itself
+// is the sampler's tests'.
 func TestScoresAreSamplesOfThePosterior(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "arms.weir")
@@ -198,7 +199,8 @@ func TestBestIsASort(t *testing.T) {
 	}
 }
 
-// Scores of a prior close to 0 are mostly 0 or 1: none of the items that are alike must come more often for its place.
+// Scores of a prior close to 0 are mostly 0 or 1: none of the items that are alike must come more often for
+// its place.
 func TestEqualScoresAreInAnyOrder(t *testing.T) {
 	const items, rounds = 50, 20_000
 	sc := scratch{score: make([]float64, items)}

@@ -11,9 +11,9 @@ import (
 	"weir/internal/server"
 )
 
-// The served policy, by its requests alone: for users of two segments who like different items it asks for the best one, and
-// reports what came of it. What it loses grows as a logarithm, and is less than what a policy loses that explores
-// by a fixed share. Seeds make it the same every time.
+// The served policy, by its requests alone: for users of two segments who like different items it asks for
+// the best one, and reports what came of it. What it loses grows as a logarithm, and is less than what a
+// policy loses that explores by a fixed share. Seeds make it the same every time.
 func TestTheServedPolicysRegretIsLogarithmic(t *testing.T) {
 	segments := [2][]float64{{0.1, 0.3, 0.5, 0.2, 0.4}, {0.5, 0.1, 0.2, 0.45, 0.05}}
 	const doublings, runs = 11, 8

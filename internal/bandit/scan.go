@@ -79,8 +79,8 @@ func (s *scanner) wrongValue(want string) error {
 	return s.wrong(want)
 }
 
-// member makes the member of that name the one that messages name. It is an error when it is none of the known
-// ones, or was seen before, by a bit for each of them.
+// member makes the member of that name the one that messages name. It is an error when it is none of the
+// known ones, or was seen before, by a bit for each of them.
 func (s *scanner) member(key []byte, known []string, seen *uint) error {
 	for i, name := range known {
 		if string(key) != name {
@@ -103,8 +103,8 @@ func (s *scanner) unknown(key []byte, known string) error {
 	return &badRequest{422, s.where() + " may have " + known + ", and not " + strconv.Quote(string(key))}
 }
 
-// id reads a string or a whole number, which must follow, and returns where its token is and, where there is no
-// escape in it, its text.
+// id reads a string or a whole number, which must follow, and returns where its token is and, where there
+// is no escape in it, its text.
 func (s *scanner) id(want string) (token, text []byte, err error) {
 	c := s.Space()
 	from := s.I

@@ -53,8 +53,8 @@ func array(raw []byte) (list []json.RawMessage, ok bool) {
 	return list, json.Unmarshal(raw, &list) == nil
 }
 
-// unicode reports whether all text of a body is Unicode, the one thing in which the scanner is stricter: every escape of a
-// surrogate must be one of a pair.
+// unicode reports whether all text of a body is Unicode, the one thing in which the scanner is stricter:
+// every escape of a surrogate must be one of a pair.
 func unicode(body []byte) bool {
 	if !utf8.Valid(body) {
 		return false

@@ -50,7 +50,8 @@ func TestClientsAreNotToldWhereAStoreIs(t *testing.T) {
 	})
 }
 
-// feast is a feature server for items that are all alike, and for users of one segment. Either kind can be made to fail.
+// feast is a feature server for items that are all alike, and for users of one segment. Either kind can be
+// made to fail.
 type feast struct {
 	items, users atomic.Bool // down
 	hang         atomic.Bool // for items

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Bytes is a number of bytes as the value of a flag: "1048576", "1024KiB" or "1 MiB". It is shown in the largest unit
-// that divides it, and implements pflag.Value.
+// Bytes is a number of bytes as the value of a flag: "1048576", "1024KiB" or "1 MiB". It is shown in the
+// largest unit that divides it, and implements pflag.Value.
 type Bytes int64
 
 // String implements pflag.Value.

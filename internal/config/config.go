@@ -1,6 +1,6 @@
-// Package config has the kinds of flag values that the standard ones leave out: one of a few words, the path of a file, a
-// size; and groups of flags in the help.
-// A command that has such flags can complete them without knowing them: see Complete.
+// Package config has the kinds of flag values that the standard ones leave out: one of a few words, the
+// path of a file, a size; and groups of flags in the help. A command that has such flags can complete them
+// without knowing them: see Complete.
 package config
 
 import (
@@ -83,7 +83,8 @@ type Group struct {
 	Flags *pflag.FlagSet
 }
 
-// AddGroups adds groups of flags to a command, whose usage then shows each under its title, and the command's own before.
+// AddGroups adds groups of flags to a command, whose usage then shows each under its title, and the
+// command's own before.
 func AddGroups(cmd *cobra.Command, groups ...Group) {
 	own := cmd.Flags()
 	var grouped pflag.FlagSet

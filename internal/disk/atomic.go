@@ -16,9 +16,10 @@ type AtomicFile struct {
 	path string
 }
 
-// CreateAtomic begins a file that will be at path after Commit. It is for its user alone, or has the permissions of the file
-// that it replaces. A symbolic link at path is replaced, not followed. A directory there is an error, and so is a device or a
-// pipe: a rename would put the file in its place, in that of /dev/null for one.
+// CreateAtomic begins a file that will be at path after Commit. It is for its user alone, or has the
+// permissions of the file that it replaces. A symbolic link at path is replaced, not followed. A directory
+// there is an error, and so is a device or a pipe: a rename would put the file in its place, in that of
+// /dev/null for one.
 func CreateAtomic(path string) (*AtomicFile, error) {
 	perm, chmod := os.FileMode(0o600), false
 	if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
@@ -75,9 +76,9 @@ func (a *AtomicFile) did(n int, err error) (int, error) {
 	return n, err
 }
 
-// Commit puts the file in place: it is synced, renamed over path, and the directory is synced. When it fails
-// before the rename, path is as it was and the temporary file is gone. When only the directory cannot be synced, the new
-// file is in place, but a power failure may bring the old one back.
+// Commit puts the file in place: it is synced, renamed over path, and the directory is synced. When it
+// fails before the rename, path is as it was and the temporary file is gone. When only the directory cannot
+// be synced, the new file is in place, but a power failure may bring the old one back.
 func (a *AtomicFile) Commit() error {
 	if a.f == nil {
 		return fmt.Errorf("commit %s: %w", a.path, os.ErrClosed)
@@ -108,7 +109,8 @@ func (a *AtomicFile) Abort() error {
 	return err
 }
 
-// WriteFileAtomic replaces the file at path by one that holds data and has the permissions perm, before umask, from its first byte on.
+// WriteFileAtomic replaces the file at path by one that holds data and has the permissions perm, before
+// umask, from its first byte on.
 func WriteFileAtomic(path string, data []byte, perm os.FileMode) (err error) {
 	a, err := createAtomic(path, perm)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cache reads f from off on into the page cache in pages of the smallest size, for a map that is going to be
-// written at random: a write fault in a large folio marks every block of it. What is cached already stays as it is.
+// Cache reads f from off on into the page cache in pages of the smallest size, for a map that is going to
+// be written at random: a write fault in a large folio marks every block of it. What is cached already
+// stays as it is.
 func Cache(f *os.File, off, n int64) error {
 	if err := retry(func() error { return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_RANDOM) }); err != nil {
 		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}
@@ -25,8 +26,8 @@ func Uncache(f *os.File, off, n int64) error {
 	return nil
 }
 
-// WritebackError returns the error of a write that the system has made of f by itself since the last sync of f, or since this
-// was last asked.
+// WritebackError returns the error of a write that the system has made of f by itself since the last sync
+// of f, or since this was last asked.
 func WritebackError(f *os.File) error {
 	// To wait for one page, the first, has it tell what went wrong with any.
 	err := retry(func() error { return unix.SyncFileRange(int(f.Fd()), 0, 4096, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })

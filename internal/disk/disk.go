@@ -1,5 +1,5 @@
-// Package disk is what weir asks of files beyond reading and writing: memory maps, files replaced as a whole,
-// space taken beforehand, locks, and the order of fsyncs that makes each of them last.
+// Package disk is what weir asks of files beyond reading and writing: memory maps, files replaced as a
+// whole, space taken beforehand, locks, and the order of fsyncs that makes each of them last.
 //
 // What it promises:
 //
@@ -12,8 +12,8 @@
 //     reads a map directly runs under Guard, on a goroutine that Go started, or in a handler of the server.
 //   - A directory locked with LockDir is locked for one process; the lock goes with the process.
 //
-// Errors name the file and say what to change. Offsets and sizes are in bytes. Linux and macOS map files; other
-// systems read them into memory (Mapping) or say errors.ErrUnsupported (Region).
+// Errors name the file and say what to change. Offsets and sizes are in bytes. Linux and macOS map files;
+// other systems read them into memory (Mapping) or say errors.ErrUnsupported (Region).
 package disk
 
 import (
@@ -24,8 +24,9 @@ import (
 	"syscall"
 )
 
-// Faults makes system calls fail, for the tests of what happens then: a function that is not nil is called instead
-// of the real thing, and only when it returns nil the real thing is done. The zero value fails nothing.
+// Faults makes system calls fail, for the tests of what happens then: a function that is not nil is called
+// instead of the real thing, and only when it returns nil the real thing is done. The zero value fails
+// nothing.
 type Faults struct {
 	FailSync     func() error             // before SyncData
 	FailSyncDir  func() error             // before SyncDir
@@ -77,9 +78,9 @@ func (x Faults) Allocate(f *os.File, off, n int64) error {
 	return Allocate(f, off, n)
 }
 
-// SyncData writes what was written to f, also through shared maps, to the disk, with as much of the metadata as
-// is needed to read it back. After an error nobody can tell what reached the disk, and a second call may claim
-// success without having written anything: do not retry.
+// SyncData writes what was written to f, also through shared maps, to the disk, with as much of the
+// metadata as is needed to read it back. After an error nobody can tell what reached the disk, and a second
+// call may claim success without having written anything: do not retry.
 func SyncData(f *os.File) error {
 	if err := syncData(f); err != nil {
 		return fmt.Errorf("sync %s: %w", f.Name(), err)
@@ -95,12 +96,12 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Allocate makes sure that f is at least off+n bytes long and that the disk has room for every byte of [off, off+n):
-// later writes there, maps included, do not fail for lack of space. What the range held stays; what is
-// new is zero. The caller syncs f. On failure f has its former size.
+// Allocate makes sure that f is at least off+n bytes long and that the disk has room for every byte of
+// [off, off+n): later writes there, maps included, do not fail for lack of space. What the range held
+// stays; what is new is zero. The caller syncs f. On failure f has its former size.
 //
-// File systems that write to a new place every time (btrfs, zfs, bcachefs) cannot promise that and are refused with
-// an error that wraps errors.ErrUnsupported.
+// File systems that write to a new place every time (btrfs, zfs, bcachefs) cannot promise that and are
+// refused with an error that wraps errors.ErrUnsupported.
 func Allocate(f *os.File, off, n int64) error { return allocateBy(allocate, f, off, n) }
 
 // allocateBy is Allocate by either way of taking space.

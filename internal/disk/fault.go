@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// Fault is an access to mapped memory that the system could not serve: the file was truncated, its disk failed, or
-// there was no room for what was written.
+// Fault is an access to mapped memory that the system could not serve: the file was truncated, its disk
+// failed, or there was no room for what was written.
 type Fault struct {
 	Addr uintptr // the address that was accessed
 }
@@ -25,9 +25,9 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("BUG: panic: %v\n%s", e.Value, e.Stack) }
 
-// Guard runs fn and returns its error, a *Fault when fn touched mapped memory that is not there, and a *PanicError
-// when it panicked. What fn changed before stays changed. It costs some 10 ns, and holds for this goroutine alone: those
-// that fn starts need a guard of their own, see Go.
+// Guard runs fn and returns its error, a *Fault when fn touched mapped memory that is not there, and a
+// *PanicError when it panicked. What fn changed before stays changed. It costs some 10 ns, and holds for
+// this goroutine alone: those that fn starts need a guard of their own, see Go.
 func Guard(fn func() error) (err error) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {
@@ -39,14 +39,14 @@ func Guard(fn func() error) (err error) {
 	return fn()
 }
 
-// Go runs fn under Guard on a goroutine of its own, and gives what it returned to done there. Goroutines of packages that
-// read or write mapped memory are started by it, so that none of them can end the process.
+// Go runs fn under Guard on a goroutine of its own, and gives what it returned to done there. Goroutines of
+// packages that read or write mapped memory are started by it, so that none of them can end the process.
 func Go(fn func() error, done func(error)) {
 	go func() { done(Guard(fn)) }()
 }
 
-// Recovered returns the error of a recovered panic: a *Fault for an access to mapped memory on a goroutine with
-// debug.SetPanicOnFault, else a *PanicError.
+// Recovered returns the error of a recovered panic: a *Fault for an access to mapped memory on a goroutine
+// with debug.SetPanicOnFault, else a *PanicError.
 func Recovered(r any) error {
 	// The runtime gives an address to faults of memory alone, not to nil dereferences.
 	if fault, ok := r.(interface {

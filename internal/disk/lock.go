@@ -19,9 +19,9 @@ type DirLock struct {
 	f *os.File
 }
 
-// LockDir takes dir for this process, until Close or the end of the process, however it ends. The
-// lock is an advisory one on dir/LOCK, which holds the process id in decimal for people and error messages. When another
-// process holds it the error wraps ErrLocked and names that process.
+// LockDir takes dir for this process, until Close or the end of the process, however it ends. The lock is
+// an advisory one on dir/LOCK, which holds the process id in decimal for people and error messages. When
+// another process holds it the error wraps ErrLocked and names that process.
 func LockDir(dir string) (*DirLock, error) {
 	path := filepath.Join(dir, "LOCK")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -46,12 +46,12 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{f}, nil
 }
 
-// Close releases the directory. LOCK stays: to remove it would let two processes lock two files of that name. So does what
-// is in it, which names nobody once the lock is free.
+// Close releases the directory. LOCK stays: to remove it would let two processes lock two files of that
+// name. So does what is in it, which names nobody once the lock is free.
 func (l *DirLock) Close() error { return l.f.Close() }
 
-// writePID writes over what is there, always as many bytes: that needs no space, which a full disk does not have. One that has
-// none for the first time is no reason to refuse: the lock holds without.
+// writePID writes over what is there, always as many bytes: that needs no space, which a full disk does not
+// have. One that has none for the first time is no reason to refuse: the lock holds without.
 func writePID(f *os.File) error {
 	_, err := f.WriteAt(fmt.Appendf(nil, "%-20d\n", os.Getpid()), 0)
 	if errors.Is(err, syscall.ENOSPC) {

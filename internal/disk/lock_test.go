@@ -13,7 +13,8 @@ import (
 	"weir/internal/systest"
 )
 
-// The test binary is its own second process: with this set it locks the directory, says so, and waits to be killed.
+// The test binary is its own second process: with this set it locks the directory, says so, and waits to be
+// killed.
 const lockerEnv = "WEIR_TEST_LOCK_DIR"
 
 func TestMain(m *testing.M) {

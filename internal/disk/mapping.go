@@ -13,8 +13,8 @@ type Mapping struct {
 	memory bool // it is no mapping
 }
 
-// MapReadOnly maps the whole of f at its present size. The mapping stays when f is closed, renamed or removed; it must not be
-// truncated.
+// MapReadOnly maps the whole of f at its present size. The mapping stays when f is closed, renamed or
+// removed; it must not be truncated.
 func MapReadOnly(f *os.File) (*Mapping, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -38,14 +38,14 @@ func MapReadOnly(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
-// InMemory returns what looks like the mapping of a file called name that holds data, for what reads mappings and is given
-// bytes.
+// InMemory returns what looks like the mapping of a file called name that holds data, for what reads
+// mappings and is given bytes.
 func InMemory(name string, data []byte) *Mapping {
 	return &Mapping{data: data, name: name, memory: true}
 }
 
-// Bytes returns the contents of the file, valid until Close. Writing to it ends the process; reading it when the
-// file was truncated does so too, unless under Guard.
+// Bytes returns the contents of the file, valid until Close. Writing to it ends the process; reading it
+// when the file was truncated does so too, unless under Guard.
 func (m *Mapping) Bytes() []byte { return m.data }
 
 // Populate brings the n bytes at off into memory, so that reading them does not wait for the disk, and fails
@@ -63,8 +63,8 @@ func (m *Mapping) Populate(off, n int) error {
 	return nil
 }
 
-// Random tells the system that reads will be of random places, so that it need not read ahead. Before, what is missing is
-// read by huge pages where the file system can, and stays so: see adviseHuge.
+// Random tells the system that reads will be of random places, so that it need not read ahead. Before, what
+// is missing is read by huge pages where the file system can, and stays so: see adviseHuge.
 func (m *Mapping) Random() error {
 	if len(m.data) == 0 || m.memory {
 		return nil

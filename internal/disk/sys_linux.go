@@ -31,8 +31,8 @@ func allocate(f *os.File, off, n int64) error {
 	return err
 }
 
-// owns says whether f is at least size bytes long and has all its blocks. XFS wants space for a range that is there
-// already, which a full disk does not have.
+// owns says whether f is at least size bytes long and has all its blocks. XFS wants space for a range that
+// is there already, which a full disk does not have.
 func owns(f *os.File, size int64) bool {
 	var info unix.Stat_t
 	err := retry(func() error { return unix.Fstat(int(f.Fd()), &info) })
@@ -46,8 +46,8 @@ const (
 	bcachefsMagic = 0xca451a4e
 )
 
-// reserves refuses file systems, told by their magic number of statfs(2), on which fallocated space does not belong
-// to the file: they write every change to a new place, and that place may be missing.
+// reserves refuses file systems, told by their magic number of statfs(2), on which fallocated space does
+// not belong to the file: they write every change to a new place, and that place may be missing.
 func reserves(magic int64) error {
 	var name string
 	switch uint32(magic) { // the field is signed and of either width

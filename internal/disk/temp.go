@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// TempFile is a file for what memory must not hold, and is gone once it is closed. Where the system allows it, it has no
-// name from the beginning, so that nothing is left behind however the process ends.
+// TempFile is a file for what memory must not hold, and is gone once it is closed. Where the system allows
+// it, it has no name from the beginning, so that nothing is left behind however the process ends.
 type TempFile struct {
 	*os.File
 	left bool // the name is still in the directory

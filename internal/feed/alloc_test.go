@@ -9,8 +9,8 @@ import (
 	"weir/internal/server"
 )
 
-// TestARequestAllocatesNothing goes the way of a request step by step, and for users nobody knows as a whole, which
-// includes the random fill.
+// TestARequestAllocatesNothing goes the way of a request step by step, and for users nobody knows as a
+// whole, which includes the random fill.
 func TestARequestAllocatesNothing(t *testing.T) {
 	eachShape(t, func(t *testing.T, as shape, names bool) {
 		dir := t.TempDir()

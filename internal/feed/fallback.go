@@ -39,8 +39,8 @@ const (
 	maxOwnFallback = math.MaxUint16
 )
 
-// openFallback reads a fallback file, one item a line, or takes the snapshot's own when path is
-// empty. Blank lines and lines that begin with # are passed over, repeated items count once. An item that begins
+// openFallback reads a fallback file, one item a line, or takes the snapshot's own when path is empty.
+// Blank lines and lines that begin with # are passed over, repeated items count once. An item that begins
 // with # is written with a backslash before it.
 func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 	if path == "" {
@@ -176,8 +176,9 @@ func (f *fallback) costly(length int) bool {
 // maxRankedInline bounds the items that are scored inline: each is a look at memory and a sample.
 const maxRankedInline = 64
 
-// pick returns the indices of up to n items, each at most once, without those of the user's own list: the best for
-// the user where there is a ranking, else drawn at random. The slice is s's and valid until its next use.
+// pick returns the indices of up to n items, each at most once, without those of the user's own list: the
+// best for the user where there is a ranking, else drawn at random. The slice is s's and valid until its
+// next use.
 func (f *fallback) pick(s *scratch, user []byte, own snapshot.List, n int) []uint16 {
 	s.taken = append(s.taken[:0], make([]bool, len(f.items))...)
 	const step = 512

@@ -37,12 +37,14 @@ type Config struct {
 	Watch time.Duration
 	// Sync is the interval at which positions are made safe against a loss of power.
 	Sync time.Duration
-	// RankFallback fills short feeds with the best fallback items by SetRanker's scores instead of random ones.
+	// RankFallback fills short feeds with the best fallback items by SetRanker's scores instead of random
+	// ones.
 	RankFallback bool
 	// LockMemory keeps the snapshot in memory whatever else needs some.
 	LockMemory bool
 
-	// MinShare is how many users new lists must have, as a share of those of the lists before; even with 0 it is one at least.
+	// MinShare is how many users new lists must have, as a share of those of the lists before; even with 0
+	// it is one at least.
 	MinShare float64
 
 	// For tests: how often the forgotten are erased, failing disks, and positions that are kept elsewhere.

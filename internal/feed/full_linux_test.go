@@ -12,8 +12,8 @@ import (
 	"weir/internal/systest"
 )
 
-// TestAFullDiskRefusesNewUsersAndKeepsTheOthers swaps in snapshots whose users do not fit onto the disk of the
-// cells: their numbers, their keys, or the cells of their keys.
+// TestAFullDiskRefusesNewUsersAndKeepsTheOthers swaps in snapshots whose users do not fit onto the disk of
+// the cells: their numbers, their keys, or the cells of their keys.
 func TestAFullDiskRefusesNewUsersAndKeepsTheOthers(t *testing.T) {
 	users := func(n, step uint64) lists {
 		l := make(lists)

@@ -48,8 +48,8 @@ func (f *Feed) pin(stripe int) *generation {
 	}
 }
 
-// pins pins g, unless it serves no more. The look comes after the pin: so whoever retires a generation has seen the pin,
-// or the pin its successor.
+// pins pins g, unless it serves no more. The look comes after the pin: so whoever retires a generation has
+// seen the pin, or the pin its successor.
 func (f *Feed) pins(g *generation, stripe int) bool {
 	g.stripes[stripe&(len(g.stripes)-1)].Add(1)
 	if f.current.Load() == g {
@@ -61,8 +61,8 @@ func (f *Feed) pins(g *generation, stripe int) bool {
 
 func (g *generation) unpin(stripe int) { g.stripes[stripe&(len(g.stripes)-1)].Add(-1) }
 
-// retire unmaps a generation that serves no more, once its last reader has left. A reader leaves within a request, so looking now
-// and then is enough.
+// retire unmaps a generation that serves no more, once its last reader has left. A reader leaves within a
+// request, so looking now and then is enough.
 func (g *generation) retire() error {
 	g.stopWarming()
 	<-g.warmed

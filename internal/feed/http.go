@@ -110,8 +110,8 @@ func submit(c *server.Completion, v visit, q query) {
 	})
 }
 
-// resubmit is submit under the lists that serve now, on a goroutine of its own, since submit may be what has called. The old lists
-// are let go of after that, so that Close waits for either.
+// resubmit is submit under the lists that serve now, on a goroutine of its own, since submit may be what
+// has called. The old lists are let go of after that, so that Close waits for either.
 func resubmit(c *server.Completion, old visit, q query) {
 	disk.Go(func() error {
 		defer old.end()

@@ -393,7 +393,8 @@ func TestPositionsAreReadSetAndReset(t *testing.T) {
 	})
 }
 
-// TestAnswersAreFilledFromTheFallback covers the three who need it: the exhausted, the nearly so and the unknown.
+// TestAnswersAreFilledFromTheFallback covers the three who need it: the exhausted, the nearly so and the
+// unknown.
 func TestAnswersAreFilledFromTheFallback(t *testing.T) {
 	for _, names := range []bool{false, true} {
 		l := demo()
@@ -643,7 +644,8 @@ func TestReloadIsOnTheAdminPortAlone(t *testing.T) {
 	}
 }
 
-// It asks for memory and no more: whoever is named, nothing moves, nothing stays pinned, and a generation with its snapshot can go.
+// It asks for memory and no more: whoever is named, nothing moves, nothing stays pinned, and a generation
+// with its snapshot can go.
 func TestLookingAheadChangesNothing(t *testing.T) {
 	eachShape(t, func(t *testing.T, as shape, names bool) {
 		x := open(t, writeDemo(t, as, names))
@@ -664,7 +666,8 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 	})
 }
 
-// A snapshot whose ids fill their range may have a table nevertheless, of its users' slots. It ends where they do.
+// A snapshot whose ids fill their range may have a table nevertheless, of its users' slots. It ends where
+// they do.
 func TestPrefetchingStaysWithinTheUsers(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "feeds.weir")
@@ -700,7 +703,8 @@ func (a asked) Routes() []server.Route {
 	return routes
 }
 
-// What may wait for the disk waits on a worker: lists above the watermark, and to find any user but by a number that is a rank.
+// What may wait for the disk waits on a worker: lists above the watermark, and to find any user but by a
+// number that is a rank.
 func TestWhatMayNotBeInMemoryIsLeftToAWorker(t *testing.T) {
 	eachShape(t, func(t *testing.T, as shape, names bool) {
 		x := open(t, writeDemo(t, as, names))

@@ -12,8 +12,8 @@ type Ranking interface {
 	Sample(dst []float64, user []byte) bool
 }
 
-// Ranker makes rankings: what fills short feeds with the items that are most promising instead of any. Items and users are
-// given as texts.
+// Ranker makes rankings: what fills short feeds with the items that are most promising instead of any.
+// Items and users are given as texts.
 type Ranker func(items []string) Ranking
 
 // WantsRanker reports whether the feed was told to fill short feeds by scores, and so needs SetRanker.

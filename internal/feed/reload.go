@@ -24,8 +24,8 @@ func (f *Feed) reloadBy(ctx context.Context, force bool) error {
 
 var errClosed = errors.New("the feed is closed")
 
-// takeUp is Reload for who holds its lock. With force, or beside a file that asks for it, lists are taken up that look like a
-// mistake.
+// takeUp is Reload for who holds its lock. With force, or beside a file that asks for it, lists are taken
+// up that look like a mistake.
 func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	if f.closed {
 		return errClosed

@@ -300,8 +300,9 @@ func TestWhoEndsUnderAnOldGenerationIsCountedByTheNew(t *testing.T) {
 	}
 }
 
-// TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes between two snapshots while lists are read. Whoever
-// reads one that is unmapped ends the process or, as addresses are used again, finds the other one's items.
+// TestNoReaderSeesAnUnmappedGeneration swaps as fast as it goes between two snapshots while lists are read.
+// Whoever reads one that is unmapped ends the process or, as addresses are used again, finds the other
+// one's items.
 func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
 	const items = 5000
 	dir, files := t.TempDir(), t.TempDir()
@@ -441,7 +442,8 @@ func TestTheWatcherActsOnRenamesOnly(t *testing.T) {
 	}
 }
 
-// A snapshot that is replaced before all of it was read is read no further: the new one's turn comes after that.
+// A snapshot that is replaced before all of it was read is read no further: the new one's turn comes after
+// that.
 func TestASwapEndsTheWarmingOfTheOldSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	numbered(10, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false)

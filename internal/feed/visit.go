@@ -21,7 +21,8 @@ type query struct {
 	hasList    bool
 }
 
-// given is what a request for items gets: of the user's own list, and of the fallback items. Both slices are a scratch's.
+// given is what a request for items gets: of the user's own list, and of the fallback items. Both slices
+// are a scratch's.
 type given struct {
 	own  []uint64
 	fill []uint16
@@ -59,8 +60,8 @@ const maxNamesInline = 64
 // maxCheckedInline bounds the items of a list that is checked inline as a whole.
 const maxCheckedInline = 1024
 
-// visit finds a user and asks the processor for what read and the look at the position will want; one that is not in the
-// snapshot is found as unknown. Unless there is an error, end must be called.
+// visit finds a user and asks the processor for what read and the look at the position will want; one that
+// is not in the snapshot is found as unknown. Unless there is an error, end must be called.
 func (f *Feed) visit(id []byte, stripe int, inline bool) (visit, error) {
 	v := visit{f: f, g: f.pin(stripe), id: id, stripe: stripe, inline: inline}
 	err := v.find()
@@ -173,7 +174,8 @@ func (v *visit) move(q *query) (moved, error) {
 	if err := g.lists.Check(v.list, m.from, m.to); err != nil {
 		return moved{}, err // a damaged list moves nobody
 	}
-	// Between here and there others may move the user on, to a fill that was not foreseen: rare, and merely slow.
+	// Between here and there others may move the user on, to a fill that was not foreseen: rare, and merely
+	// slow.
 	if v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
 		return moved{}, errCostly
 	}
@@ -192,7 +194,8 @@ func (v *visit) submit(ctx context.Context, q *query, done func(moved, error)) {
 		func(at progress.Move, err error) { done(q.moved(at, length), err) })
 }
 
-// outdated returns err, or errOutdated when trying again would not help: lists newer than any here are in use on another machine.
+// outdated returns err, or errOutdated when trying again would not help: lists newer than any here are in
+// use on another machine.
 func (v *visit) outdated(err error) error {
 	if err == progress.ErrSuperseded && v.f.current.Load() == v.g {
 		return errOutdated
@@ -261,8 +264,9 @@ func (v *visit) fill(s *scratch, asked, missing int) []uint16 {
 	return fill
 }
 
-// prefetch asks the processor for what visit will ask it for, of several users at once: most of such a wait is for the address to be
-// translated, and waits that begin close together are one. Only lists are asked for that are found without waiting.
+// prefetch asks the processor for what visit will ask it for, of several users at once: most of such a wait
+// is for the address to be translated, and waits that begin close together are one. Only lists are asked
+// for that are found without waiting.
 func (f *Feed) prefetch(stripe int, params [][]byte) {
 	g := f.pin(stripe)
 	defer g.unpin(stripe)

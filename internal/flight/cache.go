@@ -1,19 +1,20 @@
-// Package flight is a cache in front of something that is slow or may fail, and that takes many keys in one fetch: a
-// feature store, a site.
+// Package flight is a cache in front of something that is slow or may fail, and that takes many keys in one
+// fetch: a feature store, a site.
 //
-// A call names any number of keys. Values younger than the TTL come from memory, and are fetched anew in the background
-// when four fifths of the TTL are over, so that nobody waits for what is in use. The others are fetched in chunks, several
-// at a time. Concurrent calls share fetches: a key is fetched once at a time, a fetch outlives the call that began it for
-// as long as another waits for it or nobody needs to, and a call whose context ends waits no longer. The first chunk
-// that fails ends a call, unless all that failed have older values: those are given for as long as Options.Stale says, and
-// the call is then degraded.
+// A call names any number of keys. Values younger than the TTL come from memory, and are fetched anew in
+// the background when four fifths of the TTL are over, so that nobody waits for what is in use. The others
+// are fetched in chunks, several at a time. Concurrent calls share fetches: a key is fetched once at a
+// time, a fetch outlives the call that began it for as long as another waits for it or nobody needs to, and
+// a call whose context ends waits no longer. The first chunk that fails ends a call, unless all that failed
+// have older values: those are given for as long as Options.Stale says, and the call is then degraded.
 //
-// While the source fails, keys with older values are not waited for, and one fetch every Options.Retry, in the background,
-// whether or not anybody calls, finds out whether it is back. While it hangs, which is to fail by taking half of
-// Options.Timeout, nothing is waited for: calls that need it fail at once.
+// While the source fails, keys with older values are not waited for, and one fetch every Options.Retry, in
+// the background, whether or not anybody calls, finds out whether it is back. While it hangs, which is to
+// fail by taking half of Options.Timeout, nothing is waited for: calls that need it fail at once.
 //
-// Failure is a matter of a whole Cache: for several sources that fail apart, make several in one Group.
-// All methods are safe for concurrent use. A Cache keeps no slice that it is given, and copies of keys that are strings.
+// Failure is a matter of a whole Cache: for several sources that fail apart, make several in one Group. All
+// methods are safe for concurrent use. A Cache keeps no slice that it is given, and copies of keys that are
+// strings.
 package flight
 
 import (
@@ -146,8 +147,8 @@ func (c *Cache[K, V]) Err() error {
 	return nil
 }
 
-// Get sets dst[i] to the value of keys[i]. It is degraded if some are older than the TTL because the source failed. After
-// an error dst has no meaning.
+// Get sets dst[i] to the value of keys[i]. It is degraded if some are older than the TTL because the source
+// failed. After an error dst has no meaning.
 func (c *Cache[K, V]) Get(ctx context.Context, keys []K, dst []V) (degraded bool, err error) {
 	if len(keys) != len(dst) {
 		panic(fmt.Sprintf("BUG: %d keys and room for %d values", len(keys), len(dst)))
@@ -197,8 +198,8 @@ func count(c *metrics.Counter, n int) {
 	}
 }
 
-// lookup answers what it can from memory and returns the rest. aging are the keys among the answered whose TTL is
-// nearly over.
+// lookup answers what it can from memory and returns the rest. aging are the keys among the answered whose
+// TTL is nearly over.
 func (c *Cache[K, V]) lookup(keys []K, dst []V) (wants []want[K, V], aging []K) {
 	if c.entries == nil {
 		return all[K, V](len(keys)), nil
@@ -232,8 +233,8 @@ func all[K comparable, V any](n int) []want[K, V] {
 	return wants
 }
 
-// useStale gives older values while the source fails, without waiting for it, and returns what there are none for.
-// Keys that nobody waits for are tried next.
+// useStale gives older values while the source fails, without waiting for it, and returns what there are
+// none for. Keys that nobody waits for are tried next.
 func (c *Cache[K, V]) useStale(keys []K, wants []want[K, V], hung bool) (rest []want[K, V], older int) {
 	rest = make([]want[K, V], 0, len(wants))
 	full := c.next.Load() != nil
@@ -271,8 +272,8 @@ func (c *Cache[K, V]) retry(keys []K) {
 	}
 }
 
-// try asks a failing source until it answers: at once, as one fetch alone may have failed, and then every Options.Retry.
-// It asks for keys of later calls, or for the same again.
+// try asks a failing source until it answers: at once, as one fetch alone may have failed, and then every
+// Options.Retry. It asks for keys of later calls, or for the same again.
 func (c *Cache[K, V]) try(keys []K) {
 	wait := time.NewTicker(c.o.Retry)
 	defer wait.Stop()

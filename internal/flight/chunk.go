@@ -110,8 +110,8 @@ func (c *Cache[K, V]) refresh(keys []K) {
 	}
 }
 
-// wait fetches the wants, or waits for others who do, and returns how many of them keep their older values because that
-// failed. The first failure that there is no older value for ends it.
+// wait fetches the wants, or waits for others who do, and returns how many of them keep their older values
+// because that failed. The first failure that there is no older value for ends it.
 func (c *Cache[K, V]) wait(ctx context.Context, keys []K, dst []V, wants []want[K, V]) (older int, err error) {
 	ended := make(chan *chunk[K, V], len(wants)) // has room for all: no fetch ever waits for a caller
 	var waited []*chunk[K, V]

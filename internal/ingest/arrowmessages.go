@@ -108,10 +108,10 @@ func (r *arrowMessages) buffer(n int) (*memory.Buffer, error) {
 // maxNesting bounds types within types.
 const maxNesting = 100
 
-// checkArrowMessage returns the length of a message's body. arrow-go allocates what the lengths in a message
-// say, and running out of memory cannot be recovered from: so no vector may be longer than the message, and no
-// array of views may have more buffers than there are. See Schema.fbs and Message.fbs of the Arrow format;
-// tables and their fields are named by the offsets that these give them.
+// checkArrowMessage returns the length of a message's body. arrow-go allocates what the lengths in a
+// message say, and running out of memory cannot be recovered from: so no vector may be longer than the
+// message, and no array of views may have more buffers than there are. See Schema.fbs and Message.fbs of
+// the Arrow format; tables and their fields are named by the offsets that these give them.
 func checkArrowMessage(buf []byte) (body int, err error) {
 	defer func() {
 		if recover() != nil { // it leads out of buf

@@ -9,8 +9,8 @@ import (
 // MaxBatch is how many bytes the records of a batch may take.
 const MaxBatch = 64 << 20
 
-// Batch collects records that are appended together: after a crash all of them are there or none. The zero value is
-// empty and ready. It is for one goroutine at a time, and to be reused.
+// Batch collects records that are appended together: after a crash all of them are there or none. The zero
+// value is empty and ready. It is for one goroutine at a time, and to be reused.
 type Batch struct {
 	buf     []byte // a frame: room for its header, then the records
 	records int

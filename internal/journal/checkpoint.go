@@ -20,7 +20,8 @@ const checkpointName = "checkpoint"
 
 var checkpointFormat = record.Format{Magic: "weirckpt", Version: 1, Is: "a checkpoint", Replace: restore}
 
-// checkpoint is the state of the journal's user as of a position; the zero value has none, as of the beginning.
+// checkpoint is the state of the journal's user as of a position; the zero value has none, as of the
+// beginning.
 type checkpoint struct {
 	f        file // nil if there is none
 	path     string
@@ -103,9 +104,10 @@ func (c *checkpoint) load(load func(io.Reader) error) error {
 	return nil
 }
 
-// Checkpoint replaces the checkpoint by what write writes: the state as of position at, which Position returned once.
-// Then it removes the segments that nobody needs any more. Append may go on meanwhile. When Checkpoint fails, the former
-// checkpoint and all that followed it are still there, and it can be tried again.
+// Checkpoint replaces the checkpoint by what write writes: the state as of position at, which Position
+// returned once. Then it removes the segments that nobody needs any more. Append may go on meanwhile. When
+// Checkpoint fails, the former checkpoint and all that followed it are still there, and it can be tried
+// again.
 func (j *Journal) Checkpoint(at Position, write func(io.Writer) error) error {
 	j.checkpointing.Lock()
 	defer j.checkpointing.Unlock()
@@ -149,8 +151,8 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 	if _, err := a.WriteAt(c.header(), 0); err != nil {
 		return err
 	}
-	// A checkpoint must not know more than the segments on the disk: after a power failure they would go on from before its
-	// position, and what comes then would be taken for a part of it.
+	// A checkpoint must not know more than the segments on the disk: after a power failure they would go on
+	// from before its position, and what comes then would be taken for a part of it.
 	if at > Position(j.synced.Load()) {
 		if err := j.Sync(); err != nil {
 			return err
@@ -167,7 +169,8 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 	return nil
 }
 
-// removeBefore removes the segments that end at or before at. What cannot be removed is tried again the next time.
+// removeBefore removes the segments that end at or before at. What cannot be removed is tried again the
+// next time.
 func (j *Journal) removeBefore(at Position) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

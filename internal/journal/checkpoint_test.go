@@ -46,7 +46,8 @@ func TestCheckpointReplacesWhatIsBeforeIt(t *testing.T) {
 	wantRecords(t, k, want...)
 }
 
-// Whoever makes a checkpoint before Close, if there is anything new, need not make another one when there was nothing in between.
+// Whoever makes a checkpoint before Close, if there is anything new, need not make another one when there
+// was nothing in between.
 func TestNothingFollowsACheckpointBeforeClose(t *testing.T) {
 	dir := t.TempDir()
 	j, k := mustOpen(t, dir, Options{})
@@ -122,8 +123,8 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	}
 }
 
-// A process killed right after a rename has left a name that a power failure can still take back. It must be on the disk before
-// anything relies on it.
+// A process killed right after a rename has left a name that a power failure can still take back. It must
+// be on the disk before anything relies on it.
 func TestOpenSyncsTheDirectoryBeforeItRemoves(t *testing.T) {
 	dir := t.TempDir()
 	j, k := mustOpen(t, dir, Options{Segment: 2 * record.PageSize})

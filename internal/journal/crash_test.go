@@ -13,7 +13,8 @@ import (
 	"weir/internal/systest"
 )
 
-// The test binary is its own victim: with victimEnv set it appends to the journal in that directory, and says so, until it is killed.
+// The test binary is its own victim: with victimEnv set it appends to the journal in that directory, and
+// says so, until it is killed.
 const victimEnv = "WEIR_TEST_JOURNAL"
 
 func TestMain(m *testing.M) {
@@ -24,8 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim returns only with an error. It appends batches and prints a line "FIRST RECORDS" after each, in one write: the number of its first record and
-// how many there are. Records are numbered through all restarts. A goroutine makes checkpoints all the time.
+// victim returns only with an error. It appends batches and prints a line "FIRST RECORDS" after each, in
+// one write: the number of its first record and how many there are. Records are numbered through all
+// restarts. A goroutine makes checkpoints all the time.
 func victim(dir string) error {
 	type state struct {
 		keeper

@@ -49,7 +49,8 @@ func TestAFullDiskCostsOnlyWhatComesMeanwhile(t *testing.T) {
 	for range 20 {
 		k.records = append(k.records, numbered(t, j, len(k.records), len(k.records)+7)...)
 		free := fill(t, dir)
-		// Small ones may find room in the last page; the others cannot, and some find that the next segment cannot be begun.
+		// Small ones may find room in the last page; the others cannot, and some find that the next segment
+		// cannot be begun.
 		for range 3 {
 			err := j.Append(batchOf(long, long, long))
 			wantFull(t, "Append", dir, err)

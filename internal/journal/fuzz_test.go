@@ -17,8 +17,8 @@ import (
 	"weir/internal/disk/record"
 )
 
-// sound makes a journal of a checkpoint and three segments, the same every time, and returns its files and its records. It has not been
-// closed: the end of the last segment was never synced.
+// sound makes a journal of a checkpoint and three segments, the same every time, and returns its files and
+// its records. It has not been closed: the end of the last segment was never synced.
 func sound(t testing.TB) (map[string][]byte, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,8 @@ func sound(t testing.TB) (map[string][]byte, []string) {
 // editLen is how many bytes of a fuzzer's input say what one edit is.
 const editLen = 8
 
-// edit changes one of the files. It returns whether checksums were made right again, so that anything may be found.
+// edit changes one of the files. It returns whether checksums were made right again, so that anything may
+// be found.
 func edit(all map[string][]byte, e []byte) (forged bool) {
 	names := slices.Sorted(maps.Keys(all))
 	if len(names) == 0 {
@@ -117,7 +118,8 @@ func forge(name string, b []byte, at int) bool {
 	return true
 }
 
-// FuzzReadingOfDamagedFiles edits the files of a sound journal. What is read then is a prefix of what was written, or it is refused.
+// FuzzReadingOfDamagedFiles edits the files of a sound journal. What is read then is a prefix of what was
+// written, or it is refused.
 func FuzzReadingOfDamagedFiles(f *testing.F) {
 	good, want := sound(f)
 	f.Add([]byte{})

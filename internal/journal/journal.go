@@ -1,5 +1,5 @@
-// Package journal keeps an append-only log of records, for what is more than a word and not idempotent, and checkpoints
-// that let it be short. It knows nothing of what is in a record.
+// Package journal keeps an append-only log of records, for what is more than a word and not idempotent, and
+// checkpoints that let it be short. It knows nothing of what is in a record.
 //
 // What it promises:
 //
@@ -19,22 +19,24 @@
 //     record.ErrPoisoned, and nothing is retried until the next Open, which writes anew what may be missing.
 //   - A directory is used by one process at a time: it is locked. It is the journal's own.
 //
-// Append takes some microseconds, the time of a system call, and allocates nothing. Once in a segment (default 64 MiB) it
-// waits for the disk.
+// Append takes some microseconds, the time of a system call, and allocates nothing. Once in a segment
+// (default 64 MiB) it waits for the disk.
 //
 // # Files
 //
-// LOCK; segments, named by the position of their first byte in 20 decimal digits and .journal; and checkpoint. A position is a
-// number of bytes since the journal began, over all segments, those included that were removed.
+// LOCK; segments, named by the position of their first byte in 20 decimal digits and .journal; and
+// checkpoint. A position is a number of bytes since the journal began, over all segments, those included
+// that were removed.
 //
-// A segment is a log of package record, each frame a batch: its records, each behind its length as a varint. All segments have
-// one id. A segment is synced before the next one is begun, and each begins where the one before it ends. So in all but the last
-// every frame has to be valid, up to the last byte. A frame without records is written by Close, unless a checkpoint has
-// everything: it says that all before it has been synced.
+// A segment is a log of package record, each frame a batch: its records, each behind its length as a
+// varint. All segments have one id. A segment is synced before the next one is begun, and each begins where
+// the one before it ends. So in all but the last every frame has to be valid, up to the last byte. A frame
+// without records is written by Close, unless a checkpoint has everything: it says that all before it has
+// been synced.
 //
-// A checkpoint is a header of package record and then the state that the caller wrote. The fields of the header, of 8 bytes
-// each, are the id of the segments, the position before which frames are part of the state, the bytes of the state, and its
-// XXH3-64.
+// A checkpoint is a header of package record and then the state that the caller wrote. The fields of the
+// header, of 8 bytes each, are the id of the segments, the position before which frames are part of the
+// state, the bytes of the state, and its XXH3-64.
 //
 // # Metrics
 //
@@ -91,8 +93,8 @@ type Options struct {
 	step func(name string) // for tests: called where a kill is of interest
 }
 
-// Position is a place in a journal: the number of bytes before it since the journal began. Those that are removed later
-// count, so positions only grow, whatever is restarted.
+// Position is a place in a journal: the number of bytes before it since the journal began. Those that are
+// removed later count, so positions only grow, whatever is restarted.
 type Position uint64
 
 // Journal is an open journal. Its methods are for any number of goroutines; appends come one after the other.
@@ -125,11 +127,12 @@ type Journal struct {
 	closed bool
 }
 
-// Open opens the journal in dir, or makes one there; the directory is made too if its parent is there. load is called once
-// with the state of the last checkpoint, if there is one, then replay for each record that was appended after it, in order.
-// A record is valid during the call. An error of theirs ends Open. A journal that is damaged, of which files are missing
-// (record.ErrCorrupt), that another version of the program wrote (record.ErrVersion), or that another process has open
-// (disk.ErrLocked) is refused and left as it is.
+// Open opens the journal in dir, or makes one there; the directory is made too if its parent is there. load
+// is called once with the state of the last checkpoint, if there is one, then replay for each record that
+// was appended after it, in order. A record is valid during the call. An error of theirs ends Open. A
+// journal that is damaged, of which files are missing (record.ErrCorrupt), that another version of the
+// program wrote (record.ErrVersion), or that another process has open (disk.ErrLocked) is refused and left
+// as it is.
 func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []byte) error) (*Journal, error) {
 	began := time.Now()
 	j := &Journal{dir: dir, id: o.id, segment: o.Segment, log: o.Log, faults: o.Faults, step: o.step}
@@ -162,12 +165,13 @@ func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []b
 	return j, nil
 }
 
-// Append writes the records of b, all of them or none. When it returns nil they survive the end of the process, kill -9
-// included, and a power failure once they are synced. An empty batch is nothing to write. b stays as it is, to be Reset.
+// Append writes the records of b, all of them or none. When it returns nil they survive the end of the
+// process, kill -9 included, and a power failure once they are synced. An empty batch is nothing to write.
+// b stays as it is, to be Reset.
 //
-// A failed Append has written nothing: what was torn is cut off, and the caller may try again, when there is room on the
-// disk say. Only when that, or a sync, fails is the journal poisoned: then this and every later error wraps
-// record.ErrPoisoned.
+// A failed Append has written nothing: what was torn is cut off, and the caller may try again, when there
+// is room on the disk say. Only when that, or a sync, fails is the journal poisoned: then this and every
+// later error wraps record.ErrPoisoned.
 func (j *Journal) Append(b *Batch) error {
 	if b.records == 0 {
 		return j.Err()
@@ -226,15 +230,16 @@ func (j *Journal) write(frame []byte) error {
 	return nil
 }
 
-// rotate begins a new segment, unless a frame of n bytes has room by now. The old one is on the disk before: only the last
-// segment can be torn. No sync is under way.
+// rotate begins a new segment, unless a frame of n bytes has room by now. The old one is on the disk
+// before: only the last segment can be torn. No sync is under way.
 func (j *Journal) rotate(n int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.usable(); err != nil || !j.full(n) {
 		return err
 	}
-	// Also if nothing was appended since the last sync: a torn write may have been cut off, and the size has to be right.
+	// Also if nothing was appended since the last sync: a torn write may have been cut off, and the size
+	// has to be right.
 	if err := j.last.Sync(); err != nil {
 		return j.syncer.Poison(err)
 	}
@@ -269,17 +274,19 @@ func (j *Journal) use(last *record.Log) {
 // Position returns the end: of what has been appended so far.
 func (j *Journal) Position() Position { return Position(j.end.Load()) }
 
-// Checkpointed returns the position of the last checkpoint, zero if there was none. What follows it is replayed by Open.
+// Checkpointed returns the position of the last checkpoint, zero if there was none. What follows it is
+// replayed by Open.
 func (j *Journal) Checkpointed() Position { return Position(j.checkpointed.Load()) }
 
 // Cut returns how many bytes Open has cut off: of a torn end, or given up by Options.AcceptLoss.
 func (j *Journal) Cut() int64 { return j.cut }
 
-// Err returns nil as long as the journal takes records, and later what poisoned it, wrapped by record.ErrPoisoned.
+// Err returns nil as long as the journal takes records, and later what poisoned it, wrapped by
+// record.ErrPoisoned.
 func (j *Journal) Err() error { return j.syncer.Err() }
 
-// Close syncs the journal and gives it back. It waits for a checkpoint in progress. It returns the error that poisoned the
-// journal, if one did. A second Close does nothing.
+// Close syncs the journal and gives it back. It waits for a checkpoint in progress. It returns the error
+// that poisoned the journal, if one did. A second Close does nothing.
 func (j *Journal) Close() error {
 	j.checkpointing.Lock()
 	defer j.checkpointing.Unlock()
@@ -297,8 +304,9 @@ func (j *Journal) Close() error {
 	return errors.Join(err, j.release())
 }
 
-// mark appends a frame without records, which says that all before it was synced. So damage in the last batches is not taken
-// for a torn end. Where a checkpoint has them all there is nothing to say. It may fail.
+// mark appends a frame without records, which says that all before it was synced. So damage in the last
+// batches is not taken for a torn end. Where a checkpoint has them all there is nothing to say. It may
+// fail.
 func (j *Journal) mark() {
 	end := j.Position()
 	if end == j.marked || end == j.Checkpointed() || end != Position(j.synced.Load()) {

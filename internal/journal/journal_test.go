@@ -111,7 +111,8 @@ func segmentFiles(t testing.TB, dir string) []string {
 	return paths
 }
 
-// copyDir copies what a journal has in dir to a new directory: what a process finds that is started after a kill.
+// copyDir copies what a journal has in dir to a new directory: what a process finds that is started after a
+// kill.
 func copyDir(t testing.TB, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -346,7 +347,8 @@ func TestADirectoryIsForOneJournal(t *testing.T) {
 	}
 }
 
-// What is not more than the bounds is taken: a batch of MaxBatch bytes, and a frame that ends where a segment may.
+// What is not more than the bounds is taken: a batch of MaxBatch bytes, and a frame that ends where a
+// segment may.
 func TestBoundsAreIncluded(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})

@@ -72,8 +72,8 @@ func (j *Journal) begin() error {
 	return nil
 }
 
-// resume goes on with what was found, after all of it was understood: it cuts off what is torn and makes sure that what was
-// replayed is on the disk.
+// resume goes on with what was found, after all of it was understood: it cuts off what is torn and makes
+// sure that what was replayed is on the disk.
 func (j *Journal) resume(s *stock) (err error) {
 	// A process killed right after a rename may have left a name that only the cache knows.
 	if err := j.faults.SyncDir(j.dir); err != nil {

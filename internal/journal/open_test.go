@@ -50,7 +50,8 @@ func contents(t *testing.T, dir string) string {
 	return all.String()
 }
 
-// TestDamageIsRefused breaks a journal of a checkpoint and three segments, of which the second holds its position.
+// TestDamageIsRefused breaks a journal of a checkpoint and three segments, of which the second holds its
+// position.
 func TestDamageIsRefused(t *testing.T) {
 	good := t.TempDir()
 	j, k := mustOpen(t, good, Options{Segment: 4 * record.PageSize})
@@ -247,7 +248,8 @@ func TestWholeFramesBehindATornOneAreCutToo(t *testing.T) {
 	}
 }
 
-// What was written elsewhere is no frame, be it whole: blocks of a removed file can come back under a new one.
+// What was written elsewhere is no frame, be it whole: blocks of a removed file can come back under a new
+// one.
 func TestAFrameIsValidInItsPlaceAlone(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
@@ -308,7 +310,8 @@ func TestLeftoversOfAKillAreRemoved(t *testing.T) {
 	}
 }
 
-// A frame whose checksums are right and whose records are not was written by a program with a mistake: not ours to cut off.
+// A frame whose checksums are right and whose records are not was written by a program with a mistake: not
+// ours to cut off.
 func TestImpossibleRecordsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
@@ -325,8 +328,8 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// After a failed sync the cache may hold what the disk does not, and say that it was written. Whoever opens the journal then
-// writes it again, but nothing that is known to be synced.
+// After a failed sync the cache may hold what the disk does not, and say that it was written. Whoever opens
+// the journal then writes it again, but nothing that is known to be synced.
 func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
@@ -353,7 +356,8 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 	}
 }
 
-// A sync that ends with a page is followed by a frame without a gap, which begins where it says that all was synced.
+// A sync that ends with a page is followed by a frame without a gap, which begins where it says that all
+// was synced.
 func TestDamageBeforeAFrameThatFollowsASyncAtOnceIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})

@@ -16,8 +16,9 @@ import (
 	"weir/internal/systest"
 )
 
-// outage runs a journal and makes what a power failure would leave of it at some moment: of each page that was written since the last
-// sync the disk may have what was there before, what is there now, a part of it, or noise, in any combination.
+// outage runs a journal and makes what a power failure would leave of it at some moment: of each page that
+// was written since the last sync the disk may have what was there before, what is there now, a part of it,
+// or noise, in any combination.
 type outage struct {
 	t   *testing.T
 	rng *rand.Rand

@@ -36,8 +36,9 @@ func parseSegmentName(name string) (base Position, ok bool) {
 	return Position(n), err == nil && segmentName(Position(n)) == name
 }
 
-// createSegment makes a segment without frames at base. It appears as a whole, so there is never one without a header. The
-// error wraps record.ErrUncertain when nobody knows whether it will be there after a power failure.
+// createSegment makes a segment without frames at base. It appears as a whole, so there is never one
+// without a header. The error wraps record.ErrUncertain when nobody knows whether it will be there after a
+// power failure.
 func (j *Journal) createSegment(base Position) (l *record.Log, err error) {
 	path := filepath.Join(j.dir, segmentName(base))
 	a, err := disk.CreateAtomic(path)

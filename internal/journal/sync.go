@@ -8,8 +8,8 @@ import (
 	"weir/internal/metrics"
 )
 
-// Sync waits until all that was appended before it was called is on the disk. It does nothing when it is there already. A
-// failure poisons the journal.
+// Sync waits until all that was appended before it was called is on the disk. It does nothing when it is
+// there already. A failure poisons the journal.
 func (j *Journal) Sync() error { return j.syncer.Sync() }
 
 // flush has the last segment, which only rotate replaces, reach the disk.
@@ -28,8 +28,8 @@ func (j *Journal) flush(func()) error {
 	return nil
 }
 
-// Lag returns how much, and for how long, has been appended and is not known to be on the disk: what a power failure would
-// cost now.
+// Lag returns how much, and for how long, has been appended and is not known to be on the disk: what a
+// power failure would cost now.
 func (j *Journal) Lag() (bytes int64, age time.Duration) {
 	age = j.syncer.Lag()
 	synced := j.synced.Load() // before the end, which only grows

@@ -8,8 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler answers with all metrics in the exposition format of Prometheus, or of OpenMetrics when asked
-// for it, together with those of the Go runtime, the process and the build. Metrics registered later are shown too.
+// Handler answers with all metrics in the exposition format of Prometheus, or of OpenMetrics when asked for
+// it, together with those of the Go runtime, the process and the build. Metrics registered later are shown
+// too.
 func (r *Registry) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
@@ -21,8 +22,8 @@ func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// collector shows a Registry to client_golang. It describes nothing beforehand, because metrics may be registered
-// at any time; their consistency was checked then.
+// collector shows a Registry to client_golang. It describes nothing beforehand, because metrics may be
+// registered at any time; their consistency was checked then.
 type collector struct{ r *Registry }
 
 func (c collector) Describe(chan<- *prometheus.Desc) {}
@@ -41,8 +42,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	})
 }
 
-// each visits every metric, families in the order of their registration. The lock is not held meanwhile, so that a
-// gauge's function may do as it likes.
+// each visits every metric, families in the order of their registration. The lock is not held meanwhile, so
+// that a gauge's function may do as it likes.
 func (r *Registry) each(visit func(*family, *series)) {
 	type pair struct {
 		f *family

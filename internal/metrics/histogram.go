@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Buckets are log-linear, as in HdrHistogram: every power of two microseconds is cut into 16 equal parts, so a
-// bucket is at most 1/16 of its value wide, from 1 us to 2^26 us (67 s). Below 1 us the parts are of the same
+// Buckets are log-linear, as in HdrHistogram: every power of two microseconds is cut into 16 equal parts,
+// so a bucket is at most 1/16 of its value wide, from 1 us to 2^26 us (67 s). Below 1 us the parts are of
+// the same
 // 62.5 ns as those above it; one last bucket takes what is longer. A bucket includes its upper bound,
 // as Prometheus asks. Those of a long histogram are 2^12 times as long, up to 76 hours.
 const (

@@ -1,15 +1,15 @@
 // Package metrics counts what the hot paths do without slowing them down, and shows it to Prometheus.
 //
 // Counters and histograms are striped: every writer that runs at the same time as others (an event loop, a
-// worker) is given a number, its stripe, and writes to memory of its own. An update is one uncontended atomic
-// addition for a counter, two for a histogram; no locks, no allocation. Two writers that share a stripe
-// are still counted right, only slower. Reading adds the stripes up; it sees every update that happened
-// before it and perhaps some that happen during it, so counters never go back.
+// worker) is given a number, its stripe, and writes to memory of its own. An update is one uncontended
+// atomic addition for a counter, two for a histogram; no locks, no allocation. Two writers that share a
+// stripe are still counted right, only slower. Reading adds the stripes up; it sees every update that
+// happened before it and perhaps some that happen during it, so counters never go back.
 //
-// Names follow Prometheus: lower-case snake_case, base units, counters end in _total, histograms hold seconds
-// and end in _seconds. Labels are constant pairs given at registration. Metrics of one name form a
-// family and share help text, kind and label keys. A registration that breaks a rule is a programming error and
-// panics with a message that starts with "BUG:".
+// Names follow Prometheus: lower-case snake_case, base units, counters end in _total, histograms hold
+// seconds and end in _seconds. Labels are constant pairs given at registration. Metrics of one name form a
+// family and share help text, kind and label keys. A registration that breaks a rule is a programming error
+// and panics with a message that starts with "BUG:".
 //
 // A Registry is safe for concurrent use. It is passed to those who count; there is no global one.
 package metrics
@@ -95,8 +95,8 @@ func (r *Registry) Counter(name, help string, labels ...string) *Counter {
 }
 
 // Gauge registers a number that is asked for when somebody looks: fn is called at every scrape and
-// snapshot, possibly by several goroutines at once, and must not block. Where it panics, or reads mapped memory that is not
-// there, the gauge is NaN.
+// snapshot, possibly by several goroutines at once, and must not block. Where it panics, or reads mapped
+// memory that is not there, the gauge is NaN.
 func (r *Registry) Gauge(name, help string, fn func() float64, labels ...string) {
 	if strings.HasSuffix(name, "_total") {
 		bug(name, "a gauge's name does not end in _total, which is for counters")

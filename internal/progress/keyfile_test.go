@@ -117,7 +117,8 @@ func TestManyKeysAreWrittenInFrames(t *testing.T) {
 	wantKeys(t, "reopened", f, many...)
 }
 
-// The last frame is cut at every byte, and damaged at every byte: as long as no key is missing that has a cell, it was never synced.
+// The last frame is cut at every byte, and damaged at every byte: as long as no key is missing that has a
+// cell, it was never synced.
 func TestATornTailIsCutOff(t *testing.T) {
 	path, ends := keyFileOf(t, firstKeys, secondKeys)
 	whole, err := os.ReadFile(path)
@@ -300,8 +301,8 @@ func TestErasedKeysLeaveTheFileAndOthersKeepTheirSlots(t *testing.T) {
 	f.close()
 }
 
-// FuzzKeyFilesAreReadOrRefused opens any bytes as a key file. What is opened can be added to and opened again, with
-// the same keys; what is refused stays as it was.
+// FuzzKeyFilesAreReadOrRefused opens any bytes as a key file. What is opened can be added to and opened
+// again, with the same keys; what is refused stays as it was.
 func FuzzKeyFilesAreReadOrRefused(f *testing.F) {
 	f.Add([]byte("\x00\x07\x00\x00\x00\x00\x00\x00\x00\x05anna\x01"), true)
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), true)

@@ -29,7 +29,8 @@ func openLocal(t *testing.T, dir string, o progress.Options) *progress.Local {
 	return l
 }
 
-// TestACellWithoutItsKeyIsNoticed removes the key file of a directory in use: its users' cells would go to others.
+// TestACellWithoutItsKeyIsNoticed removes the key file of a directory in use: its users' cells would go to
+// others.
 func TestACellWithoutItsKeyIsNoticed(t *testing.T) {
 	dir := t.TempDir()
 	l := openLocal(t, dir, progress.Options{})
@@ -67,7 +68,8 @@ func TestADirectoryThatIsDeletedUnderPositionsIsAnError(t *testing.T) {
 	l.Close()
 }
 
-// What was added before a sync failed is not in use, and must not be counted as if it was, whatever comes next.
+// What was added before a sync failed is not in use, and must not be counted as if it was, whatever comes
+// next.
 func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
 	dir := t.TempDir()
 	var failing atomic.Bool
@@ -199,8 +201,8 @@ func TestNothingOfTheForgottenIsLeftInAnyFile(t *testing.T) {
 	}
 }
 
-// Two who move one user at once leave the count right, whoever looks first and whoever counts last. That takes many tries to go
-// wrong.
+// Two who move one user at once leave the count right, whoever looks first and whoever counts last. That
+// takes many tries to go wrong.
 func TestTheLastToCountLooksAgain(t *testing.T) {
 	const items, rounds = 5, 100_000
 	l := openLocal(t, t.TempDir(), progress.Options{})

@@ -36,8 +36,8 @@ func (p *pair) digits(n uint64) ([]byte, bool) {
 	return nil, false
 }
 
-// walk returns the pair of index n, reached from p by steps. It is p when n is its index, and otherwise has memory of
-// its own.
+// walk returns the pair of index n, reached from p by steps. It is p when n is its index, and otherwise has
+// memory of its own.
 func (p pair) walk(ctx context.Context, n uint64) (pair, error) {
 	var memory [3][]byte
 	for i := 0; p.index != n; i++ {
@@ -69,11 +69,13 @@ func grown(memory []byte, n int) []byte {
 	return memory[:0]
 }
 
-// interval is how far apart the pairs of the cache are, about. Measured from index 1,000 to 80,000,000, a step costs 0.3 to
+// interval is how far apart the pairs of the cache are, about. Measured from index 1,000 to 80,000,000, a
+// step costs 0.3 to
 // 0.9 % of what computing from nothing does, so the farthest pair that is used saves little and the others much.
 const interval = 128
 
-// Small values come from anchors: pairs that are always there, so near that a few microseconds lead to each value.
+// Small values come from anchors: pairs that are always there, so near that a few microseconds lead to each
+// value.
 const (
 	anchorInterval = 64
 	anchorEnd      = 4096

@@ -119,7 +119,8 @@ func Example_pair() {
 	// Output: F(7) = 13, F(6) = 8
 }
 
-// Steps, forward or back, leave a pair in the cache now and then, of the value and the one that is at hand beside it.
+// Steps, forward or back, leave a pair in the cache now and then, of the value and the one that is at hand
+// beside it.
 func TestStepsKeepPairs(t *testing.T) {
 	const n = 2 * interval * 20 // of which one is kept
 	values := fibonacci(n + 2)

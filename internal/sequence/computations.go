@@ -134,8 +134,8 @@ func class(n uint64) int {
 	return len(classDigits)
 }
 
-// wait starts the flight if nobody has yet, and returns its result. It fails with ctx's error, errStopped, or with
-// what a bug has left.
+// wait starts the flight if nobody has yet, and returns its result. It fails with ctx's error, errStopped,
+// or with what a bug has left.
 func (t ticket) wait(ctx context.Context) (pair, how, error) {
 	t.c.start(t.flight)
 	select {

@@ -9,8 +9,8 @@ import (
 )
 
 // FuzzSteps takes any way over the indices, by steps, jumps and values aside. What is given from values at
-// hand must be what plain addition gives, whatever is at hand by then and with a cache of any size; what is not at hand is
-// computed.
+// hand must be what plain addition gives, whatever is at hand by then and with a cache of any size; what is
+// not at hand is computed.
 func FuzzSteps(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 1, 1, 1, 2}, int64(1000))
 	f.Add([]byte{3, 200, 0, 1, 0, 0, 4, 201, 1, 1, 1}, int64(4000))

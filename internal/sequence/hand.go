@@ -16,8 +16,8 @@ type hand struct {
 	pair    pair // when neither of them
 }
 
-// inlineNanoseconds bounds the steps to a value that is given inline, some of a handler's 20 us being for other
-// things. What a step costs is an estimate from above.
+// inlineNanoseconds bounds the steps to a value that is given inline, some of a handler's 20 us being for
+// other things. What a step costs is an estimate from above.
 const inlineNanoseconds = 15_000
 
 func stepNanoseconds(digits int) uint64 { return uint64(50 + digits/12) }

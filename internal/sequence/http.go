@@ -35,8 +35,8 @@ func (s *Sequence) atEnd() string {
 	return "the index is at its maximum, " + strconv.FormatUint(s.cfg.MaxIndex, 10) + ", and has not moved"
 }
 
-// answerStep answers GET /current, /next and /previous. A HEAD moves nothing. A step to a value that is not at hand is admitted
-// first, then the index moves, then the value is waited for.
+// answerStep answers GET /current, /next and /previous. A HEAD moves nothing. A step to a value that is not
+// at hand is admitted first, then the index moves, then the value is waited for.
 func (s *Sequence) answerStep(step step) server.Handler {
 	return func(w *server.Response, r *server.Request) server.Outcome {
 		if r.Inline() && !s.index.Inline() {
@@ -111,7 +111,8 @@ func refuse(w *server.Response, err error) server.Outcome {
 	return server.Done
 }
 
-// await leaves a request pending until its ticket's value is there, and has it answered then; the answer gives the ticket back.
+// await leaves a request pending until its ticket's value is there, and has it answered then; the answer
+// gives the ticket back.
 func (s *Sequence) await(r *server.Request, t ticket, moved string, answer func(context.Context, *server.Response, pair)) server.Outcome {
 	r.Pend().Go(func(ctx context.Context, w *server.Response) {
 		p, how, err := t.wait(ctx)

@@ -227,8 +227,8 @@ func TestAStepBeyondTheEndIsAConflictAndMovesNothing(t *testing.T) {
 	})
 }
 
-// Index and value of an answer belong together, every step forward has another index, and what is too long for
-// the loops is no exception.
+// Index and value of an answer belong together, every step forward has another index, and what is too long
+// for the loops is no exception.
 func TestConcurrentRequestsSeeDistinctIndicesWithTheirValues(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		for _, start := range []uint64{0, 5000, 158_000} { // the last one goes beyond inline answers

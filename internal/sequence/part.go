@@ -12,7 +12,8 @@ import (
 	"weir/internal/server"
 )
 
-// answerPart answers a request for parts of the digits of F(n), or for them on a condition, by http.ServeContent.
+// answerPart answers a request for parts of the digits of F(n), or for them on a condition, by
+// http.ServeContent.
 func (s *Sequence) answerPart(w *server.Response, r *server.Request, n uint64, tag string) server.Outcome {
 	asked := &http.Request{Method: r.Method, Header: make(http.Header)}
 	for _, name := range []string{"Range", "If-Range", "If-Match", "If-Unmodified-Since"} {

@@ -9,11 +9,11 @@ import (
 	"weir/internal/server"
 )
 
-// recent holds the values given last, each rendered as a whole answer, so that giving one again
-// is one copy. An index has one slot where it may be, and neighbours have different ones.
+// recent holds the values given last, each rendered as a whole answer, so that giving one again is one
+// copy. An index has one slot where it may be, and neighbours have different ones.
 //
-// Slots keep their memory, which spares the garbage collector 20 KB a step at index 100,000. So a slot is pinned
-// while it is read, and written only when nobody has it pinned. Nobody waits: who cannot read a slot
+// Slots keep their memory, which spares the garbage collector 20 KB a step at index 100,000. So a slot is
+// pinned while it is read, and written only when nobody has it pinned. Nobody waits: who cannot read a slot
 // does without, and so does who cannot write one.
 type recent struct {
 	slots [recentSlots]slot
@@ -25,7 +25,8 @@ const (
 	maxRecent = server.InlineBytes - len(`{"index":4294967295,"value":""}`)
 )
 
-// slot holds a value. Everything but pins and name may be read with the slot pinned, and written with it claimed.
+// slot holds a value. Everything but pins and name may be read with the slot pinned, and written with it
+// claimed.
 type slot struct {
 	pins atomic.Int32  // how many read; claimed when somebody writes
 	name atomic.Uint64 // the index + 1; 0 while there is none
@@ -54,7 +55,8 @@ func (r *recent) pin(n uint64) *slot {
 	return s
 }
 
-// pin pins the slot unless it is claimed, or holds another value than F(n): it may have been given away before it was pinned.
+// pin pins the slot unless it is claimed, or holds another value than F(n): it may have been given away
+// before it was pinned.
 func (s *slot) pin(n uint64) bool {
 	for {
 		pins := s.pins.Load()

@@ -1,5 +1,5 @@
-// Package sequence serves the Fibonacci sequence, F(0) = 0 and F(1) = 1, under one shared index that is moved by one
-// at a time, and any of its values without moving.
+// Package sequence serves the Fibonacci sequence, F(0) = 0 and F(1) = 1, under one shared index that is
+// moved by one at a time, and any of its values without moving.
 //
 // What it promises:
 //
@@ -14,8 +14,8 @@
 //
 // # Where values come from
 //
-// A value is its decimal digits, nothing else: adding two of them and printing the sum is one pass (package decimal). There are
-// three places to look, in this order.
+// A value is its decimal digits, nothing else: adding two of them and printing the sum is one pass (package
+// decimal). There are three places to look, in this order.
 //
 //   - recent, the values given last, rendered as the answers they were. Readers and writers never wait for each
 //     other, so event loops look here.
@@ -23,7 +23,8 @@
 //     nearby is a few additions or subtractions away.
 //   - decimal.Fibonacci, which starts from nothing.
 //
-// A value found as it is counts as direct, one made by steps from others as close, one from nothing as a miss.
+// A value found as it is counts as direct, one made by steps from others as close, one from nothing as a
+// miss.
 package sequence
 
 import (
@@ -69,7 +70,8 @@ type Config struct {
 	CacheBytes int64
 	// Computations is how many computations of about one size run at a time, 1 if zero.
 	Computations int
-	// Waiting bounds the requests that wait for computations or are sent what came of them, ComputeBytes the memory of these.
+	// Waiting bounds the requests that wait for computations or are sent what came of them, ComputeBytes
+	// the memory of these.
 	Waiting      int
 	ComputeBytes int64
 	// RangeBytes bounds the answer to a request for a range of values.
@@ -203,8 +205,8 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 	return s.checkIndex()
 }
 
-// lockFile takes a file outside of the data directory for this process, by a directory beside it: several sequences may have their
-// files in one place.
+// lockFile takes a file outside of the data directory for this process, by a directory beside it: several
+// sequences may have their files in one place.
 func lockFile(path, flag string) (*disk.DirLock, error) {
 	dir := path + ".lock"
 	// Only what is beside the file is made: a path to nowhere is a mistake.

@@ -2,8 +2,8 @@ package server
 
 import "math/bits"
 
-// bufferPool are buffers to be used again, of sizes from smallSize to largeSize, twice as large from class to class. They are
-// a loop's own.
+// bufferPool are buffers to be used again, of sizes from smallSize to largeSize, twice as large from class
+// to class. They are a loop's own.
 type bufferPool [poolClasses][][]byte
 
 const (

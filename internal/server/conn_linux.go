@@ -434,9 +434,9 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 
 // readAhead reads what waits for the answer to the request before it into the room there is. An answer from
 // net/http is sent by another thread, so that its client's next request often comes before the loop has
-// been told: to stop watching for that moment, and to begin again, took two system calls more than to read. When there is
-// no room it does stop, or at the end: a client that sends no more gets its answer all the same. One that
-// has gone is reported by EPOLLHUP or EPOLLERR, which are always watched for.
+// been told: to stop watching for that moment, and to begin again, took two system calls more than to read.
+// When there is no room it does stop, or at the end: a client that sends no more gets its answer all the
+// same. One that has gone is reported by EPOLLHUP or EPOLLERR, which are always watched for.
 func (l *loop) readAhead(c *conn) {
 	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
 		n, err := receive(c.fd, room)

@@ -106,8 +106,8 @@ func (d *handDriven) connect() (*client, *conn) {
 	return nil, nil
 }
 
-// arrivals returns what waits until n bytes more are in the loop's socket. The system does not promise that what was sent by one
-// end of a connection is at the other one at once, and a turn comes but once.
+// arrivals returns what waits until n bytes more are in the loop's socket. The system does not promise that
+// what was sent by one end of a connection is at the other one at once, and a turn comes but once.
 func (d *handDriven) arrivals(c *conn) func(n int) {
 	fd, generation, total := c.fd, c.generation, uint64(0)
 	return func(n int) {
@@ -351,8 +351,8 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 	}
 }
 
-// What a client sends while its request is elsewhere is read into the room there is, and the rest left in the socket; all of it is
-// answered afterwards.
+// What a client sends while its request is elsewhere is read into the room there is, and the rest left in
+// the socket; all of it is answered afterwards.
 func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 	for _, lane := range []string{"handed", "offloaded"} {
 		t.Run(lane, func(t *testing.T) {

@@ -35,8 +35,8 @@ func TestAHandedOffHandlerLearnsThatItsClientHasGone(t *testing.T) {
 	})
 }
 
-// A client may say that it sends no more and wait for its answer. Where net/http reads the socket by itself it
-// takes that for the client's end: the context ends, and the answer is sent.
+// A client may say that it sends no more and wait for its answer. Where net/http reads the socket by itself
+// it takes that for the client's end: the context ends, and the answer is sent.
 func TestAHandlerAnswersAClientThatSendsNoMore(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		started, release := make(chan struct{}), make(chan struct{})

@@ -47,8 +47,8 @@ func (h Health) Err() error {
 	return errors.New(h.Reason)
 }
 
-// Storage is what a service promises of the changes that it has answered. It is in /health if the service has a method
-// Storage() Storage, which must not block.
+// Storage is what a service promises of the changes that it has answered. It is in /health if the service
+// has a method Storage() Storage, which must not block.
 type Storage struct {
 	Durability string  `json:"durability"`  // in a sentence for people: what a kill undoes, and what a loss of power
 	LagSeconds float64 `json:"lag_seconds"` // age of the oldest change that a loss of power would undo now

@@ -169,8 +169,9 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
 }
 
-// receive reads the body of a request, or returns why the request is refused: for what the event loops refuse, too, as far as net/http
-// shows it. With an error the deadline stays, as net/http goes on reading then.
+// receive reads the body of a request, or returns why the request is refused: for what the event loops
+// refuse, too, as far as net/http shows it. With an error the deadline stays, as net/http goes on reading
+// then.
 func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *parseError {
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.RequestURI, "/") {
 		h := head{method: r.Method, target: []byte(r.RequestURI)}
@@ -431,7 +432,8 @@ func (s *Server) answerPanic(route *route, w *Response, p any) {
 	}
 }
 
-// prefetch calls a route's Prefetch. What panics there does for the requests, too, which then fail as they should.
+// prefetch calls a route's Prefetch. What panics there does for the requests, too, which then fail as they
+// should.
 func (s *Server) prefetch(route *route, stripe int, params [][]byte) {
 	defer func() {
 		if p := recover(); p != nil {

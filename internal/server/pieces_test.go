@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// pieced has routes whose answers are three pieces of a size, on each lane, and counts how often they are released.
+// pieced has routes whose answers are three pieces of a size, on each lane, and counts how often they are
+// released.
 func pieced(released *atomic.Int64) routes {
 	answer := func(w *Response, size int) {
 		w.Body = append(w.Body, "head "...)

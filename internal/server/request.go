@@ -68,8 +68,8 @@ func OnLoop(r *Request) *Request {
 	return r
 }
 
-// Client returns the address of the client's end of the connection: that of a proxy, where there is one. On the loops it
-// takes a system call.
+// Client returns the address of the client's end of the connection: that of a proxy, where there is one. On
+// the loops it takes a system call.
 func (r *Request) Client() netip.Addr {
 	if r.remote != "" {
 		at, _ := netip.ParseAddrPort(r.remote) // the zero Addr for what is none

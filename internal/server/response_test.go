@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Answers without a body say nothing of one (RFC 9110, 8.6): a Content-Length of a 304 would be that of the 200.
+// Answers without a body say nothing of one (RFC 9110, 8.6): a Content-Length of a 304 would be that of the
+// 200.
 func TestAnswersWithoutABodySayNothingOfOne(t *testing.T) {
 	var h heads
 	h.tick(time.Now())

@@ -1,21 +1,21 @@
-// Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the
-// system calls and brings them to the services.
+// Package server is weir's HTTP kernel: it takes requests off the sockets at the price of the system calls
+// and brings them to the services.
 //
-// The loops frame every request, chunked bodies and HTTP/1.0 included. A handler answers it inline, on the event
-// loop that read it, without a goroutine or an allocation, and with one send for all pipelined answers of a read. Or,
-// where the handler says so, it is answered by one of its service's workers, by whoever completes it while it is
-// pending, by the loop when that has nothing else to do, or by net/http, which is given exactly that one request,
-// its whole body and a Content-Length over an in-memory connection.
-// A connection has one request out at a time, so answers keep the order of their requests.
+// The loops frame every request, chunked bodies and HTTP/1.0 included. A handler answers it inline, on the
+// event loop that read it, without a goroutine or an allocation, and with one send for all pipelined
+// answers of a read. Or, where the handler says so, it is answered by one of its service's workers, by
+// whoever completes it while it is pending, by the loop when that has nothing else to do, or by net/http,
+// which is given exactly that one request, its whole body and a Content-Length over an in-memory
+// connection. A connection has one request out at a time, so answers keep the order of their requests.
 //
-// TLS and HTTP/2, and systems without epoll, are net/http's throughout, with the same routes and
-// the same handlers behind an adapter.
+// TLS and HTTP/2, and systems without epoll, are net/http's throughout, with the same routes and the same
+// handlers behind an adapter.
 //
-// What a client can rely on: an answer reaches the connection its request came on and no other;
-// what cannot be parsed by RFC 9112 is refused with 400 and a close, never guessed at; every
-// error is a problem document (RFC 9457) without internals; SIGTERM loses no request that was
-// received. What an operator can rely on: every queue is bounded by a field of Config, a client
-// that does not read stops being read, and running out of descriptors backs off.
+// What a client can rely on: an answer reaches the connection its request came on and no other; what cannot
+// be parsed by RFC 9112 is refused with 400 and a close, never guessed at; every error is a problem
+// document (RFC 9457) without internals; SIGTERM loses no request that was received. What an operator can
+// rely on: every queue is bounded by a field of Config, a client that does not read stops being read, and
+// running out of descriptors backs off.
 package server
 
 import (
@@ -117,7 +117,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	return s, nil
 }
 
-// Ports are the listeners of a server that is not there yet: connections wait for it. It owns them from New on.
+// Ports are the listeners of a server that is not there yet: connections wait for it. It owns them from New
+// on.
 type Ports struct{ public, tls, admin net.Listener }
 
 // Listen takes the configured addresses, for Config.Ports.
@@ -187,8 +188,8 @@ func (s *Server) Routes() []string { return slices.Clone(s.routes.patterns) }
 // AdminRoutes returns the patterns of the admin port's.
 func (s *Server) AdminRoutes() []string { return slices.Clone(s.admins.patterns) }
 
-// guardAdmin keeps pages of other sites from the admin port. A port on loopback is asked for by names of loopback, any other by
-// whatever names its network has.
+// guardAdmin keeps pages of other sites from the admin port. A port on loopback is asked for by names of
+// loopback, any other by whatever names its network has.
 func (s *Server) guardAdmin(next http.Handler) http.Handler {
 	address, ok := address(s.admin).(*net.TCPAddr)
 	return webui.Guard{AnyHost: !ok || !address.IP.IsLoopback(), Refuse: WriteProblem}.Handler(next)

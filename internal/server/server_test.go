@@ -171,7 +171,8 @@ func launch(t testing.TB, cfg Config, services ...Service) (s *Server, stop func
 // checkEmpty checks that a stopped server has let go of everything.
 func checkEmpty(t testing.TB, s *Server) {
 	t.Helper()
-	// A TLS connection that its own goroutine is about to close is closed for net/http, which does not wait for it.
+	// A TLS connection that its own goroutine is about to close is closed for net/http, which does not wait
+	// for it.
 	await(t, "all connections to be closed", func() bool { return s.connections.Load() == 0 })
 	if n := s.input.Load(); n != 0 {
 		t.Errorf("%d bytes of input are still counted after the stop", n)

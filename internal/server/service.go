@@ -44,9 +44,9 @@ type Env struct {
 	// that it returns is called. The scheduler has a processor more meanwhile: else an event loop could wait
 	// for its own until that work is preempted, 10 ms later. Nil does nothing.
 	Long func() (done func())
-	// Reject decides about, and counts, a piece of work of class Low that shows only when its request is under way,
-	// as a miss in a cache does. True says that the server is overloaded and the work is not to be done. Nil
-	// refuses nothing.
+	// Reject decides about, and counts, a piece of work of class Low that shows only when its request is
+	// under way, as a miss in a cache does. True says that the server is overloaded and the work is not to
+	// be done. Nil refuses nothing.
 	Reject func() bool
 }
 

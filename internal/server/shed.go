@@ -59,8 +59,8 @@ func (s *Server) Reject() bool {
 	return false
 }
 
-// overloaded renders the answers to refused requests of a loop. All of it but Retry-After is kept rendered, and made
-// again when the second or the reason changes.
+// overloaded renders the answers to refused requests of a loop. All of it but Retry-After is kept rendered,
+// and made again when the second or the reason changes.
 type overloaded struct {
 	second     int64
 	reason     string
@@ -92,8 +92,8 @@ func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int,
 	return append(dst, r.body...)
 }
 
-// inFlight is how many requests are somewhere between their arrival and their answer: ready for a loop, with a worker, or
-// with net/http.
+// inFlight is how many requests are somewhere between their arrival and their answer: ready for a loop,
+// with a worker, or with net/http.
 func (s *Server) inFlight() int64 {
 	n := s.detached.Load()
 	if s.fast != nil {
@@ -102,8 +102,8 @@ func (s *Server) inFlight() int64 {
 	return n
 }
 
-// loopDelay returns a function that reads how long what was ready together took a loop, the mean over the requests since its
-// last call, of the slowest loop. Queues that are short enough to be free count as none.
+// loopDelay returns a function that reads how long what was ready together took a loop, the mean over the
+// requests since its last call, of the slowest loop. Queues that are short enough to be free count as none.
 func (s *Server) loopDelay() func() (float64, error) {
 	type reading struct{ waited, ready uint64 }
 	var last []reading

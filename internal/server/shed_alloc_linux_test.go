@@ -37,7 +37,8 @@ func TestARefusalDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// What the shedder costs a request that it admits, and a refusal beside an answer: compare with BenchmarkFastLane.
+// What the shedder costs a request that it admits, and a refusal beside an answer: compare with
+// BenchmarkFastLane.
 func BenchmarkFastLaneWithShedder(b *testing.B) {
 	for name, pressure := range map[string]float64{"calm": 0, "all refused": 1} {
 		b.Run(name, func(b *testing.B) {

@@ -34,8 +34,8 @@ func press(t testing.TB, s *Server, pressure float64) {
 	s.shed.Run(done) // reads them once
 }
 
-// pressCalm is press once no request is in flight: one that was answered counts for a moment still, and a thousandth of pressure
-// is enough for one refusal in 500.
+// pressCalm is press once no request is in flight: one that was answered counts for a moment still, and a
+// thousandth of pressure is enough for one refusal in 500.
 func pressCalm(t *testing.T, s *Server, pressure float64) {
 	t.Helper()
 	await(t, "all to be answered", func() bool { return s.inFlight() == 0 })

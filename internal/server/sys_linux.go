@@ -55,8 +55,8 @@ func receive(fd int, p []byte) (int, error) {
 	}
 }
 
-// probe has the system find out whether a client that sends no more still waits: one that has closed its socket
-// answers probes by a reset after a minute at most (tcp_fin_timeout).
+// probe has the system find out whether a client that sends no more still waits: one that has closed its
+// socket answers probes by a reset after a minute at most (tcp_fin_timeout).
 func probe(fd int) {
 	for _, o := range [...][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 5}, {unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 6}} {

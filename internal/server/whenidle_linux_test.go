@@ -137,7 +137,8 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 	}
 }
 
-// A loop neither sleeps nor waits while there is something to be done later, and hands-off what is to be handed.
+// A loop neither sleeps nor waits while there is something to be done later, and hands-off what is to be
+// handed.
 func TestALoopGoesOnWithWhatWasPutOff(t *testing.T) {
 	s := start(t, Config{Loops: 1, Processors: 1}, &putsOff{})
 	var all []*client

@@ -12,10 +12,10 @@
 // is on above one threshold and off below another rejects all or nothing and swings between them for ever;
 // a test shows both.
 //
-// A decision is one atomic load, and while there is pressure a random number: RejectProbability and Draw. A signal that
-// cannot be read is said once, counted, and has no pressure. A queue in front of an event loop grows and
-// goes in milliseconds, for which an interval is too long: Queue is the same rule for a loop that counts
-// its own.
+// A decision is one atomic load, and while there is pressure a random number: RejectProbability and Draw. A
+// signal that cannot be read is said once, counted, and has no pressure. A queue in front of an event loop
+// grows and goes in milliseconds, for which an interval is too long: Queue is the same rule for a loop that
+// counts its own.
 package shed
 
 import (
@@ -60,8 +60,8 @@ func (c Class) String() string {
 	return "unknown"
 }
 
-// RejectProbability holds the probabilities of all classes in one word, in units of 2^-31: Normal in the lower
-// half, Low in the upper. Zero rejects nobody.
+// RejectProbability holds the probabilities of all classes in one word, in units of 2^-31: Normal in the
+// lower half, Low in the upper. Zero rejects nobody.
 type RejectProbability uint64
 
 // certain is a probability of 1.

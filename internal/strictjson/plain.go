@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Plain returns an error that says what err, of encoding/json, does, without Go's names. Others are returned as they are, as
-// is nil.
+// Plain returns an error that says what err, of encoding/json, does, without Go's names. Others are
+// returned as they are, as is nil.
 func Plain(err error) error {
 	if err == nil {
 		return nil
@@ -62,7 +62,8 @@ func Kind(t reflect.Type) string {
 	return "a text"
 }
 
-// found names what was there, which encoding/json says as "string", "bool", "array", "object", "number", or "number 1.5".
+// found names what was there, which encoding/json says as "string", "bool", "array", "object", "number", or
+// "number 1.5".
 func found(value string) string {
 	switch value {
 	case "array", "object":

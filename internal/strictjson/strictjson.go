@@ -1,5 +1,6 @@
-// Package strictjson reads JSON that people write, and says what is wrong with it in their words: members by their own names,
-// and what was expected of them, where encoding/json is lenient and names Go's types and fields.
+// Package strictjson reads JSON that people write, and says what is wrong with it in their words: members
+// by their own names, and what was expected of them, where encoding/json is lenient and names Go's types
+// and fields.
 package strictjson
 
 import (
@@ -14,9 +15,9 @@ import (
 	"strings"
 )
 
-// Read reads a body that is one JSON value into v, which points to a struct, or to a map of structs. The names of members
-// are compared by their exact letters, each member may be there once, and nothing may follow. The error is for the client: it names
-// the member.
+// Read reads a body that is one JSON value into v, which points to a struct, or to a map of structs. The
+// names of members are compared by their exact letters, each member may be there once, and nothing may
+// follow. The error is for the client: it names the member.
 func Read(body io.Reader, v any) error {
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -33,8 +34,8 @@ func Read(body io.Reader, v any) error {
 	return Plain(err)
 }
 
-// checkMembers looks for members of a value that a t does not have, and for those that are there twice. The text is JSON; at is where
-// in the body it is.
+// checkMembers looks for members of a value that a t does not have, and for those that are there twice. The
+// text is JSON; at is where in the body it is.
 func checkMembers(text []byte, t reflect.Type, at string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -1,8 +1,9 @@
-// Package systest is what tests of several packages share: waiting for a condition, what a short run leaves out, processes that
-// end with the test and are killed by it, small disks, and what happens to a directory. Only tests import it.
+// Package systest is what tests of several packages share: waiting for a condition, what a short run leaves
+// out, processes that end with the test and are killed by it, small disks, and what happens to a directory.
+// Only tests import it.
 //
-// What it returns is given back by the test's cleanup. What the system does not permit, to mount a file system for one, skips the
-// test.
+// What it returns is given back by the test's cleanup. What the system does not permit, to mount a file
+// system for one, skips the test.
 package systest
 
 import (
@@ -19,7 +20,8 @@ import (
 	"time"
 )
 
-// patience is how long a condition may take to hold: far longer than it does on a machine that is busy with other tests.
+// patience is how long a condition may take to hold: far longer than it does on a machine that is busy with
+// other tests.
 const patience = time.Minute
 
 // Eventually waits until a condition holds that no channel tells of.
@@ -32,7 +34,8 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// DialReset dials a connection whose close is a reset. Without it a close looks to the server as if the client only sent no more.
+// DialReset dials a connection whose close is a reset. Without it a close looks to the server as if the
+// client only sent no more.
 func DialReset(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
@@ -41,8 +44,8 @@ func DialReset(ctx context.Context, network, address string) (net.Conn, error) {
 	return c, c.(*net.TCPConn).SetLinger(0)
 }
 
-// LongRun skips the test under go test -short, as make check runs it. needs is what the test takes: seconds of a processor,
-// root, a browser, another server.
+// LongRun skips the test under go test -short, as make check runs it. needs is what the test takes: seconds
+// of a processor, root, a browser, another server.
 func LongRun(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {
@@ -50,11 +53,12 @@ func LongRun(t testing.TB, needs string) {
 	}
 }
 
-// Start starts a process which the system ends when this one does, however that comes about. On systems that cannot do that it
-// is started all the same.
+// Start starts a process which the system ends when this one does, however that comes about. On systems
+// that cannot do that it is started all the same.
 //
-// On Linux the process ends with the thread that has started it. A goroutine's thread ends with any other goroutine that was
-// locked to it, as event loops are, so all processes are started by a thread that does nothing else.
+// On Linux the process ends with the thread that has started it. A goroutine's thread ends with any other
+// goroutine that was locked to it, as event loops are, so all processes are started by a thread that does
+// nothing else.
 func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = endWithParent()
 	failed := make(chan error)
@@ -73,8 +77,9 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return starts
 })
 
-// KillAfter runs the test binary with these variables in its environment, kills it once it has said n lines, wherever it is
-// then, and returns all complete lines it said. A victim that ends by itself before that fails the test.
+// KillAfter runs the test binary with these variables in its environment, kills it once it has said n
+// lines, wherever it is then, and returns all complete lines it said. A victim that ends by itself before
+// that fails the test.
 func KillAfter(t testing.TB, n int, environment ...string) []string {
 	t.Helper()
 	LongRun(t, "processes to kill")

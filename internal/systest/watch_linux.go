@@ -10,7 +10,8 @@ import (
 
 // Dir is a directory that is watched: what happens to the names in it, and when it is opened itself.
 //
-// Nobody is told of an fsync. But a directory has to be opened to be synced, and the code under test opens it for nothing else.
+// Nobody is told of an fsync. But a directory has to be opened to be synced, and the code under test opens
+// it for nothing else.
 type Dir struct {
 	t      testing.TB
 	fd     int
@@ -31,8 +32,8 @@ func Watch(t testing.TB, dir string) *Dir {
 	return &Dir{t: t, fd: fd}
 }
 
-// Events returns what has happened so far, in order: "create NAME", "remove NAME" and "rename NAME", which is what a file is
-// called afterwards; and "open", of the directory itself.
+// Events returns what has happened so far, in order: "create NAME", "remove NAME" and "rename NAME", which
+// is what a file is called afterwards; and "open", of the directory itself.
 func (d *Dir) Events() []string {
 	d.t.Helper()
 	buf := make([]byte, 64<<10)
@@ -62,7 +63,8 @@ func (d *Dir) Events() []string {
 	}
 }
 
-// WantSync fails the test unless the directory was synced between two events; the second may be "", for as yet.
+// WantSync fails the test unless the directory was synced between two events; the second may be "", for as
+// yet.
 func (d *Dir) WantSync(after, before string) {
 	d.t.Helper()
 	events := d.Events()

@@ -1,9 +1,11 @@
-// Package webui keeps web pages of other origins away from what only this machine's people may use: an admin port, the load UI.
+// Package webui keeps web pages of other origins away from what only this machine's people may use: an
+// admin port, the load UI.
 //
-// A browser sends requests for any page that it shows, with the addresses that are reachable from its machine. So a handler
-// that trusts its network has to look at what only the browser says: Host, which a page that rebinds its own name to this
-// machine cannot choose; Sec-Fetch-Site and Origin, which tell whose page it is; and Content-Type, which a page may set to JSON
-// only after a preflight that nobody here answers. Programs that are no browsers send none of it but Host, and are let through.
+// A browser sends requests for any page that it shows, with the addresses that are reachable from its
+// machine. So a handler that trusts its network has to look at what only the browser says: Host, which a
+// page that rebinds its own name to this machine cannot choose; Sec-Fetch-Site and Origin, which tell whose
+// page it is; and Content-Type, which a page may set to JSON only after a preflight that nobody here
+// answers. Programs that are no browsers send none of it but Host, and are let through.
 package webui
 
 import (
@@ -28,7 +30,8 @@ type Guard struct {
 	Refuse func(w http.ResponseWriter, status int, detail string)
 }
 
-// Handler returns next behind the guard. Its answers forbid to be framed, sniffed and shared with other origins.
+// Handler returns next behind the guard. Its answers forbid to be framed, sniffed and shared with other
+// origins.
 func (g Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -54,8 +57,8 @@ func (g Guard) Handler(next http.Handler) http.Handler {
 
 func safe(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// foreign says whether a browser makes the request for a page of another origin. Reading counts as well: a stream of events
-// opened from elsewhere takes a connection.
+// foreign says whether a browser makes the request for a page of another origin. Reading counts as well: a
+// stream of events opened from elsewhere takes a connection.
 func foreign(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "same-origin", "none": // none: typed by a person
@@ -70,8 +73,8 @@ func foreign(r *http.Request) bool {
 	return err != nil || !strings.EqualFold(u.Host, r.Host)
 }
 
-// mayBeJSON reports whether a body is said to be JSON, or nothing is said of it, which browsers do only for requests that
-// tell their origin.
+// mayBeJSON reports whether a body is said to be JSON, or nothing is said of it, which browsers do only for
+// requests that tell their origin.
 func mayBeJSON(r *http.Request) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	kind = strings.TrimSpace(kind)

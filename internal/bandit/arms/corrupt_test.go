@@ -35,7 +35,8 @@ func sample(t testing.TB) []byte {
 	return b
 }
 
-// use opens and loads what is said to be a file of arms and, if that works, asks it for everything. It must not panic.
+// use opens and loads what is said to be a file of arms and, if that works, asks it for everything. It must
+// not panic.
 func use(t testing.TB, dir string, data []byte) error {
 	t.Helper()
 	path := filepath.Join(dir, "arms.weir")

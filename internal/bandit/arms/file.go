@@ -1,24 +1,25 @@
-// Package arms keeps the posteriors of a bandit's arms: those that a pipeline has computed, in an
-// immutable mapped file (File), and what events have taught since, in memory (Learned).
+// Package arms keeps the posteriors of a bandit's arms: those that a pipeline has computed, in an immutable
+// mapped file (File), and what events have taught since, in memory (Learned).
 //
-// An arm is an item, an item for a segment of users, or an item for one user. All of them are found by
-// a Key of 128 bits, so that an arm takes 32 bytes whatever its ids look like, and one look at
-// memory. Shapes are those of a Beta distribution, alpha and beta, both above 0.
+// An arm is an item, an item for a segment of users, or an item for one user. All of them are found by a
+// Key of 128 bits, so that an arm takes 32 bytes whatever its ids look like, and one look at memory. Shapes
+// are those of a Beta distribution, alpha and beta, both above 0.
 //
-// The file begins with a header of disk/record, whose fields are uint64s: homes of arms, cells of arms, homes of users,
-// cells of users, arms, users, segments, arms of segments, arms of users, bytes of the names, bytes of the file, XXH3 of the
-// arms, of the users, of the names. Little-endian, as all:
+// The file begins with a header of disk/record, whose fields are uint64s: homes of arms, cells of arms,
+// homes of users, cells of users, arms, users, segments, arms of segments, arms of users, bytes of the
+// names, bytes of the file, XXH3 of the arms, of the users, of the names. Little-endian, as all:
 //
 //	4096  arms: cells of 32 bytes, lower half of the key, mask of scopes (4 bytes), upper 4 bytes of the key, alpha, beta
 //	then  users: cells of 32 bytes, key in the same form, number of the segment, 0
 //	then  names of the segments: uint16 length, bytes
 //
-// A cell whose upper 4 bytes of the key are 0 is empty. The mask of an item says for which segments and users it may have
-// an arm, a bit for each scope, so that nobody looks for what is not there; an item that has arms only for these has a
-// cell with alpha and beta 0. Two cells share a cache line and are one home: that of a key K is
-// (order * homes) >> 64, order being K.Lo xor K.Hi with its lower 4 bytes 0, and K is there or in one of the cells that follow, with no empty cell between. All
-// keys are in ascending order of that, so that one that is missing is missed where a greater one is found. The last
-// cell of a section is empty.
+// A cell whose upper 4 bytes of the key are 0 is empty. The mask of an item says for which segments and
+// users it may have an arm, a bit for each scope, so that nobody looks for what is not there; an item that
+// has arms only for these has a cell with alpha and beta 0. Two cells share a cache line and are one home:
+// that of a key K is (order * homes) >> 64, order being K.Lo xor K.Hi with its lower 4 bytes 0, and K is
+// there or in one of the cells that follow, with no empty cell between. All keys are in ascending order of
+// that, so that one that is missing is missed where a greater one is found. The last cell of a section is
+// empty.
 package arms
 
 import (
@@ -339,7 +340,8 @@ func (t *table) find(k Key) []byte {
 	return t.beyondHome(k)
 }
 
-// beyondHome is find for a key that is not in its home. Whether it can be behind, the last cell of the home says.
+// beyondHome is find for a key that is not in its home. Whether it can be behind, the last cell of the home
+// says.
 func (t *table) beyondHome(k Key) []byte {
 	order := k.order()
 	for cells := t.bytes[t.home(k)+(homeCells-1)*cellBytes:]; ; {

@@ -87,7 +87,8 @@ func load(t testing.TB, path string) *File {
 	return f
 }
 
-// hard returns keys of all kinds: spread ones, some that share a home, some of the very last home, and numbers.
+// hard returns keys of all kinds: spread ones, some that share a home, some of the very last home, and
+// numbers.
 func hard(r *rand.Rand, n int) []Key {
 	seen := make(map[Key]bool)
 	var keys []Key

@@ -7,8 +7,8 @@ import (
 	"weir/internal/disk"
 )
 
-// Found is what FindAll has found, and memory for the next time: of the arm of each key alpha and beta, both 0 where
-// there is none, and for which scopes its item may have finer ones.
+// Found is what FindAll has found, and memory for the next time: of the arm of each key alpha and beta,
+// both 0 where there is none, and for which scopes its item may have finer ones.
 type Found struct {
 	Alpha, Beta []float64
 	Scopes      []Mask
@@ -33,11 +33,12 @@ func (f *Found) Clear() {
 
 // FindAll is FindItem for each of the keys.
 //
-// It waits for the memory of many at a time: the home of a key is asked for well before it is looked at, and nothing is decided
-// by a jump that the processor would have to foresee. What comes after a home that does not have its key is asked for
-// at once, and looked at in the end. 400 of a million arms take 8 us; with all homes asked for first, and then a search for each, they
-// took 16 to 20, half of it in waiting for one cell beyond a home after the other. A request for 400 by binary tensors
-// went from 57 us to 36, and with the kernel in Go to 50.
+// It waits for the memory of many at a time: the home of a key is asked for well before it is looked at,
+// and nothing is decided by a jump that the processor would have to foresee. What comes after a home that
+// does not have its key is asked for at once, and looked at in the end. 400 of a million arms take 8 us;
+// with all homes asked for first, and then a search for each, they took 16 to 20, half of it in waiting for
+// one cell beyond a home after the other. A request for 400 by binary tensors went from 57 us to 36, and
+// with the kernel in Go to 50.
 func (a *File) FindAll(f *Found, keys []Key) { a.findAll(f, keys, (*table).inHomes) }
 
 func (a *File) findAll(f *Found, keys []Key, inHomes func(*table, []Key, *Found) int) {
@@ -56,11 +57,12 @@ func (a *File) findAll(f *Found, keys []Key, inHomes func(*table, []Key, *Found)
 	}
 }
 
-// ahead is how many keys their homes are asked for before they are looked at. 12 to 32 took as long, 8 a tenth longer.
+// ahead is how many keys their homes are asked for before they are looked at. 12 to 32 took as long, 8 a
+// tenth longer.
 const ahead = 16
 
-// inHomesGo looks for keys in their homes, puts the indices of those that are not there into f.beyond, and returns how many
-// they are. It is what the kernel is compared with.
+// inHomesGo looks for keys in their homes, puts the indices of those that are not there into f.beyond, and
+// returns how many they are. It is what the kernel is compared with.
 func (t *table) inHomesGo(keys []Key, f *Found) (left int) {
 	for i := range min(ahead, len(keys)) {
 		t.prefetch(keys[i])

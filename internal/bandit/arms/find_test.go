@@ -61,7 +61,8 @@ func TestManyKeysAreFoundAsEachIs(t *testing.T) {
 	}
 }
 
-// FuzzFindAll looks into cells that anybody may have written, in any order, for keys that are there and others.
+// FuzzFindAll looks into cells that anybody may have written, in any order, for keys that are there and
+// others.
 func FuzzFindAll(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz"), []byte("0123456789abcdef"))
 	f.Fuzz(func(t *testing.T, cells, others []byte) {
@@ -79,8 +80,8 @@ func FuzzFindAll(f *testing.F) {
 	})
 }
 
-// BenchmarkFindAll looks for 400 random items of a file of a million. With ARMS it is that of the environment, whose
-// items are those of bench.
+// BenchmarkFindAll looks for 400 random items of a file of a million. With ARMS it is that of the
+// environment, whose items are those of bench.
 func BenchmarkFindAll(b *testing.B) {
 	const items, asked, sets = 1_000_000, 400, 500
 	r := rand.New(rand.NewPCG(1, 1))

@@ -2,10 +2,11 @@ package arms
 
 import "time"
 
-// Forget has events teach nothing of an arm any more, and reports whether they did. Like Add it is for one goroutine at a time.
+// Forget has events teach nothing of an arm any more, and reports whether they did. Like Add it is for one
+// goroutine at a time.
 //
-// The arm's cell stays, with sums of 0, since who looks for an arm is led to it by the cells before it: Find still finds
-// it, and what it returns is 0 and 0. Compact gives such cells back.
+// The arm's cell stays, with sums of 0, since who looks for an arm is led to it by the cells before it:
+// Find still finds it, and what it returns is 0 and 0. Compact gives such cells back.
 func (l *Learned) Forget(k Key) bool {
 	if !l.Teaches(k) {
 		return false
@@ -31,8 +32,8 @@ func (l *Learned) Teaches(k Key) bool {
 // ForgetAll leaves an empty table.
 func (l *Learned) ForgetAll() { l.cells.Store(&cells{}) }
 
-// Compact gives back the cells of arms that events teach nothing of, and returns how many they were. It takes as long as
-// growing if there are any, and is for one goroutine at a time, as Add.
+// Compact gives back the cells of arms that events teach nothing of, and returns how many they were. It
+// takes as long as growing if there are any, and is for one goroutine at a time, as Add.
 func (l *Learned) Compact() int {
 	old := l.cells.Load()
 	idle := int(old.idle.Load())
@@ -50,8 +51,9 @@ func (l *Learned) Compact() int {
 	return idle
 }
 
-// SetBack has the table go by a clock that was set back by more than an hour: what it is worth at the latest time it was taught of
-// is what it is worth now, or it would hardly count what comes. Like Add it is for one goroutine at a time.
+// SetBack has the table go by a clock that was set back by more than an hour: what it is worth at the
+// latest time it was taught of is what it is worth now, or it would hardly count what comes. Like Add it is
+// for one goroutine at a time.
 func (l *Learned) SetBack(now int64) {
 	latest := l.latest.Load()
 	if l.halfLife == 0 || latest-now <= int64(time.Hour/time.Microsecond) {

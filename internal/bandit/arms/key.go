@@ -6,13 +6,13 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Key stands for an id, or for an arm, in 128 bits. Ids that are the same text have the same key,
-// and the number 7 is the text "7".
+// Key stands for an id, or for an arm, in 128 bits. Ids that are the same text have the same key, and the
+// number 7 is the text "7".
 //
-// A whole number below 2^64 without a leading zero has a key that is its own. Any other text has its
-// XXH3 of 128 bits, of which a file keeps 96: among a thousand million of them two share a key with a probability of
-// 2^-37, and then they share their posterior. The hash has no secret, so whoever may choose ids of items may
-// make two of them collide, which harms these two.
+// A whole number below 2^64 without a leading zero has a key that is its own. Any other text has its XXH3
+// of 128 bits, of which a file keeps 96: among a thousand million of them two share a key with a
+// probability of 2^-37, and then they share their posterior. The hash has no secret, so whoever may choose
+// ids of items may make two of them collide, which harms these two.
 //
 // The upper 32 bits of a key are never 0.
 type Key struct{ Lo, Hi uint64 }
@@ -88,7 +88,8 @@ func (s Scope) Key(item Key) Key {
 	return Key{lo ^ bits.RotateLeft64(item.Hi, 32), max(hi+item.Hi*segmentSalt, leastHash)}
 }
 
-// Mask is a set of scopes of which it is known what is surely not in it: a Bloom filter of 32 bits with one hash.
+// Mask is a set of scopes of which it is known what is surely not in it: a Bloom filter of 32 bits with one
+// hash.
 type Mask uint32
 
 // Mask returns the set of a scope alone.

@@ -108,8 +108,8 @@ func TestAScopeLosesNothing(t *testing.T) {
 	}
 }
 
-// TestHomesAreSpread throws keys of the ids that there are into homes and compares what comes of it with what chance
-// would do: chi-squared over 4096 homes has a mean of 4095 and a standard deviation of 90.
+// TestHomesAreSpread throws keys of the ids that there are into homes and compares what comes of it with
+// what chance would do: chi-squared over 4096 homes has a mean of 4095 and a standard deviation of 90.
 func TestHomesAreSpread(t *testing.T) {
 	const homes, keys = 4096, 200_000
 	user, segment := UserScope(NumberKey(12345)), SegmentScope(KeyOf([]byte("families")))

@@ -11,12 +11,12 @@ import (
 	"weir/internal/disk"
 )
 
-// Learned is what events have taught of arms: for each the sums of rewards and of what was missing
-// to a reward of 1, which are added to alpha and beta of its posterior.
+// Learned is what events have taught of arms: for each the sums of rewards and of what was missing to a
+// reward of 1, which are added to alpha and beta of its posterior.
 //
-// With a half-life the sums fade: an event counts half as much after every half-life. They are kept
-// in units that grow instead ("forward decay", Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), so that nothing
-// has to be touched as time goes by.
+// With a half-life the sums fade: an event counts half as much after every half-life. They are kept in
+// units that grow instead ("forward decay", Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), so that
+// nothing has to be touched as time goes by.
 //
 // Add, Copy and Restore are for one goroutine at a time. A View is for any number beside it.
 type Learned struct {
@@ -59,7 +59,8 @@ func (l *Learned) Len() int {
 	return int(c.count.Load() - c.idle.Load())
 }
 
-// Cells returns how many cells are in use: an arm each, and one for each arm that was forgotten until Compact.
+// Cells returns how many cells are in use: an arm each, and one for each arm that was forgotten until
+// Compact.
 func (l *Learned) Cells() int { return int(l.cells.Load().count.Load()) }
 
 // View is the table at one moment, for reading.
@@ -108,8 +109,9 @@ func (v View) Find(k Key) (alpha, beta float64, ok bool) {
 	return v.fade * math.Float64frombits(cell[2].Load()), v.fade * math.Float64frombits(cell[3].Load()), true
 }
 
-// home returns where an arm is looked for first. Whoever may choose ids of items knows the keys, and not the seeds, and so cannot have
-// many of them in one place; nor do arms that come in the order of another table crowd in this one.
+// home returns where an arm is looked for first. Whoever may choose ids of items knows the keys, and not
+// the seeds, and so cannot have many of them in one place; nor do arms that come in the order of another
+// table crowd in this one.
 func (c *cells) home(k Key) uint64 {
 	at, _ := bits.Mul64(mix(k.Lo*c.seeds[0]+k.Hi*c.seeds[1]), c.size)
 	return at
@@ -196,7 +198,8 @@ func (c *cells) add(k Key, alpha, beta float64) {
 		hi := cell[1].Load()
 		if hi == 0 || hi == k.Hi && cell[0].Load() == k.Lo {
 			was := hi != 0 && cell[2].Load()|cell[3].Load() == 0
-			// Where nothing is added nothing is written, so that an event with a reward of 0 or 1 is seen whole.
+			// Where nothing is added nothing is written, so that an event with a reward of 0 or 1 is seen
+			// whole.
 			if alpha != 0 {
 				cell[2].Store(math.Float64bits(math.Float64frombits(cell[2].Load()) + alpha))
 			}
@@ -248,9 +251,9 @@ func (l *Learned) Copy(dst []Arm, now int64) []Arm {
 	return dst
 }
 
-// Reserve makes an empty table ready for n arms to be restored, with sums they had at a time. Copy returns arms in
-// the order of their homes: in a table that only grows as they come, each would be put behind all those
-// before it, and a million of them would take minutes.
+// Reserve makes an empty table ready for n arms to be restored, with sums they had at a time. Copy returns
+// arms in the order of their homes: in a table that only grows as they come, each would be put behind all
+// those before it, and a million of them would take minutes.
 func (l *Learned) Reserve(n int, at int64) {
 	if n = min(n, l.limit); n > 0 {
 		l.cells.Store(newCells(uint64(max(1024, n*8/5+1)), at))

@@ -430,8 +430,8 @@ func TestNobodyCanChooseWhereArmsAre(t *testing.T) {
 	}
 }
 
-// The number 0 has a key whose lower half is 0, and shares its upper half with all numbers: whoever looks for it beside the making of
-// another number's arm must not take that for it.
+// The number 0 has a key whose lower half is 0, and shares its upper half with all numbers: whoever looks
+// for it beside the making of another number's arm must not take that for it.
 func TestAnArmIsNotFoundBeforeItsKeyIsWhole(t *testing.T) {
 	l := NewLearned(10_000, 0)
 	var done atomic.Bool

@@ -20,8 +20,8 @@ var mixes = []struct {
 	{"log", func(r *rand.Rand) (alpha, beta float64) {
 		return math.Pow(10, 7*r.Float64()-1), math.Pow(10, 7*r.Float64()-1)
 	}},
-	// What a recommender has: of three arms in ten nothing is known, the others were shown 1 to 10,000 times, most of them seldom, and
-	// two to ten in a hundred were clicked.
+	// What a recommender has: of three arms in ten nothing is known, the others were shown 1 to 10,000
+	// times, most of them seldom, and two to ten in a hundred were clicked.
 	{"arms", func(r *rand.Rand) (alpha, beta float64) {
 		if r.Float64() < 0.3 {
 			return 1, 1

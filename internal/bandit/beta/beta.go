@@ -1,25 +1,29 @@
-// Package beta draws samples of Beta distributions whose shapes vary from sample to sample, which is what Thompson
-// sampling asks for: one sample an arm, from the arm's posterior.
+// Package beta draws samples of Beta distributions whose shapes vary from sample to sample, which is what
+// Thompson sampling asks for: one sample an arm, from the arm's posterior.
 //
-// Samples are exact. The methods behind them are proved to give the distribution and not an approximation of it, so that what is left
-// are roundings of float64. They lie in [0, 1] and are never NaN; both ends occur where a float64 cannot tell a sample from them,
-// as most samples of Beta(0.001, 0.001) are. Shapes are clamped to [MinShape, MaxShape], and what is no number is MinShape.
+// Samples are exact. The methods behind them are proved to give the distribution and not an approximation
+// of it, so that what is left are roundings of float64. They lie in [0, 1] and are never NaN; both ends
+// occur where a float64 cannot tell a sample from them, as most samples of Beta(0.001, 0.001) are. Shapes
+// are clamped to [MinShape, MaxShape], and what is no number is MinShape.
 //
-// A Sampler is fast and picks what the processor has; what it draws for a seed may be different on another processor or in another
-// version. Seeded is slower and always draws the same.
+// A Sampler is fast and picks what the processor has; what it draws for a seed may be different on another
+// processor or in another version. Seeded is slower and always draws the same.
 //
 // # Method
 //
-// If X and Y have Gamma distributions of shapes a and b, then X/(X+Y) has Beta(a, b). Gammas come from normals by
+// If X and Y have Gamma distributions of shapes a and b, then X/(X+Y) has Beta(a, b). Gammas come from
+// normals by
 //
 //	G. Marsaglia, W. W. Tsang: A simple method for generating gamma variables, ACM TOMS 26 (2000), 363-372.
 //
-// For d = a-1/3, c = 1/sqrt(9d) and a normal x, d(1+cx)^3 has nearly that distribution; it is kept with the probability that makes it
-// exact, which is 0.95 for a = 1 and tends to 1, and otherwise drawn anew. It wants a >= 1: a smaller shape is drawn as Gamma(a+1) U^(1/a) with
-// U uniform. That power underflows for tiny shapes, and if it did in both X and Y the ratio would be 0/0. So only the difference of the two
+// For d = a-1/3, c = 1/sqrt(9d) and a normal x, d(1+cx)^3 has nearly that distribution; it is kept with the
+// probability that makes it exact, which is 0.95 for a = 1 and tends to 1, and otherwise drawn anew. It
+// wants a >= 1: a smaller shape is drawn as Gamma(a+1) U^(1/a) with U uniform. That power underflows for
+// tiny shapes, and if it did in both X and Y the ratio would be 0/0. So only the difference of the two
 // exponents is made a power, and the greater of the two gammas is left as it is.
 //
-// That is reference.go. What a Sampler does differently, why it is as exact and what it gains is in SIMD.md.
+// That is reference.go. What a Sampler does differently, why it is as exact and what it gains is in
+// SIMD.md.
 package beta
 
 import "fmt"
@@ -30,7 +34,8 @@ const (
 	MaxShape = 1e9
 )
 
-// A Sampler draws samples. It holds the state of its generator and 50 KB of lists, and is for one goroutine at a time.
+// A Sampler draws samples. It holds the state of its generator and 50 KB of lists, and is for one goroutine
+// at a time.
 type Sampler struct {
 	kernel kernel
 	source source // for kernelNone
@@ -53,8 +58,8 @@ func newSampler(seed uint64, k kernel) *Sampler {
 	return s
 }
 
-// Sample sets dst[i] to a sample of Beta(alpha[i], beta[i]). The slices have one length, and dst shares no memory with the others.
-// It does not allocate.
+// Sample sets dst[i] to a sample of Beta(alpha[i], beta[i]). The slices have one length, and dst shares no
+// memory with the others. It does not allocate.
 func (s *Sampler) Sample(dst, alpha, beta []float64) {
 	checkLengths(dst, alpha, beta)
 	if s.kernel != kernelNone {
@@ -68,8 +73,8 @@ func (s *Sampler) Sample(dst, alpha, beta []float64) {
 	s.source = s.source.scalar(dst, alpha, beta)
 }
 
-// Seeded sets dst[i] to a sample of Beta(alpha[i], beta[i]) that is determined by seed, i and the two shapes alone: it does not depend on
-// the processor, nor on the other shapes. The slices have one length.
+// Seeded sets dst[i] to a sample of Beta(alpha[i], beta[i]) that is determined by seed, i and the two
+// shapes alone: it does not depend on the processor, nor on the other shapes. The slices have one length.
 func Seeded(seed uint64, dst, alpha, beta []float64) {
 	checkLengths(dst, alpha, beta)
 	for i := range dst {

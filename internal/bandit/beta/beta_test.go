@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// goldenShapes goes through all that the reference does: shapes below one, at one, great ones and such as are clamped.
+// goldenShapes goes through all that the reference does: shapes below one, at one, great ones and such as
+// are clamped.
 var goldenShapes = []float64{1e-3, 0.02, 0.5, 0.999, 1, 1.5, 3, 25, 400, 1e5, 1e9, 0, -1, math.NaN(), math.Inf(1), math.Inf(-1)}
 
 // pairs returns all pairs of shapes.

@@ -32,8 +32,8 @@ func TestKernelsConstantsAreWhatTheySay(t *testing.T) {
 	}
 	z, y := &zmmConstants, ymmConstants
 
-	// The scales: a third, and as much more as the roots of d may be too small. c then is never less than 1/sqrt(9d), and how much greater it may be
-	// is what loss makes up for.
+	// The scales: a third, and as much more as the roots of d may be too small. c then is never less than
+	// 1/sqrt(9d), and how much greater it may be is what loss makes up for.
 	for _, k := range []struct {
 		name                                 string
 		toSquares, squeeze, loss, rootsError float64

@@ -2,9 +2,10 @@ package beta
 
 import "math"
 
-// Logarithm and exponential function with the same results on every processor, within an ulp of the right ones. The methods and constants are
-// those of FreeBSD's msun, e_log.c and e_exp.c: Copyright (C) 1993 and 2004 by Sun Microsystems, Inc., permission to use, copy, modify, and
-// distribute this software is freely granted, provided that this notice is preserved.
+// Logarithm and exponential function with the same results on every processor, within an ulp of the right
+// ones. The methods and constants are those of FreeBSD's msun, e_log.c and e_exp.c: Copyright (C) 1993 and
+// 2004 by Sun Microsystems, Inc., permission to use, copy, modify, and distribute this software is freely
+// granted, provided that this notice is preserved.
 
 const (
 	ln2High = 6.93147180369123816490e-01 // the upper 32 bits of ln 2, so that small multiples are exact

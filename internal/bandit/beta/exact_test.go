@@ -8,10 +8,12 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// An exact is the distribution function of a Beta distribution, by integration of its density. A library's incomplete beta function does
-// not reach shapes of 1e9, and differences of logarithms of gamma functions have no digits left there.
+// An exact is the distribution function of a Beta distribution, by integration of its density. A library's
+// incomplete beta function does not reach shapes of 1e9, and differences of logarithms of gamma functions
+// have no digits left there.
 //
-// The variable is w = logit(x) - log(a/b), in which every density is smooth, has one peak, at zero, and is log-concave.
+// The variable is w = logit(x) - log(a/b), in which every density is smooth, has one peak, at zero, and is
+// log-concave.
 type exact struct {
 	a, b, p     float64
 	edges       []float64 // of panels
@@ -45,8 +47,8 @@ func newExact(a, b float64) *exact {
 	return e
 }
 
-// outwards returns edges of panels from the peak to where the density is e^-100 of it. A panel is as wide as the logarithm of the density
-// needs to fall by about one, or as the distance from where it bends.
+// outwards returns edges of panels from the peak to where the density is e^-100 of it. A panel is as wide
+// as the logarithm of the density needs to fall by about one, or as the distance from where it bends.
 func (e *exact) outwards(sign float64) []float64 {
 	edges := []float64{0}
 	for w := 0.0; e.logDensity(w) > -100; {
@@ -115,7 +117,8 @@ func TestExactDistributionIsThatOfOthers(t *testing.T) {
 		}
 	}
 	check(0.5, 0.5, 0.003, 2/math.Pi*math.Asin(math.Sqrt(0.003)), 1e-9)
-	// Great shapes by mpmath with 60 digits. What is lost here is lost in x, whose last bit is some millionths of a standard deviation.
+	// Great shapes by mpmath with 60 digits. What is lost here is lost in x, whose last bit is some
+	// millionths of a standard deviation.
 	check(1e5, 3e4, 0.7677116660228371, 0.096939990249108617, 1e-9)
 	check(1e9, 1e9, 0.5000078262379193, 0.75803634770810345, 1e-9)
 	check(1e9, 1e7, 0.9900924674988715, 0.017879992817643638, 1e-7)

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// Tests of fit. Every sample becomes a number that is uniform on [0, 1] if the sample has the distribution it should have, its
-// probability integral; and then Kolmogorov and Smirnov's and Anderson and Darling's statistics say how likely such numbers are. Seeds are
-// fixed, so a test that has passed passes; a change of the algorithm makes a correct one fail with the probability familyWise.
+// Tests of fit. Every sample becomes a number that is uniform on [0, 1] if the sample has the distribution
+// it should have, its probability integral; and then Kolmogorov and Smirnov's and Anderson and Darling's
+// statistics say how likely such numbers are. Seeds are fixed, so a test that has passed passes; a change
+// of the algorithm makes a correct one fail with the probability familyWise.
 const familyWise = 1e-4
 
 // A way is one of the ways to draw samples, all of which have to pass.
@@ -48,8 +49,9 @@ func forAllWays(t *testing.T, test func(t *testing.T, sample func(dst, alpha, be
 // gridShapes are the shapes of which all pairs are tested.
 var gridShapes = []float64{1e-3, 0.01, 0.1, 0.5, 0.9, 1, 1.1, 2, 5, 30, 1000, 1e5, 1e7, 1e9}
 
-// uniform returns the probability integral of a sample and, with its own precision, what it is short of one. Where float64 is too coarse to have
-// all samples apart, at the ends, it is a random number in place of theirs.
+// uniform returns the probability integral of a sample and, with its own precision, what it is short of
+// one. Where float64 is too coarse to have all samples apart, at the ends, it is a random number in place
+// of theirs.
 func (e *exact) uniform(x float64, r *rand.Rand) (u, rest float64) {
 	switch {
 	case x < e.lowest:
@@ -64,7 +66,8 @@ func (e *exact) uniform(x float64, r *rand.Rand) (u, rest float64) {
 	return e.probabilities(x)
 }
 
-// kolmogorovSmirnov returns the probability that the numbers, which it sorts, are at least as far from uniform as they are.
+// kolmogorovSmirnov returns the probability that the numbers, which it sorts, are at least as far from
+// uniform as they are.
 func kolmogorovSmirnov(u []float64) float64 {
 	slices.Sort(u)
 	n := float64(len(u))
@@ -75,7 +78,8 @@ func kolmogorovSmirnov(u []float64) float64 {
 	return kolmogorov(d * (math.Sqrt(n) + 0.12 + 0.11/math.Sqrt(n)))
 }
 
-// kolmogorov returns the probability of a greater statistic than x, scaled by the root of the number of samples.
+// kolmogorov returns the probability of a greater statistic than x, scaled by the root of the number of
+// samples.
 func kolmogorov(x float64) float64 {
 	if x < 0.3 {
 		return 1
@@ -87,8 +91,8 @@ func kolmogorov(x float64) float64 {
 	return min(1, p)
 }
 
-// andersonDarling returns likewise the probability of Anderson and Darling's statistic, which looks at the tails. Of the numbers u it is also given
-// 1-u, both sorted.
+// andersonDarling returns likewise the probability of Anderson and Darling's statistic, which looks at the
+// tails. Of the numbers u it is also given 1-u, both sorted.
 func andersonDarling(u, rest []float64) float64 {
 	n := len(u)
 	sum := 0.0
@@ -104,14 +108,16 @@ func andersonDarling(u, rest []float64) float64 {
 		// The slowest of the exponentials whose sum it is.
 		return math.Sqrt(3) * math.Erfc(math.Sqrt(z))
 	case z < 2:
-		// G. and J. Marsaglia: Evaluating the Anderson-Darling distribution, J. Statistical Software 9 (2004).
+		// G. and J. Marsaglia: Evaluating the Anderson-Darling distribution, J. Statistical Software 9
+		// (2004).
 		return 1 - math.Exp(-1.2337141/z)/math.Sqrt(z)*(2.00012+(0.247105-(0.0649821-(0.0347962-(0.011672-0.00168691*z)*z)*z)*z)*z)
 	}
 	return 1 - math.Exp(-math.Exp(1.0776-(2.30695-(0.43424-(0.082433-(0.008056-0.0003146*z)*z)*z)*z)*z))
 }
 
-// checkFit draws from pairs of shapes, in an order that is another every time so that all of them meet in a vector, and tests what comes of each.
-// It also tests that the probabilities are uniform themselves, which shows what is wrong by little but everywhere.
+// checkFit draws from pairs of shapes, in an order that is another every time so that all of them meet in a
+// vector, and tests what comes of each. It also tests that the probabilities are uniform themselves, which
+// shows what is wrong by little but everywhere.
 func checkFit(t *testing.T, sample func(dst, alpha, beta []float64), alpha, beta []float64, samples int) {
 	pairs := len(alpha)
 	all := make([][]float64, pairs)
@@ -227,7 +233,8 @@ func TestMomentsAreThoseOfTheDistribution(t *testing.T) {
 	})
 }
 
-// Where both shapes are tiny, samples are nearly 0 or 1; which of both, and how near, is for logarithms to say.
+// Where both shapes are tiny, samples are nearly 0 or 1; which of both, and how near, is for logarithms to
+// say.
 func TestTinyShapesAreRightInLogSpace(t *testing.T) {
 	forAllWays(t, func(t *testing.T, sample func(dst, alpha, beta []float64)) {
 		n := enough(100_000)
@@ -259,8 +266,9 @@ func TestTinyShapesAreRightInLogSpace(t *testing.T) {
 	})
 }
 
-// Correlations of the probability integrals, and of their distances from the middle, between samples up to 40 places apart in a batch and
-// between batches: a lane must not know of its neighbours, nor of itself before.
+// Correlations of the probability integrals, and of their distances from the middle, between samples up to
+// 40 places apart in a batch and between batches: a lane must not know of its neighbours, nor of itself
+// before.
 func TestSamplesAreIndependent(t *testing.T) {
 	forAllWays(t, func(t *testing.T, sample func(dst, alpha, beta []float64)) {
 		const lanes = 40

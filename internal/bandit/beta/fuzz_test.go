@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever the shapes, their neighbours and the length are: samples are in [0, 1], and those of clamped shapes are those of the shapes they are
-// clamped to.
+// Whatever the shapes, their neighbours and the length are: samples are in [0, 1], and those of clamped
+// shapes are those of the shapes they are clamped to.
 func FuzzSample(f *testing.F) {
 	f.Add(uint64(1), 1.0, 1.0, 0.5, 2.0, uint16(9))
 	f.Add(uint64(2), math.NaN(), math.Inf(1), -3.0, 0.0, uint16(64))

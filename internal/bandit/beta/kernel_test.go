@@ -16,8 +16,9 @@ func samplers(seed uint64) map[string]*Sampler {
 	return all
 }
 
-// The reference has passed its own tests of fit; here its samples and those of the fast ways are compared with each other, by Kolmogorov and
-// Smirnov's test for two samples, which knows nothing of a distribution function.
+// The reference has passed its own tests of fit; here its samples and those of the fast ways are compared
+// with each other, by Kolmogorov and Smirnov's test for two samples, which knows nothing of a distribution
+// function.
 func TestFastSamplesAreDistributedAsThoseOfTheReference(t *testing.T) {
 	n := enough(40_000)
 	alpha, beta := pairs([]float64{0.004, 0.3, 0.97, 1, 1.6, 12, 1e4, 3e8})
@@ -89,7 +90,8 @@ func TestSlicesOfAllLengthsAndPlacesAreFilled(t *testing.T) {
 	}
 }
 
-// A word of nothing but zeros makes an infinite normal, one of nothing but ones a zero. Each occurs once in 2^64 words; here all lanes begin with one.
+// A word of nothing but zeros makes an infinite normal, one of nothing but ones a zero. Each occurs once in
+// 2^64 words; here all lanes begin with one.
 func TestExtremeWordsOfTheGeneratorDoNoHarm(t *testing.T) {
 	for _, k := range kernels() {
 		for _, word := range []uint64{0, 1, math.MaxUint64, math.MaxUint64 - 4095, 1 << 63, 4095, 7} {
@@ -116,8 +118,9 @@ func TestExtremeWordsOfTheGeneratorDoNoHarm(t *testing.T) {
 	}
 }
 
-// What the squeeze accepts must be what the full test accepts, too. SIMD.md shows that d = 2/3, the least there is, is the worst case; here is a
-// fine grid of others as well. Where the squeeze's constant is 81/48 in place of 81/44, this fails.
+// What the squeeze accepts must be what the full test accepts, too. SIMD.md shows that d = 2/3, the least
+// there is, is the worst case; here is a fine grid of others as well. Where the squeeze's constant is 81/48
+// in place of 81/44, this fails.
 func TestSqueezeAcceptsNothingThatTheFullTestRejects(t *testing.T) {
 	for d := 2.0 / 3; d < 1e10; d *= 1.05 {
 		limit := math.Pow(44.0/(81*d), 0.25) // where the squeeze accepts nothing any more

@@ -2,9 +2,10 @@ package beta
 
 import "math"
 
-// This file is the reference: the method as the package comment has it, one sample at a time, and what Seeded draws. Its results must be the same
-// everywhere. So products that something is added to are converted to float64, which forbids the compiler to fuse the two, and
-// logarithms and powers are from elementary.go: those of package math are different things on different processors.
+// This file is the reference: the method as the package comment has it, one sample at a time, and what
+// Seeded draws. Its results must be the same everywhere. So products that something is added to are
+// converted to float64, which forbids the compiler to fuse the two, and logarithms and powers are from
+// elementary.go: those of package math are different things on different processors.
 
 // beta returns a sample for shapes in [MinShape, MaxShape].
 func (g *source) beta(a, b float64) float64 {
@@ -23,7 +24,8 @@ func ratio(x, y, t float64) float64 {
 	return x / (x + y)
 }
 
-// gamma returns a sample x e^exponent of the Gamma distribution, with an exponent other than zero for shapes below one.
+// gamma returns a sample x e^exponent of the Gamma distribution, with an exponent other than zero for
+// shapes below one.
 func (g *source) gamma(shape float64) (x, exponent float64) {
 	if shape < 1 {
 		exponent = log(g.uniform()) / shape
@@ -37,7 +39,8 @@ func (g *source) gamma(shape float64) (x, exponent float64) {
 		if y <= -1 {
 			continue
 		}
-		// The density of a normal x, times what this is the logarithm of, is proportional to that of the x we want.
+		// The density of a normal x, times what this is the logarithm of, is proportional to that of the x
+		// we want.
 		if log(g.uniform()) < float64(d*deficit(y)) {
 			t := 1 + y
 			return float64(d * t * t * t), exponent
@@ -45,9 +48,10 @@ func (g *source) gamma(shape float64) (x, exponent float64) {
 	}
 }
 
-// deficit returns 3 log(1+y) - 3y + 3y^2/2 - y^3 for y > -1. It is never positive. With v = (1+y)^3 and y = cx,
-// it times d is x^2/2 + d - dv + d log v, the logarithm of Marsaglia and Tsang's probability, without its cancellation: theirs is a difference
-// of numbers as great as d, this one of numbers near its square root, and where y is small none at all.
+// deficit returns 3 log(1+y) - 3y + 3y^2/2 - y^3 for y > -1. It is never positive. With v = (1+y)^3 and y =
+// cx, it times d is x^2/2 + d - dv + d log v, the logarithm of Marsaglia and Tsang's probability, without
+// its cancellation: theirs is a difference of numbers as great as d, this one of numbers near its square
+// root, and where y is small none at all.
 func deficit(y float64) float64 {
 	if math.Abs(y) < 1.0/16 {
 		// The series of the logarithm from its fourth term on.

@@ -9,7 +9,8 @@ import (
 // arms are simulated: each pays 1 with its own probability and else 0.
 type arms []float64
 
-// regret plays rounds and returns what was lost against always playing the best arm, in expectation, after each power of two of them.
+// regret plays rounds and returns what was lost against always playing the best arm, in expectation, after
+// each power of two of them.
 func (p arms) regret(rounds int, seed uint64, choose func(round int, alpha, beta []float64) int) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	best := 0.0
@@ -45,8 +46,9 @@ func greatest(scores []float64) int {
 	return best
 }
 
-// What all of this is for: Thompson sampling loses little. Its regret grows with the logarithm of the number of rounds, as Lai and Robbins'
-// bound does that no policy can beat in the long run, while a policy that explores by a fixed share loses in proportion.
+// What all of this is for: Thompson sampling loses little. Its regret grows with the logarithm of the
+// number of rounds, as Lai and Robbins' bound does that no policy can beat in the long run, while a policy
+// that explores by a fixed share loses in proportion.
 func TestThompsonSamplingsRegretIsLogarithmic(t *testing.T) {
 	p := arms{0.1, 0.2, 0.3, 0.35, 0.5, 0.05, 0.15, 0.45, 0.25, 0.4}
 	const doublings, runs = 15, 16
@@ -80,7 +82,8 @@ func TestThompsonSamplingsRegretIsLogarithmic(t *testing.T) {
 				greedy[i] += other[i] / runs
 			}
 		}
-		// From a thousand rounds on, a doubling costs log 2 times something near the bound, however many rounds there were.
+		// From a thousand rounds on, a doubling costs log 2 times something near the bound, however many
+		// rounds there were.
 		for i := 11; i <= doublings; i++ {
 			if grown := thompson[i] - thompson[i-1]; grown > 1.5*bound*math.Ln2 {
 				t.Errorf("%s: from 2^%d to 2^%d rounds regret grows by %.1f, and a logarithm's by %.1f at best", name, i-1, i, grown, bound*math.Ln2)

@@ -5,9 +5,10 @@ import (
 	"math/bits"
 )
 
-// This file draws a sample at a time as fast as plain Go can, for processors without a kernel. It differs from the reference in this: normals
-// come from a ziggurat, both gammas of a sample are accepted or rejected together, most of them by a squeeze without a logarithm, and the generator
-// is a value, which the compiler keeps in registers.
+// This file draws a sample at a time as fast as plain Go can, for processors without a kernel. It differs
+// from the reference in this: normals come from a ziggurat, both gammas of a sample are accepted or
+// rejected together, most of them by a squeeze without a logarithm, and the generator is a value, which the
+// compiler keeps in registers.
 
 // drawn returns a random word and the generator after it.
 func (g source) drawn() (uint64, source) {
@@ -59,7 +60,8 @@ func (g source) scalar(dst, alpha, beta []float64) source {
 	return g
 }
 
-// raised returns shapes that are at least one, and by how much more the exponent of the first gamma then has to be than that of the second.
+// raised returns shapes that are at least one, and by how much more the exponent of the first gamma then
+// has to be than that of the second.
 func (g source) raised(a, b float64) (t, raisedA, raisedB float64, next source) {
 	if a < 1 {
 		t += math.Log(g.uniform()) / a
@@ -72,15 +74,17 @@ func (g source) raised(a, b float64) (t, raisedA, raisedB float64, next source) 
 	return t, a, b, g
 }
 
-// The ziggurat of G. Marsaglia and W. W. Tsang (J. Statistical Software 5, 2000) covers half the normal density, up to a factor, by layers
-// of one area. With the layer and the place in it from different bits of a word, as J. A. Doornik (2005) has shown to be necessary.
+// The ziggurat of G. Marsaglia and W. W. Tsang (J. Statistical Software 5, 2000) covers half the normal
+// density, up to a factor, by layers of one area. With the layer and the place in it from different bits of
+// a word, as J. A. Doornik (2005) has shown to be necessary.
 const (
 	zigguratLayers = 256
 	zigguratEnd    = 3.6541528853610088 // where the lowest layer's rectangle ends and the tail begins
 	zigguratArea   = 0.00492867323399
 )
 
-// zigguratWidths are the layers' right ends; the lowest layer's is what it would be if its tail was part of its rectangle.
+// zigguratWidths are the layers' right ends; the lowest layer's is what it would be if its tail was part of
+// its rectangle.
 var zigguratWidths = newZigguratWidths()
 
 func newZigguratWidths() *[zigguratLayers + 1]float64 {
@@ -105,7 +109,8 @@ func (g source) ziggurat() (float64, source) {
 	return g.edge(x, layer)
 }
 
-// edge decides on a number that is not in the part of a layer which is wholly below the density, or draws another one.
+// edge decides on a number that is not in the part of a layer which is wholly below the density, or draws
+// another one.
 func (g source) edge(x float64, layer uint64) (float64, source) {
 	for {
 		if layer == 0 {

@@ -6,8 +6,9 @@ import (
 	"math/bits"
 )
 
-// A source is the random number generator SFC64 of C. Doty-Humphrey's PractRand: three words that are mixed and a counter, which makes every
-// period at least 2^64. It passes PractRand and BigCrush. A vectorised one is eight of these side by side.
+// A source is the random number generator SFC64 of C. Doty-Humphrey's PractRand: three words that are mixed
+// and a counter, which makes every period at least 2^64. It passes PractRand and BigCrush. A vectorised one
+// is eight of these side by side.
 type source struct {
 	a, b, c, counter uint64
 }

@@ -4,8 +4,8 @@ package beta
 
 import "golang.org/x/sys/cpu"
 
-// drawAVX512 draws that many vectors of eight samples. The indices of those that the squeeze leaves undecided, and what judgeAVX512 needs to
-// decide them, are appended to the lists of the work.
+// drawAVX512 draws that many vectors of eight samples. The indices of those that the squeeze leaves
+// undecided, and what judgeAVX512 needs to decide them, are appended to the lists of the work.
 //
 //go:noescape
 func drawAVX512(dst, alpha, beta *float64, vectors int, w *work)
@@ -21,8 +21,8 @@ func drawAVX2(dst, alpha, beta *float64, vectors int, w *work)
 //go:noescape
 func judgeAVX2(w *work)
 
-// kernels returns those that this processor can run, the fastest first. GODEBUG=cpu.avx512f=off in the environment turns one off, cpu.avx2=off
-// the other.
+// kernels returns those that this processor can run, the fastest first. GODEBUG=cpu.avx512f=off in the
+// environment turns one off, cpu.avx2=off the other.
 func kernels() []kernel {
 	var can []kernel
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasPOPCNT {

@@ -7,8 +7,9 @@ import "math"
 // Four times a number: AVX2 has no operands that broadcast.
 type four [4]float64
 
-// A ymm is the numbers that the AVX2 kernel works with. Its assembly names them by their offsets. They differ from those of a zmm where AVX2 has no
-// instruction for it: an angle is a quarter of the circle from -1/2 to 1/2, which two bits then turn, and the root of d is less precise.
+// A ymm is the numbers that the AVX2 kernel works with. Its assembly names them by their offsets. They
+// differ from those of a zmm where AVX2 has no instruction for it: an angle is a quarter of the circle from
+// -1/2 to 1/2, which two bits then turn, and the root of d is less precise.
 type ymm struct {
 	cos   [7]four  // cos(pi/2 s) in powers of s^2 for |s| <= 1/2, within 2^-53
 	sin   [7]four  // sin(pi/2 s)/s, within 2^-56

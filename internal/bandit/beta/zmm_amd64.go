@@ -4,9 +4,10 @@ package beta
 
 // A zmm is the numbers that the AVX-512 kernel works with. Its assembly names them by their offsets.
 //
-// The angle of a Box-Muller pair is a random word w: its low three bits choose one of eight directions, and as a signed integer it is the distance
-// from there, so that w/2^63 in [-1, 1) stands for 22.5 degrees. -2 log u times scale^2 is what logs and log add up to: normals come out multiplied by
-// scale, about a third, which is what the root of d then makes c x of.
+// The angle of a Box-Muller pair is a random word w: its low three bits choose one of eight directions, and
+// as a signed integer it is the distance from there, so that w/2^63 in [-1, 1) stands for 22.5 degrees. -2
+// log u times scale^2 is what logs and log add up to: normals come out multiplied by scale, about a third,
+// which is what the root of d then makes c x of.
 type zmm struct {
 	reciprocals [8]float64  // of the middles of [1+i/8, 1+(i+1)/8)
 	logs        [8]float64  // -2 scale^2 (-log reciprocals[i] - 64 log 2)

@@ -10,9 +10,9 @@ import (
 
 // A backend reads one kind of feature store.
 type backend interface {
-	// fetch asks for the features of a table of at most Options.Chunk entities and writes them to values, entity by
-	// entity, each in the order of t.features. What the store does not have stays the zero value. It
-	// returns soon after ctx ends. Errors are faults or come from the connection.
+	// fetch asks for the features of a table of at most Options.Chunk entities and writes them to values,
+	// entity by entity, each in the order of t.features. What the store does not have stays the zero value.
+	// It returns soon after ctx ends. Errors are faults or come from the connection.
 	fetch(ctx context.Context, t *table, ids []string, values []value) error
 	// String names the store without credentials.
 	String() string

@@ -16,7 +16,8 @@ import (
 	"weir/internal/flight"
 )
 
-// fakeStore knows items whose ids are "iN" with alpha N+1 and beta 1, and users "uN" with segment "sN". Time is the bubble's.
+// fakeStore knows items whose ids are "iN" with alpha N+1 and beta 1, and users "uN" with segment "sN".
+// Time is the bubble's.
 type fakeStore struct {
 	mu      sync.Mutex
 	fetched map[string]int // how often, by id

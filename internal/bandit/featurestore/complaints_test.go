@@ -69,7 +69,8 @@ func TestEachKindOfFailureIsLoggedAndItsEndOnce(t *testing.T) {
 	})
 }
 
-// What nobody has is no error to the store where the project, a view or a feature is misspelled, and everybody has the prior.
+// What nobody has is no error to the store where the project, a view or a feature is misspelled, and
+// everybody has the prior.
 func TestAStoreThatKnowsNobodyIsWonderedAt(t *testing.T) {
 	var log bytes.Buffer
 	wondered := func(change func(*Options), test func(t *testing.T, s *Store, f *fakeStore, check func(warnings int, say string))) {

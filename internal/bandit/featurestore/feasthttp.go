@@ -86,7 +86,8 @@ func isRefused(err error) bool {
 	return errors.As(err, &f) && f.kind == faultRefused
 }
 
-// ask sends one request. It returns the type of the ids in the store, or formAuto if the answer does not tell.
+// ask sends one request. It returns the type of the ids in the store, or formAuto if the answer does not
+// tell.
 func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string, values []value) (is form, err error) {
 	body, rows := appendFeastRequest(nil, t, as, ids)
 	if len(rows) == 0 {

@@ -47,7 +47,8 @@ func TestFeastAnswerIsReadByColumnNames(t *testing.T) {
 	}
 }
 
-// feastLike answers as Feast does for items with ids of one type: alpha is 1 more than the id's length, beta is 2.
+// feastLike answers as Feast does for items with ids of one type: alpha is 1 more than the id's length,
+// beta is 2.
 func feastLike(t *testing.T, idsAre form, asked func(ids []json.RawMessage)) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {

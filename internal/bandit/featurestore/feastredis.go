@@ -214,8 +214,8 @@ func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as
 // versionsEvery is how often the hashes of a fetch are searched for versions of its view.
 const versionsEvery = 10 * time.Second
 
-// checkVersions refuses a view of which Redis has several versions, while none is named: the registry says which is current,
-// Redis does not, and the first one is no longer written once there is another.
+// checkVersions refuses a view of which Redis has several versions, while none is named: the registry says
+// which is current, Redis does not, and the first one is no longer written once there is another.
 func (f *feastRedis) checkVersions(ctx context.Context, client valkey.Client, t *table, keys []string) error {
 	if _, named := storedView(t.view); named || !t.versioned.Load() && !due(&t.searched, versionsEvery) {
 		return nil
@@ -252,7 +252,8 @@ func (f *feastRedis) checkVersions(ctx context.Context, client valkey.Client, t 
 		"name one, as in --bandit-store-%s-view %[1]s@v%[2]d (feast feature-views describe %[1]s), or use feast+http", t.view, latest, t.flag)
 }
 
-// storedView returns the name under which Redis has a view, and whether it names a version: view@v2 is view_v2, and view@v0 is view.
+// storedView returns the name under which Redis has a view, and whether it names a version: view@v2 is
+// view_v2, and view@v0 is view.
 func storedView(view string) (name string, named bool) {
 	name, version, named := strings.Cut(view, "@v")
 	if n, err := strconv.Atoi(version); !named || err != nil || n < 0 {
@@ -276,7 +277,8 @@ func (f *feastRedis) fields(t *table) []string {
 	return fields
 }
 
-// redisError sorts the errors of the client. Those of the server are in its own words, which begin with a code.
+// redisError sorts the errors of the client. Those of the server are in its own words, which begin with a
+// code.
 func redisError(err error) error {
 	var said *valkey.ValkeyError
 	switch {

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Feast's Redis online store has a hash for each entity. Its key is the entity key, as below, and behind it the name of
-// the project. Its fields are the hashes of "view:feature", four bytes each, with serialized feast.types.Value,
-// and "_ts:view" with a serialized Timestamp: when the view's features were observed.
+// Feast's Redis online store has a hash for each entity. Its key is the entity key, as below, and behind it
+// the name of the project. Its fields are the hashes of "view:feature", four bytes each, with serialized
+// feast.types.Value, and "_ts:view" with a serialized Timestamp: when the view's features were observed.
 
 // Numbers of types in feast.types.ValueType.Enum.
 const (
@@ -20,8 +20,8 @@ const (
 	feastInt64  = 4
 )
 
-// appendEntityKey appends the key of an entity with one join key, as version 3 of Feast's serialization has it.
-// The id must fit the form.
+// appendEntityKey appends the key of an entity with one join key, as version 3 of Feast's serialization has
+// it. The id must fit the form.
 func appendEntityKey(b []byte, joinKey, id string, as form) []byte {
 	b = binary.LittleEndian.AppendUint32(b, 1) // join keys
 	b = binary.LittleEndian.AppendUint32(b, feastString)

@@ -36,8 +36,8 @@ func (o *Options) AddFlags(f *pflag.FlagSet) {
 // flagPrefix is what all flags of AddFlags begin with.
 const flagPrefix = "bandit-store-"
 
-// CheckFlags refuses flags that were given and do nothing, beside those that are wrong: who has given one counts on it. store is what
-// names the store, "" for none.
+// CheckFlags refuses flags that were given and do nothing, beside those that are wrong: who has given one
+// counts on it. store is what names the store, "" for none.
 func (o *Options) CheckFlags(flags *pflag.FlagSet, store string) error {
 	given := func(name string) bool { return flags.Changed(flagPrefix + name) }
 	if store == "" {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// httpClient posts JSON to a store that speaks HTTP. It follows no redirects: whoever redirects is not the store.
+// httpClient posts JSON to a store that speaks HTTP. It follows no redirects: whoever redirects is not the
+// store.
 type httpClient struct {
 	client    *http.Client
 	transport *http.Transport
@@ -53,7 +54,8 @@ func jsonHeader() http.Header {
 	}
 }
 
-// post returns the response, without its body, and the body: up to limit bytes of an answer, the first of an error.
+// post returns the response, without its body, and the body: up to limit bytes of an answer, the first of
+// an error.
 func (c *httpClient) post(ctx context.Context, to string, header http.Header, body []byte, limit int64) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// lazy is a client or token that its first user makes, because making it may wait for the network. All wait for one
-// attempt; after one that failed the next caller makes another. What expires is made anew in the background
-// renewBefore that, and nobody waits.
+// lazy is a client or token that its first user makes, because making it may wait for the network. All wait
+// for one attempt; after one that failed the next caller makes another. What expires is made anew in the
+// background renewBefore that, and nobody waits.
 type lazy[C any] struct {
 	create  func() (C, error)
 	expires func(C) time.Time // zero: never; nil: nothing does

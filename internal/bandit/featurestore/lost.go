@@ -16,8 +16,9 @@ type seen struct {
 	lost bool     // none of these was there when they were last asked for
 }
 
-// checkLost is told of each fetch of items whether the store has any of them. Where it has none it returns an error if the
-// store has lost all items at once, and their values are still in memory: these serve on, as when the store is down.
+// checkLost is told of each fetch of items whether the store has any of them. Where it has none it returns
+// an error if the store has lost all items at once, and their values are still in memory: these serve on,
+// as when the store is down.
 func (s *Store) checkLost(ctx context.Context, t *table, ids []string, has bool) error {
 	if s.o.Stale == 0 {
 		return nil

@@ -247,7 +247,8 @@ func TestRedisThatAnswersTwice(t *testing.T) {
 	}
 }
 
-// Whatever Redis sends to any command, the call it is an answer to ends. A panic of the client ends the process.
+// Whatever Redis sends to any command, the call it is an answer to ends. A panic of the client ends the
+// process.
 func FuzzRedis(f *testing.F) {
 	for _, seed := range []string{"*-5\r\n", "$-7\r\n", "%-3\r\n", "*1\r\n*1\r\n*1\r\n", "*2\r\n$1\r\n1\r\n$-1\r\n", ">2\r\n+subscribe\r\n+a\r\n", "_\r\n", "#t\r\n",
 		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", "%1\r\n+proto\r\n:3\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 :1\r\n", "-LOADING\r\n", "=15\r\ntxt:Some string\r\n",

@@ -6,7 +6,8 @@ import (
 	"weir/internal/flight"
 )
 
-// Reason says in a few words why a call failed, for those who asked for something and need not know where the store is.
+// Reason says in a few words why a call failed, for those who asked for something and need not know where
+// the store is.
 func Reason(err error) string {
 	kind := faultUnreachable
 	var f *fault

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// respGuard is a connection to Redis that ends when the other side sends what the client would panic of, in a goroutine of its own, or
-// run out of memory or stack: huge, negative or malformed lengths, deep nesting, types that it has not asked for, and answers to
-// nothing. Client and guard must agree on where each message ends, so the guard takes no line that they could read differently.
+// respGuard is a connection to Redis that ends when the other side sends what the client would panic of, in
+// a goroutine of its own, or run out of memory or stack: huge, negative or malformed lengths, deep nesting,
+// types that it has not asked for, and answers to nothing. Client and guard must agree on where each
+// message ends, so the guard takes no line that they could read differently.
 type respGuard struct {
 	net.Conn
 	closed  func() bool  // lets go of what would close it with the store
@@ -47,7 +48,8 @@ const (
 	respDeepest = 8       // arrays in arrays
 )
 
-// respScanner follows a stream of RESP, versions 2 and 3, and finds its lengths. It stands between messages, in a line or in a string.
+// respScanner follows a stream of RESP, versions 2 and 3, and finds its lengths. It stands between
+// messages, in a line or in a string.
 type respScanner struct {
 	skip   int64 // bytes of a string still to come, with its line end
 	inLine bool
@@ -62,8 +64,8 @@ type respScanner struct {
 	elements int64 // of the message, announced so far
 }
 
-// pass looks at what comes next and returns how many messages it ends. With due, every message takes one from it. The error says
-// what is wrong.
+// pass looks at what comes next and returns how many messages it ends. With due, every message takes one
+// from it. The error says what is wrong.
 func (r *respScanner) pass(b []byte, due *atomic.Int64) (ended int, err error) {
 	for len(b) > 0 {
 		switch {

@@ -2,16 +2,17 @@
 // somebody else fills: Feast through its feature server (feast+http), Feast's Redis online store directly
 // (feast+redis), and Vertex AI Feature Store (vertex).
 //
-// Answers are cached and shared as package flight describes: fresh ones come from memory, older ones are given while the
-// store fails, and a call that was given some is degraded.
+// Answers are cached and shared as package flight describes: fresh ones come from memory, older ones are
+// given while the store fails, and a call that was given some is degraded.
 //
-// An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a segment is
-// "") and is cached as one. So is an entity with values that no posterior can have, a NaN or more clicks than
-// impressions; those are counted and logged. A feature that no entity has for long is logged, too, as it may be misspelled.
+// An entity that the store does not know, or has no values for, is an answer too (Arm.Known is false, a
+// segment is "") and is cached as one. So is an entity with values that no posterior can have, a NaN or
+// more clicks than impressions; those are counted and logged. A feature that no entity has for long is
+// logged, too, as it may be misspelled.
 //
-// How old a value is, is the store's business first: what Feast calls OUTSIDE_MAX_AGE counts as absent. But its servers
-// may say PRESENT of values beyond the ttl of their view, and Redis says nothing: Options.MaxAge goes by the time at
-// which a value was observed.
+// How old a value is, is the store's business first: what Feast calls OUTSIDE_MAX_AGE counts as absent. But
+// its servers may say PRESENT of values beyond the ttl of their view, and Redis says nothing:
+// Options.MaxAge goes by the time at which a value was observed.
 //
 // Errors say which flag to change. They and the log never hold the credentials of a URL.
 //
@@ -35,7 +36,8 @@ import (
 	"weir/internal/metrics"
 )
 
-// ErrRefused is what calls fail with that the store would have to be asked for while Options.Refuse says not to.
+// ErrRefused is what calls fail with that the store would have to be asked for while Options.Refuse says
+// not to.
 var ErrRefused = flight.ErrRefused
 
 // Arm is the posterior of an item.
@@ -57,7 +59,8 @@ type Store struct {
 	close    func() error // of the backend, once
 }
 
-// Open returns a store that reads from what a URL names. It does not wait for it to be up: calls find that out.
+// Open returns a store that reads from what a URL names. It does not wait for it to be up: calls find that
+// out.
 //
 //	feast+http://HOST:6566, feast+https://HOST            Feast's feature server
 //	feast+redis://HOST:6379/PROJECT, feast+rediss://...   Feast's online store in Redis or Valkey
@@ -74,7 +77,8 @@ func Open(url string, o Options) (*Store, error) {
 	return open(b, o), nil
 }
 
-// Check returns what is wrong with a URL and options by themselves. Files that are missing are not: Open finds that out.
+// Check returns what is wrong with a URL and options by themselves. Files that are missing are not: Open
+// finds that out.
 func Check(url string, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -191,11 +195,12 @@ func read(ctx context.Context, s *Store, t *table, ids []string, each func(i int
 	return nil
 }
 
-// strangers is how many entities in a row without a feature look like a store that is asked for the wrong things:
-// not all kinds of stores tell those from what they do not have.
+// strangers is how many entities in a row without a feature look like a store that is asked for the wrong
+// things: not all kinds of stores tell those from what they do not have.
 const strangers = 1000
 
-// wonder says, at most once in wonderEvery, which features no entity has had for long, after so many more that had these.
+// wonder says, at most once in wonderEvery, which features no entity has had for long, after so many more
+// that had these.
 func (s *Store) wonder(t *table, entities int, had []bool) {
 	var missing []string
 	for j, feature := range t.features {
@@ -212,13 +217,14 @@ func (s *Store) wonder(t *table, entities int, had []bool) {
 	}
 }
 
-// Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of the
-// answer is older than the TTL because the store failed. After an error dst has no meaning.
+// Arms sets dst[i] to the posterior of ids[i]. The slices have one length. It is degraded when something of
+// the answer is older than the TTL because the store failed. After an error dst has no meaning.
 func (s *Store) Arms(ctx context.Context, ids []string, dst []Arm) (degraded bool, err error) {
 	return s.items.Get(ctx, ids, dst)
 }
 
-// Segments sets dst[i] to the segment of users[i], "" if it has none. It is degraded, and fails, as Arms does.
+// Segments sets dst[i] to the segment of users[i], "" if it has none. It is degraded, and fails, as Arms
+// does.
 func (s *Store) Segments(ctx context.Context, users []string, dst []string) (degraded bool, err error) {
 	if s.users == nil {
 		clear(dst)
@@ -267,7 +273,8 @@ func (s *Store) failed(failure flight.Failure) error {
 	return err
 }
 
-// timedOut reports whether an error is of a deadline, which may reach others a little before it ends the context.
+// timedOut reports whether an error is of a deadline, which may reach others a little before it ends the
+// context.
 func timedOut(err error) bool {
 	var n net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()

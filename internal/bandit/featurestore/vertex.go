@@ -18,10 +18,10 @@ import (
 	"golang.org/x/oauth2/google"
 )
 
-// Vertex AI has two feature stores, both asked by their REST methods. The legacy one takes up to 100 entities of an
-// entity type at a time (streamingReadFeatureValues) and answers with a list of messages: one with the names of the
-// features, the others with values of one entity each. The newer one, "online", takes one entity of a feature view at a
-// time (fetchFeatureValues). Ids are strings in both.
+// Vertex AI has two feature stores, both asked by their REST methods. The legacy one takes up to 100
+// entities of an entity type at a time (streamingReadFeatureValues) and answers with a list of messages:
+// one with the names of the features, the others with values of one entity each. The newer one, "online",
+// takes one entity of a feature view at a time (fetchFeatureValues). Ids are strings in both.
 
 const (
 	vertexChunk    = 100      // entities that a legacy read takes

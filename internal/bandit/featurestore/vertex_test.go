@@ -23,8 +23,8 @@ import (
 	"weir/internal/systest"
 )
 
-// vertexServer answers in the shapes of the REST methods of both of Vertex AI's stores. It has features by entity: the
-// JSON of a value by name.
+// vertexServer answers in the shapes of the REST methods of both of Vertex AI's stores. It has features by
+// entity: the JSON of a value by name.
 type vertexServer struct {
 	has    map[string]map[string]string
 	answer http.HandlerFunc // instead
@@ -54,8 +54,8 @@ func (v *vertexServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stream answers in the reverse order of the request, features in the order of their names, and an entity's values in
-// two messages, sent apart.
+// stream answers in the reverse order of the request, features in the order of their names, and an entity's
+// values in two messages, sent apart.
 func (v *vertexServer) stream(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		EntityIDs       []string `json:"entityIds"`
@@ -267,7 +267,8 @@ func TestVertexThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// Requests carry a token of the application default credentials, which is asked for once and renewed before it expires.
+// Requests carry a token of the application default credentials, which is asked for once and renewed before
+// it expires.
 func TestVertexIsAskedWithAToken(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)

@@ -58,7 +58,8 @@ func (l *Local) long() bool {
 	return l.journal.Position()-l.journal.Checkpointed() > journal.Position(l.o.Checkpoint)
 }
 
-// State implements Learner. Events wait while it is copied, about 10 ms for a million arms and 50 ms for a million ids.
+// State implements Learner. Events wait while it is copied, about 10 ms for a million arms and 50 ms for a
+// million ids.
 func (l *Local) State() State {
 	s, _ := l.state()
 	return s
@@ -128,7 +129,8 @@ func (s *State) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// readCheckpoint takes up what a checkpoint holds. Times beyond now are of a clock that was ahead: what was known then is known now.
+// readCheckpoint takes up what a checkpoint holds. Times beyond now are of a clock that was ahead: what was
+// known then is known now.
 func (l *Local) readCheckpoint(r io.Reader, now int64) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	var failed error

@@ -7,7 +7,8 @@ import (
 	"weir/internal/bandit/arms"
 )
 
-// eventIDs remembers ids of events for at least a day and at most two, by when they came. It is for one goroutine at a time.
+// eventIDs remembers ids of events for at least a day and at most two, by when they came. It is for one
+// goroutine at a time.
 type eventIDs struct {
 	today, yesterday map[arms.Key]struct{}
 	began            int64 // of today, Unix microseconds

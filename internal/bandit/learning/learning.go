@@ -1,5 +1,5 @@
-// Package learning keeps what events teach: for each arm the sums of rewards, which are added to the posterior that it was
-// imported with. A Learner is one way to keep them; Local is that of one machine.
+// Package learning keeps what events teach: for each arm the sums of rewards, which are added to the
+// posterior that it was imported with. A Learner is one way to keep them; Local is that of one machine.
 //
 // What every Learner promises, and package learningtest tests of any:
 //
@@ -10,8 +10,8 @@
 //   - After a write whose outcome nobody can tell, everything is refused until a restart. Err says so.
 //   - Predictions read the arms beside all that, without waiting.
 //
-// An event names the keys of the arms that it counts for: that was decided when it came, so it is the same when it is
-// replayed, whatever arms there are then.
+// An event names the keys of the arms that it counts for: that was decided when it came, so it is the same
+// when it is replayed, whatever arms there are then.
 package learning
 
 import (

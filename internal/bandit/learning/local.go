@@ -27,7 +27,8 @@ type Options struct {
 	Sync      time.Duration // between syncs of the journal
 	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
 	Checkpoint int64
-	// Go runs a goroutine that may panic without ending the process, as server.Background does. Close ends it.
+	// Go runs a goroutine that may panic without ending the process, as server.Background does. Close ends
+	// it.
 	Go      func(name string, fn func(context.Context))
 	Metrics *metrics.Registry
 	Log     *slog.Logger
@@ -44,8 +45,8 @@ const (
 // queueLimit bounds the events that wait for the disk.
 const queueLimit = 1 << 18
 
-// Local keeps what events teach in memory and in a journal. One goroutine commits: it takes whatever batches have come
-// meanwhile, writes them to the journal at once, adds them to the sums and answers them.
+// Local keeps what events teach in memory and in a journal. One goroutine commits: it takes whatever
+// batches have come meanwhile, writes them to the journal at once, adds them to the sums and answers them.
 type Local struct {
 	o       Options
 	journal *journal.Journal
@@ -71,7 +72,8 @@ type Local struct {
 	buffer     []byte
 	complained int64        // when a failure was last logged, Unix microseconds
 	remembered atomic.Int64 // ids
-	// What was replayed did not fit. Nothing is taken, and no checkpoint written, so that a restart with more memory has it all.
+	// What was replayed did not fit. Nothing is taken, and no checkpoint written, so that a restart with
+	// more memory has it all.
 	overfull atomic.Pointer[error]
 
 	unanswered []Batch     // of the group that is being committed; of the goroutine that commits
@@ -542,7 +544,8 @@ func (l *Local) teaches(r *record) bool {
 	return false
 }
 
-// unlearn forgets what a record says. Ids stay where arms are forgotten: an event that is sent again does not count after all.
+// unlearn forgets what a record says. Ids stay where arms are forgotten: an event that is sent again does
+// not count after all.
 func (l *Local) unlearn(r *record) (n int) {
 	switch {
 	case r.forgetIDs:

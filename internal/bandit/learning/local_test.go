@@ -438,7 +438,8 @@ func TestFailuresDoNotFillTheLog(t *testing.T) {
 	}
 }
 
-// While a checkpoint is written every event asks for one. That must not have all be written once more as soon as it is done.
+// While a checkpoint is written every event asks for one. That must not have all be written once more as
+// soon as it is done.
 func TestAJournalThatIsShortAgainIsNoCheckpoint(t *testing.T) {
 	l := open(t, t.TempDir())
 	l.teach(t, event(1, 0))

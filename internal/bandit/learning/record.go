@@ -15,7 +15,8 @@ import (
 //	8 bytes  when it happened, 8 bytes when it came, Unix microseconds; 8 bytes its reward
 //	then     the keys of those arms and of the id, 16 bytes each
 //
-// Or it says that what events before it have taught is forgotten, of all arms where there are no keys and no ids:
+// Or it says that what events before it have taught is forgotten, of all arms where there are no keys and
+// no ids:
 //
 //	byte 0   format: 2
 //	byte 1   flags: of the arm of the item, of the segment, of the user; the ids

@@ -59,8 +59,8 @@ func NewID() uint64 {
 	return binary.LittleEndian.Uint64(random[:])
 }
 
-// Log is a file of frames that grows at its end. It is for one goroutine at a time, but for Fence and Durable around a
-// sync that goes on while frames are appended.
+// Log is a file of frames that grows at its end. It is for one goroutine at a time, but for Fence and
+// Durable around a sync that goes on while frames are appended.
 type Log struct {
 	f      *os.File
 	format Format
@@ -85,10 +85,11 @@ type LogOptions struct {
 	AcceptLoss bool
 }
 
-// OpenLog opens the log at path, or makes an empty one when there is none, and gives the payloads of its frames to visit,
-// in their order; each is valid during the call. What is torn is cut off, what may be missing after a power failure is
-// written out again, and all of it is on the disk when OpenLog returns; of a reserved log nothing is, until Restart. A
-// damaged log, or one of another format, is left as it is. lost is how many bytes AcceptLoss gave up.
+// OpenLog opens the log at path, or makes an empty one when there is none, and gives the payloads of its
+// frames to visit, in their order; each is valid during the call. What is torn is cut off, what may be
+// missing after a power failure is written out again, and all of it is on the disk when OpenLog returns; of
+// a reserved log nothing is, until Restart. A damaged log, or one of another format, is left as it is. lost
+// is how many bytes AcceptLoss gave up.
 func OpenLog(path string, k Format, o LogOptions, visit func(payload []byte) error) (l *Log, lost int64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -133,9 +134,9 @@ func NewLog(f *os.File, k Format, id, base uint64, faults disk.Faults) *Log {
 	return &Log{f: f, format: k, faults: faults, id: id, base: base, end: PageSize, fence: PageSize, synced: base + PageSize}
 }
 
-// Append writes a frame at the end: all of it or nothing. frame is its payload behind FrameHeader bytes, which Append
-// fills. It survives the end of the process when Append returns nil, and a power failure once it is synced. A failed
-// Append can be tried again, unless the error wraps ErrUncertain.
+// Append writes a frame at the end: all of it or nothing. frame is its payload behind FrameHeader bytes,
+// which Append fills. It survives the end of the process when Append returns nil, and a power failure once
+// it is synced. A failed Append can be tried again, unless the error wraps ErrUncertain.
 func (l *Log) Append(frame []byte) error {
 	gap := l.gap()
 	at := l.end + gap
@@ -169,7 +170,8 @@ func (l *Log) gap() int64 {
 // After returns what the end will be once a frame of n bytes, its header included, is appended.
 func (l *Log) After(n int) (end uint64) { return l.base + uint64(l.end+l.gap()) + uint64(n) }
 
-// Has says whether a reserved log has room for a frame of n bytes, its header included. Before Restart it has none.
+// Has says whether a reserved log has room for a frame of n bytes, its header included. Before Restart it
+// has none.
 func (l *Log) Has(n int) bool { return !l.stale && l.end+l.gap()+int64(n) <= l.size }
 
 // End returns the position behind the last frame.
@@ -200,7 +202,8 @@ func (l *Log) Sync() error {
 	return nil
 }
 
-// Reserve takes space for a file of size bytes, so that appends to it do not fail for want of it. The caller syncs.
+// Reserve takes space for a file of size bytes, so that appends to it do not fail for want of it. The
+// caller syncs.
 func (l *Log) Reserve(size int64) error {
 	if size <= l.size {
 		return nil
@@ -212,8 +215,8 @@ func (l *Log) Reserve(size int64) error {
 	return nil
 }
 
-// Restart begins a reserved log anew: its frames are forgotten, its space stays taken. Whether or not that reaches the
-// disk before a crash, the frames must not be needed any more.
+// Restart begins a reserved log anew: its frames are forgotten, its space stays taken. Whether or not that
+// reaches the disk before a crash, the frames must not be needed any more.
 func (l *Log) Restart() error {
 	l.id = NewID()
 	if err := l.faults.WriteAt(l.f, LogPage(l.format, l.id, l.base), 0); err != nil {

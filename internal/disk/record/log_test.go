@@ -152,7 +152,8 @@ func TestAReservedLogHasRoomAfterRestartAlone(t *testing.T) {
 	want(t, got, "three")
 }
 
-// TestEveryFlippedBitIsRefusedOrTorn flips a bit of each byte of a log of which only the last frames may be torn.
+// TestEveryFlippedBitIsRefusedOrTorn flips a bit of each byte of a log of which only the last frames may be
+// torn.
 func TestEveryFlippedBitIsRefusedOrTorn(t *testing.T) {
 	for _, reserved := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "log")

@@ -94,8 +94,8 @@ func (r *Reader) bytes(off, n int64) ([]byte, error) {
 	return r.window[off-r.from : off-r.from+n], nil
 }
 
-// Frames gives the payloads of the frames from offset off on to visit, with the offset where each ends, and returns where the
-// last whole one ends. A payload is valid during the call. An error of visit ends it.
+// Frames gives the payloads of the frames from offset off on to visit, with the offset where each ends, and
+// returns where the last whole one ends. A payload is valid during the call. An error of visit ends it.
 func (r *Reader) Frames(off int64, visit func(payload []byte, end int64) error) (end int64, err error) {
 	for {
 		payload, end, err := r.next(off)
@@ -109,7 +109,8 @@ func (r *Reader) Frames(off int64, visit func(payload []byte, end int64) error) 
 	}
 }
 
-// next returns the payload of the frame that follows off, and where it ends. end is 0 when there is no whole one.
+// next returns the payload of the frame that follows off, and where it ends. end is 0 when there is no
+// whole one.
 func (r *Reader) next(off int64) (payload []byte, end int64, err error) {
 	for _, gap := range [2]int64{0, pad(off)} {
 		h, ok, err := r.header(off + gap)
@@ -145,8 +146,8 @@ func (r *Reader) header(off int64) (h frameHeader, ok bool, err error) {
 // seed is what the checksum of the frame header at off begins with.
 func (r *Reader) seed(off int64) uint64 { return r.id + r.base + uint64(off) }
 
-// Damaged says whether a frame behind off, wherever it begins, knows that off was on the disk: then what is at off, where
-// Frames ended, is no torn end.
+// Damaged says whether a frame behind off, wherever it begins, knows that off was on the disk: then what is
+// at off, where Frames ended, is no torn end.
 func (r *Reader) Damaged(off int64) (bool, error) {
 	at, step := off, int64(1)
 	if r.reserved {
@@ -157,7 +158,8 @@ func (r *Reader) Damaged(off int64) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		// Of a million places one, if any, has a number here that can be right; only then a checksum is worth its time.
+		// Of a million places one, if any, has a number here that can be right; only then a checksum is
+		// worth its time.
 		synced := binary.LittleEndian.Uint64(b[8:])
 		if synced <= r.base+uint64(off) || synced > r.base+uint64(at) {
 			continue
@@ -174,8 +176,8 @@ func (r *Reader) damage(off int64) error {
 	return r.format.Corrupt(r.path, off, "a frame is damaged, and a later one proves that it was on the disk")
 }
 
-// Resume makes a log of what was read, to append behind offset end, where Frames ended. What follows is cut off, what may
-// not be on the disk is written out again, and synced. f is the same file, writable.
+// Resume makes a log of what was read, to append behind offset end, where Frames ended. What follows is cut
+// off, what may not be on the disk is written out again, and synced. f is the same file, writable.
 func (r *Reader) Resume(f *os.File, end int64, faults disk.Faults) (*Log, error) {
 	l := &Log{f: f, format: r.format, faults: faults, id: r.id, base: r.base, end: end}
 	if r.reserved { // what follows stays: it may be whole frames that were never synced
@@ -193,8 +195,9 @@ func (r *Reader) Resume(f *os.File, end int64, faults disk.Faults) (*Log, error)
 	return l, l.Sync()
 }
 
-// rewrite writes out again what no frame knows to be synced. A sync that failed, after which this process was started, can
-// have left pages in the cache that the system takes for written; the next sync would report success and write nothing of them.
+// rewrite writes out again what no frame knows to be synced. A sync that failed, after which this process
+// was started, can have left pages in the cache that the system takes for written; the next sync would
+// report success and write nothing of them.
 func (r *Reader) rewrite(l *Log, end int64) error {
 	at := int64(PageSize)
 	if r.synced > r.base {

@@ -1,5 +1,6 @@
-// Package record is how weir's files last: one header, one log of frames, and one syncer for what is written in place.
-// Files replaced as a whole are written by disk.CreateAtomic, with a header of this package.
+// Package record is how weir's files last: one header, one log of frames, and one syncer for what is
+// written in place. Files replaced as a whole are written by disk.CreateAtomic, with a header of this
+// package.
 //
 // What it promises:
 //
@@ -27,8 +28,8 @@
 //
 // # Log
 //
-// The fields of a log are its id, a random number of 8 bytes, and the position of the file's first byte in 8 bytes more: logs
-// of several files count positions over all of them. Frames follow:
+// The fields of a log are its id, a random number of 8 bytes, and the position of the file's first byte in
+// 8 bytes more: logs of several files count positions over all of them. Frames follow:
 //
 //	offset  size  field
 //	     0     4  bytes of payload
@@ -38,21 +39,22 @@
 //	    24     8  XXH3-64 of the bytes before, its seed the log's id plus the position of the frame
 //	    32        payload
 //
-// So what a file held before it was cut or begun anew, or another file on the same blocks, is never taken for a frame.
-// The first frame after the start of a sync begins on a page of its own, so that no page is written again that has been
-// synced, and a disk that tears a page while the power goes harms none that was. In files whose space is taken beforehand
-// every frame begins on a page; elsewhere there is usually no gap.
+// So what a file held before it was cut or begun anew, or another file on the same blocks, is never taken
+// for a frame. The first frame after the start of a sync begins on a page of its own, so that no page is
+// written again that has been synced, and a disk that tears a page while the power goes harms none that
+// was. In files whose space is taken beforehand every frame begins on a page; elsewhere there is usually no
+// gap.
 //
 // # What is torn, and what is damaged
 //
-// Frames end where the first invalid one begins, at P. The disk writes pages in any order, so behind P there may be
-// whole frames even though nothing there was ever synced. But each knows up to where the log was on the disk when it was
-// written: if one says that this was behind P, then P was on the disk, and the file is damaged. If none does, P and all
-// behind it is torn. The header of a frame alone is enough to know, and it is looked for wherever one may begin, since
-// the length at P cannot be trusted.
+// Frames end where the first invalid one begins, at P. The disk writes pages in any order, so behind P
+// there may be whole frames even though nothing there was ever synced. But each knows up to where the log
+// was on the disk when it was written: if one says that this was behind P, then P was on the disk, and the
+// file is damaged. If none does, P and all behind it is torn. The header of a frame alone is enough to
+// know, and it is looked for wherever one may begin, since the length at P cannot be trusted.
 //
-// What cannot be told is damage to the very last frames, those that were synced and that no frame follows: it looks like a
-// torn end. An empty frame, appended once all is synced, leaves no such frames.
+// What cannot be told is damage to the very last frames, those that were synced and that no frame follows:
+// it looks like a torn end. An empty frame, appended once all is synced, leaves no such frames.
 package record
 
 import (
@@ -114,8 +116,8 @@ func (k Format) Page(fields []byte) []byte {
 	return page[:PageSize]
 }
 
-// Parse checks the header that a file called name begins with and returns its fields, which have the length n. page is
-// the file's first PageSize bytes, less only if the file has less.
+// Parse checks the header that a file called name begins with and returns its fields, which have the length
+// n. page is the file's first PageSize bytes, less only if the file has less.
 func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error) {
 	if len(page) < len(k.Magic) || string(page[:len(k.Magic)]) != k.Magic {
 		return nil, fmt.Errorf("%w: %s is not %s, it does not begin with %q: %s", ErrKind, name, k.Is, k.Magic, k.Replace)

@@ -13,9 +13,9 @@ import (
 	"weir/internal/metrics"
 )
 
-// Syncer has what its owner writes reach the disk: every interval in which something was written, and when it is asked to. It
-// knows for how long the oldest write has not. The zero value waits for Start. Its methods are for any number of
-// goroutines.
+// Syncer has what its owner writes reach the disk: every interval in which something was written, and when
+// it is asked to. It knows for how long the oldest write has not. The zero value waits for Start. Its
+// methods are for any number of goroutines.
 //
 // Metrics, labelled data="NAME":
 //
@@ -45,8 +45,9 @@ type SyncerOptions struct {
 	Name     string        // of the data, in metrics and logs: "events"
 	Path     string        // of the file or directory
 	Interval time.Duration // between background syncs
-	// Flush makes all that was written before it was called last, and returns when it is on the disk. In the background it
-	// calls rest about every tenth of a millisecond of work, so that on a small machine others get the processor.
+	// Flush makes all that was written before it was called last, and returns when it is on the disk. In
+	// the background it calls rest about every tenth of a millisecond of work, so that on a small machine
+	// others get the processor.
 	Flush   func(rest func()) error
 	AtOnce  bool              // the first background sync does not wait for the interval
 	Log     *slog.Logger      // nil logs nothing
@@ -82,7 +83,8 @@ func (s *Syncer) Start(o SyncerOptions) {
 // clock returns the time since Start in nanoseconds, never 0, which stands for none.
 func (s *Syncer) clock() int64 { return max(int64(time.Since(s.opened)), 1) }
 
-// Mark notes that something was written, after it was. The first write after the start of a sync sets the time.
+// Mark notes that something was written, after it was. The first write after the start of a sync sets the
+// time.
 func (s *Syncer) Mark() {
 	if s.dirty.Load() == 0 {
 		s.dirty.CompareAndSwap(0, s.clock())
@@ -106,8 +108,8 @@ func (s *Syncer) Poison(cause error) error {
 	return s.Err()
 }
 
-// Sync waits until all that was written before it was called is on the disk. It does nothing when it is already. A failure
-// poisons s.
+// Sync waits until all that was written before it was called is on the disk. It does nothing when it is
+// already. A failure poisons s.
 func (s *Syncer) Sync() error {
 	return s.Exclusive(func() error { return s.sync(func() {}) })
 }
@@ -131,8 +133,8 @@ func (s *Syncer) sync(rest func()) error {
 	if oldest == 0 {
 		return nil
 	}
-	// syncing takes over before dirty lets go, so that Lag never misses it. Writes from here on may or may not be covered by
-	// this sync; they mark s again.
+	// syncing takes over before dirty lets go, so that Lag never misses it. Writes from here on may or may
+	// not be covered by this sync; they mark s again.
 	s.syncing.Store(oldest)
 	s.dirty.Store(0)
 	if err := s.flush(rest); err != nil {
@@ -193,9 +195,10 @@ func (s *Syncer) background() {
 // restFor is how long a background sync lets others have the processor.
 const restFor = 500 * time.Microsecond
 
-// gently is Sync in many short steps, with rests in between that make it longer by up to a quarter of the interval. In one
-// go, what 70,000 advances of positions leave behind takes the processor for 4 ms, and on a machine of few of them every
-// request meanwhile waits so long, and as many afterwards until they have caught up.
+// gently is Sync in many short steps, with rests in between that make it longer by up to a quarter of the
+// interval. In one go, what 70,000 advances of positions leave behind takes the processor for 4 ms, and on
+// a machine of few of them every request meanwhile waits so long, and as many afterwards until they have
+// caught up.
 func (s *Syncer) gently() error {
 	err := s.Exclusive(func() error {
 		enough := time.Now().Add(s.o.Interval / 4)
@@ -211,8 +214,8 @@ func (s *Syncer) gently() error {
 	return err
 }
 
-// Close ends the background syncs, makes a last one, and runs last, if that is not nil and all is on the disk; its error
-// poisons s. A second Close does nothing.
+// Close ends the background syncs, makes a last one, and runs last, if that is not nil and all is on the
+// disk; its error poisons s. A second Close does nothing.
 func (s *Syncer) Close(last func() error) error {
 	s.mu.Lock()
 	closed := s.closed

@@ -151,8 +151,8 @@ func edit(data []byte, e []byte) []byte {
 	return data
 }
 
-// FuzzReadDamagedFiles reads good files that were edited, with their checksums made right or not. Inputs are edits and not
-// files, which are so large that a fuzzer spends its time on making them smaller.
+// FuzzReadDamagedFiles reads good files that were edited, with their checksums made right or not. Inputs
+// are edits and not files, which are so large that a fuzzer spends its time on making them smaller.
 func FuzzReadDamagedFiles(f *testing.F) {
 	files := examples(f)
 	kinds := slices.Sorted(maps.Keys(files))

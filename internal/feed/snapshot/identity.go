@@ -50,9 +50,9 @@ func tagOf(scratch []byte, user uint64, items []uint64) (uint64, []byte) {
 	return max(1, xxh3.Hash(scratch)>>16), scratch
 }
 
-// Publication numbers a version of the lists. That of a later file is greater, on whatever machines the two were made,
-// if their clocks are right; of files of one millisecond the content decides. It is 44 bits of milliseconds since 1970,
-// good until the year 2527, and 20 bits of a hash of the content.
+// Publication numbers a version of the lists. That of a later file is greater, on whatever machines the two
+// were made, if their clocks are right; of files of one millisecond the content decides. It is 44 bits of
+// milliseconds since 1970, good until the year 2527, and 20 bits of a hash of the content.
 type Publication uint64
 
 const contentBits = 20

@@ -56,8 +56,9 @@ func (l *List) check(i int) bool {
 	return sumOf(chunk, i, l.head, l.owner) == binary.LittleEndian.Uint32(l.sums[i*sumBytes:])
 }
 
-// List is the list of a rank, the zero List for ranks of absent users. It fails for ranks beyond Slots and with
-// record.ErrCorrupt where the file is damaged. Nothing of it is to be relied on, its tag and length neither, before Check.
+// List is the list of a rank, the zero List for ranks of absent users. It fails for ranks beyond Slots and
+// with record.ErrCorrupt where the file is damaged. Nothing of it is to be relied on, its tag and length
+// neither, before Check.
 func (s *Snapshot) List(rank uint64) (List, error) {
 	record := s.record(rank)
 	if len(record) < headBytes+loadSlack {
@@ -95,8 +96,9 @@ func (s *Snapshot) List(rank uint64) (List, error) {
 	return l, nil
 }
 
-// Check fails with record.ErrCorrupt when the owner, tag or length of a list are damaged, its items from..to-1, or the
-// names of items that are strings. It reads the chunks that hold the items, or the first one if there are none.
+// Check fails with record.ErrCorrupt when the owner, tag or length of a list are damaged, its items
+// from..to-1, or the names of items that are strings. It reads the chunks that hold the items, or the first
+// one if there are none.
 func (s *Snapshot) Check(l List, from, to int) error {
 	if l.sums == nil {
 		return nil // nobody's

@@ -6,10 +6,12 @@ import (
 	"slices"
 )
 
-// maxLoadBits bounds a number that one unaligned 64-bit load always holds, at whatever bit of a byte it begins.
+// maxLoadBits bounds a number that one unaligned 64-bit load always holds, at whatever bit of a byte it
+// begins.
 const maxLoadBits = 57
 
-// loadSlack is how many readable bytes must follow packed bits, so that the load of the last item stays inside the slice.
+// loadSlack is how many readable bytes must follow packed bits, so that the load of the last item stays
+// inside the slice.
 const loadSlack = 8
 
 // packing is how many whole bits each item of a snapshot takes, 1 to 64. Item i is at bits i*packing and up.

@@ -1,5 +1,5 @@
-// Package ingesttest makes Parquet and Arrow for tests, of rows that are written as JSON: an array of objects,
-// whose missing members are nulls.
+// Package ingesttest makes Parquet and Arrow for tests, of rows that are written as JSON: an array of
+// objects, whose missing members are nulls.
 package ingesttest
 
 import (

@@ -50,8 +50,8 @@ func Listen(address, token string) (net.Listener, error) {
 	return l, nil
 }
 
-// Serve answers on l until ctx is done; then it calls end, and waits for the requests under way. A body may take
-// as long as body.
+// Serve answers on l until ctx is done; then it calls end, and waits for the requests under way. A body may
+// take as long as body.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, body time.Duration, log *slog.Logger, end func() error) error {
 	s := &http.Server{
 		Handler:           h,

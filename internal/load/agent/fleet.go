@@ -218,8 +218,8 @@ func (f *Fleet) each(do func(i int, m *member) error) error {
 	return nil
 }
 
-// SetRate makes all agents together send so many requests a second from now on: each is told the whole rate, and
-// sends its part.
+// SetRate makes all agents together send so many requests a second from now on: each is told the whole
+// rate, and sends its part.
 func (f *Fleet) SetRate(perSecond float64) error {
 	return f.set(func(int) setting { return setting{Rate: &perSecond} })
 }

@@ -9,9 +9,9 @@ import (
 	"weir/internal/load/measure"
 )
 
-// StagedOptions say which loads follow each other: Stages, or Rate for the open model, or Connections for the
-// closed one, of which the latter two go on for Duration. Duration 0 has no end. The run ends when one of StopWhen
-// holds.
+// StagedOptions say which loads follow each other: Stages, or Rate for the open model, or Connections for
+// the closed one, of which the latter two go on for Duration. Duration 0 has no end. The run ends when one
+// of StopWhen holds.
 type StagedOptions struct {
 	Rate                   float64
 	Connections            int
@@ -41,9 +41,9 @@ func Constant(o StagedOptions) Controller {
 
 // Classic returns a Controller that goes through stages and stops where a condition says so. That is a
 // ceiling of sorts: Low is the load before the condition began to hold, High the one when it did, Rate is
-// Low. Without Stages there are two: evenly from nothing to the load for Ramp, then that for Duration. Warmup comes
-// before, at the load that the first stage begins with (a tenth of what it leads to, if that is nothing), and is not
-// measured; the stages are.
+// Low. Without Stages there are two: evenly from nothing to the load for Ramp, then that for Duration.
+// Warmup comes before, at the load that the first stage begins with (a tenth of what it leads to, if that
+// is nothing), and is not measured; the stages are.
 func Classic(o StagedOptions) Searcher {
 	stages := o.Stages
 	if len(stages) == 0 {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// shownPlan returns the members of a plan's JSON form, without the values of secret header fields. What is not an
-// object has none.
+// shownPlan returns the members of a plan's JSON form, without the values of secret header fields. What is
+// not an object has none.
 func shownPlan(plan any) map[string]any {
 	text, err := json.Marshal(plan)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"weir/internal/load/control"
 )
 
-// section is a part of what a result says in words and tables. Pages and terminals show the same ones. Its texts
-// may come from anywhere: who shows them makes them safe.
+// section is a part of what a result says in words and tables. Pages and terminals show the same ones. Its
+// texts may come from anywhere: who shows them makes them safe.
 type section struct {
 	title   string
 	columns []string // of a table of figures; nil where rows are a label and a text

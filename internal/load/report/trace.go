@@ -36,8 +36,8 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	return p
 }
 
-// curves are the figures of a point that are drawn and compared, by their names in JSON; nil is not known. Those of
-// latency are above 0: a logarithmic axis has no place for another.
+// curves are the figures of a point that are drawn and compared, by their names in JSON; nil is not known.
+// Those of latency are above 0: a logarithmic axis has no place for another.
 var curves = map[string]func(p *Point) *float64{
 	"intended":      func(p *Point) *float64 { return &p.Intended },
 	"achieved":      func(p *Point) *float64 { return &p.Achieved },

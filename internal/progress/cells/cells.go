@@ -24,20 +24,22 @@
 //
 // A store is used by one process at a time; the caller sees to that, by disk.LockDir for example.
 //
-// Load and CompareAndSwap take no lock and allocate nothing. The cost is at the disk. A sync writes 24 bytes for each cell that has changed
-// since the last one; now and then the system, or a full log, has the pages written that changed: 50,000 random advances a second in 5
-// million cells are 3.5 MB/s in all, where syncing the pages would write 40. A page that is not in memory is read from the disk by the
-// goroutine that touches it. A disk that fails under the map makes them fault: the process ends unless the goroutine has set
-// debug.SetPanicOnFault, see disk.Guard.
+// Load and CompareAndSwap take no lock and allocate nothing. The cost is at the disk. A sync writes 24
+// bytes for each cell that has changed since the last one; now and then the system, or a full log, has the
+// pages written that changed: 50,000 random advances a second in 5 million cells are 3.5 MB/s in all, where
+// syncing the pages would write 40. A page that is not in memory is read from the disk by the goroutine
+// that touches it. A disk that fails under the map makes them fault: the process ends unless the goroutine
+// has set debug.SetPanicOnFault, see disk.Guard.
 //
-// On systems without shared maps of fixed address (Windows) the cells are in memory, under a lock, there is no log, and each swap is
-// written to the file before it returns. The promises are the same.
+// On systems without shared maps of fixed address (Windows) the cells are in memory, under a lock, there is
+// no log, and each swap is written to the file before it returns. The promises are the same.
 //
 // # File
 //
-// A header of package record, with 32 bytes of fields: a number that reveals the byte order, the number of cells, the boot of the system
-// in which the file was opened last, and 1 if it was closed since. From byte 4096 on there are lines of 64 bytes in the byte order of the
-// machine, see line.go. The file is as long as whole granules of 64 KiB make it; what is behind the last cell is not used yet.
+// A header of package record, with 32 bytes of fields: a number that reveals the byte order, the number of
+// cells, the boot of the system in which the file was opened last, and 1 if it was closed since. From byte
+// 4096 on there are lines of 64 bytes in the byte order of the machine, see line.go. The file is as long as
+// whole granules of 64 KiB make it; what is behind the last cell is not used yet.
 package cells
 
 import (
@@ -56,7 +58,8 @@ import (
 	"weir/internal/metrics"
 )
 
-// DefaultMaxCells bounds a store whose Options do not: 2^32 cells, for which 32 GiB of address space are reserved, but no memory.
+// DefaultMaxCells bounds a store whose Options do not: 2^32 cells, for which 32 GiB of address space are
+// reserved, but no memory.
 const DefaultMaxCells = 1 << 32
 
 // Options are how to open a store. The zero value is good.
@@ -72,9 +75,11 @@ type Options struct {
 	unmapped bool // for tests: as on systems without shared maps
 }
 
-// Store is an open file of cells. Len, Load, CompareAndSwap, Err, Sync and Grow are for any number of goroutines.
+// Store is an open file of cells. Len, Load, CompareAndSwap, Err, Sync and Grow are for any number of
+// goroutines.
 type Store struct {
-	// What every request reads, seldom written, shares cache lines. The syncer's mark is written twice an interval.
+	// What every request reads, seldom written, shares cache lines. The syncer's mark is written twice an
+	// interval.
 	words   []atomic.Uint64 // the lines of all cells there may ever be
 	mapped  atomic.Uint64   // how many cells exist in words; 0 on systems without shared maps
 	plain   *plainCells     // instead of words on systems without shared maps, else nil
@@ -104,8 +109,9 @@ type Store struct {
 }
 
 // Open opens the file at path, creates it when there is none, and sees to it that there are at least cells
-// cells. The directory must exist. It fails with record.ErrCorrupt or record.ErrVersion and leaves the file alone when it cannot be used
-// as it is; a full disk, a read-only or missing directory are errors that say so.
+// cells. The directory must exist. It fails with record.ErrCorrupt or record.ErrVersion and leaves the file
+// alone when it cannot be used as it is; a full disk, a read-only or missing directory are errors that say
+// so.
 func Open(path string, cells uint64, o Options) (*Store, error) {
 	s := &Store{
 		path:     path,
@@ -150,7 +156,8 @@ func (s *Store) open(cells uint64, o Options) error {
 	if err := s.reserve(o); err != nil {
 		return err
 	}
-	// A copy of the file may have holes where this one had zeros, so space is asked for again. Usually it is all there.
+	// A copy of the file may have holes where this one had zeros, so space is asked for again. Usually it
+	// is all there.
 	size := fileSize(h.cells)
 	if err := s.faults.Allocate(s.f, 0, size); err != nil {
 		return err
@@ -169,7 +176,8 @@ func (s *Store) open(cells uint64, o Options) error {
 	return s.grow(cells)
 }
 
-// openFile opens the file, and creates it first when there is none. It appears as a whole, so there is never a file without a header.
+// openFile opens the file, and creates it first when there is none. It appears as a whole, so there is
+// never a file without a header.
 func (s *Store) openFile() (err error) {
 	const makeWritable = "make the file and its directory writable or choose another directory"
 	s.f, err = os.OpenFile(s.path, os.O_RDWR, 0)
@@ -210,7 +218,8 @@ func (s *Store) reserve(o Options) error {
 	return nil
 }
 
-// recover checks the cells, does again what is in the redo log, where they are not newer, and takes space for the log.
+// recover checks the cells, does again what is in the redo log, where they are not newer, and takes space
+// for the log.
 func (s *Store) recover(o Options) (err error) {
 	if s.plain != nil {
 		return refuseRedo(s.path)
@@ -296,8 +305,8 @@ func (s *Store) Load(i uint64) uint64 {
 	return s.loadSlow(i)
 }
 
-// Prefetch asks for cell i to be brought into the processor's cache, for a Load and a CompareAndSwap that come a
-// microsecond later. It never waits; a cell there is not is passed over.
+// Prefetch asks for cell i to be brought into the processor's cache, for a Load and a CompareAndSwap that
+// come a microsecond later. It never waits; a cell there is not is passed over.
 func (s *Store) Prefetch(i uint64) {
 	if i < s.mapped.Load() {
 		disk.PrefetchWord(&s.words[word(i)])
@@ -313,8 +322,8 @@ func (s *Store) loadSlow(i uint64) uint64 {
 }
 
 // CompareAndSwap puts new into cell i if old is there, and says whether it was. The error is not nil only
-// when the store is poisoned, and wraps record.ErrPoisoned; nothing was written then. It panics when there is no such cell, or when the
-// store is closed.
+// when the store is poisoned, and wraps record.ErrPoisoned; nothing was written then. It panics when there
+// is no such cell, or when the store is closed.
 func (s *Store) CompareAndSwap(i, old, new uint64) (bool, error) {
 	if err := s.syncer.Err(); err != nil {
 		return false, err
@@ -335,7 +344,8 @@ func (s *Store) CompareAndSwap(i, old, new uint64) (bool, error) {
 	if marks, mark := &s.changed[i/64], uint64(1)<<(i%64); marks.Load()&mark == 0 {
 		marks.Or(mark)
 	}
-	// A sync clears the mark before it writes. Whoever still finds it set has swapped before that, and is covered.
+	// A sync clears the mark before it writes. Whoever still finds it set has swapped before that, and is
+	// covered.
 	s.syncer.Mark()
 	return true, nil
 }
@@ -354,7 +364,8 @@ func (s *Store) swapSlow(i, old, new uint64) (bool, error) {
 	return swapped, nil
 }
 
-// Err returns nil as long as the store takes swaps, and later what poisoned it, wrapped by record.ErrPoisoned.
+// Err returns nil as long as the store takes swaps, and later what poisoned it, wrapped by
+// record.ErrPoisoned.
 func (s *Store) Err() error { return s.syncer.Err() }
 
 // Close syncs the cells and closes the file. Nobody may use the store any more when it is called. It

@@ -10,8 +10,8 @@ import (
 	"weir/internal/systest"
 )
 
-// crashes collects the files that a power failure could leave: between two syncs the disk may hold what was there at
-// the first or at the second, or new bytes without the new size.
+// crashes collects the files that a power failure could leave: between two syncs the disk may hold what was
+// there at the first or at the second, or new bytes without the new size.
 type crashes struct {
 	path   string
 	synced []byte // the file at the last sync
@@ -96,7 +96,8 @@ func TestPowerFailureWhileGrowingLosesNothing(t *testing.T) {
 	}
 }
 
-// The test binary is its own victim: with victimEnv set it advances cells of that file and says so until it is killed.
+// The test binary is its own victim: with victimEnv set it advances cells of that file and says so until it
+// is killed.
 const (
 	victimEnv        = "WEIR_TEST_ADVANCE"
 	unmappedEnv      = "WEIR_TEST_UNMAPPED"
@@ -113,7 +114,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim returns only with an error. Lines are "CELL VALUE" after an advance and "len CELLS" after a growth, each in one write.
+// victim returns only with an error. Lines are "CELL VALUE" after an advance and "len CELLS" after a
+// growth, each in one write.
 func victim(path string, o Options) error {
 	o.SyncInterval = 10 * time.Millisecond // be killed in the middle of syncs too
 	s, err := Open(path, victimCells, o)

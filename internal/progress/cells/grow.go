@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Grow sees to it that there are at least cells cells; new ones are zero. Cells can be used meanwhile. When space or address
-// space is missing the store stays as it was; when a sync fails it is poisoned.
+// Grow sees to it that there are at least cells cells; new ones are zero. Cells can be used meanwhile. When
+// space or address space is missing the store stays as it was; when a sync fails it is poisoned.
 func (s *Store) Grow(cells uint64) error {
 	err := s.syncer.Exclusive(func() error {
 		if err := s.Err(); err != nil {
@@ -33,8 +33,8 @@ type syncError struct{ error }
 
 func (e *syncError) Unwrap() error { return e.error }
 
-// grow takes the steps in the order that a crash between any two of them survives: space first, then the header that promises
-// it, then the use of it.
+// grow takes the steps in the order that a crash between any two of them survives: space first, then the
+// header that promises it, then the use of it.
 func (s *Store) grow(cells uint64) error {
 	if cells <= s.n.Load() {
 		return nil
@@ -53,7 +53,8 @@ func (s *Store) grow(cells uint64) error {
 			}
 		}
 	}
-	// Also when the space was taken before, by Open perhaps: a header must not reach the disk ahead of the size it needs.
+	// Also when the space was taken before, by Open perhaps: a header must not reach the disk ahead of the
+	// size it needs.
 	if err := s.faults.SyncData(s.f); err != nil {
 		return &syncError{err}
 	}

@@ -131,8 +131,8 @@ func rebooted(data []byte, cells uint64) []byte {
 	return data
 }
 
-// Any bit of a closed file that is another is noticed, and of one that was open when the power went nearly any: what looks like a
-// first change or an advance that was under way is let pass.
+// Any bit of a closed file that is another is noticed, and of one that was open when the power went nearly
+// any: what looks like a first change or an advance that was under way is let pass.
 func TestAFlippedBitOfACellIsNoticed(t *testing.T) {
 	mapped(t)
 	closed := written(t)
@@ -163,7 +163,8 @@ func TestAFlippedBitOfACellIsNoticed(t *testing.T) {
 	}
 }
 
-// A process that is killed between a change and its count has damaged nothing, nor has one that loses its power there.
+// A process that is killed between a change and its count has damaged nothing, nor has one that loses its
+// power there.
 func TestAChangeThatWasUnderWayIsNoDamage(t *testing.T) {
 	mapped(t)
 	closed := written(t)

@@ -5,22 +5,23 @@ import (
 	"sync/atomic"
 )
 
-// Cells lie in lines of 64 bytes, which a disk writes as a whole: cellsInLine of them, and a last word that has in its low 48
-// bits the number of changes made to them, and above a checksum of all else in the line.
+// Cells lie in lines of 64 bytes, which a disk writes as a whole: cellsInLine of them, and a last word that
+// has in its low 48 bits the number of changes made to them, and above a checksum of all else in the line.
 const (
 	cellsInLine = 7
 	countWord   = 7
 	countMask   = 1<<48 - 1
 )
 
-// word returns which word of the lines is cell i; word(i)|countWord is the one that counts its line's changes.
+// word returns which word of the lines is cell i; word(i)|countWord is the one that counts its line's
+// changes.
 func word(i uint64) uint64 { return i + i/cellsInLine }
 
 // linesLen returns how many bytes of lines cells cells take.
 func linesLen(cells uint64) int64 { return int64((cells + cellsInLine - 1) / cellsInLine * 64) }
 
-// checksum of word at of a line, in the upper 16 bits. That of a line is the sum over its words, so a change of one word is
-// a difference that is added. A word with one other bit has another checksum.
+// checksum of word at of a line, in the upper 16 bits. That of a line is the sum over its words, so a
+// change of one word is a difference that is added. A word with one other bit has another checksum.
 func checksum(at, value uint64) uint64 {
 	return value * (0x9e3779b97f4a7c15 + 2*(at%8)) >> 48 << 48
 }
@@ -41,10 +42,10 @@ func sealed(line []atomic.Uint64, count uint64) uint64 {
 	return sum | count
 }
 
-// verify looks at the checksums of all lines. Some are wrong although nothing is damaged: a process that ended between a change
-// and its count has left them, one for each goroutine at most. They are put right. After a kill all of the wrong ones are
-// such. After a loss of power they are those whose last change may have been an advance by less than 256 or a first one; any other is an error,
-// unless loss is accepted.
+// verify looks at the checksums of all lines. Some are wrong although nothing is damaged: a process that
+// ended between a change and its count has left them, one for each goroutine at most. They are put right.
+// After a kill all of the wrong ones are such. After a loss of power they are those whose last change may
+// have been an advance by less than 256 or a first one; any other is an error, unless loss is accepted.
 func (s *Store) verify(h header, acceptLoss bool) error {
 	lines := s.words[:(s.n.Load()+cellsInLine-1)/cellsInLine*8]
 	wrong := 0

@@ -12,14 +12,16 @@ import (
 	"weir/internal/disk/record"
 )
 
-// A sync writes the cells that changed since the last one to the redo log, one after the other, instead of the pages of 448
-// cells that they lie in. Of 200,000 random advances a second in 5 million cells it writes 5 MB and not 45, and no page has to fault
-// again afterwards. When the log is full, the cells themselves are synced, a checkpoint, and the log begins anew.
+// A sync writes the cells that changed since the last one to the redo log, one after the other, instead of
+// the pages of 448 cells that they lie in. Of 200,000 random advances a second in 5 million cells it writes
+// 5 MB and not 45, and no page has to fault again afterwards. When the log is full, the cells themselves
+// are synced, a checkpoint, and the log begins anew.
 //
-// Open does what the log says again, in order, over what it finds of the cells. After the loss of power these may be older or newer than
-// the log; after kill -9 they are newer, and must not be taken back. Each line of cells counts its changes, and an entry has the
-// count of when it was read, so that is easily told: where the line has counted more since, everything the entry's sync has read
-// was there before, and the entry is passed over. For that to be true
+// Open does what the log says again, in order, over what it finds of the cells. After the loss of power
+// these may be older or newer than the log; after kill -9 they are newer, and must not be taken back. Each
+// line of cells counts its changes, and an entry has the count of when it was read, so that is easily told:
+// where the line has counted more since, everything the entry's sync has read was there before, and the
+// entry is passed over. For that to be true
 //
 //   - a swap counts after it has changed the cell and before it returns, so of what was acknowledged after an entry was read the count
 //     tells;
@@ -28,8 +30,9 @@ import (
 //   - a line is written by the disk as a whole, being part of a sector;
 //   - an entry that is done again leaves its count in the line.
 //
-// The log is a record.Log whose space is taken beforehand. A frame holds up to 2,730 entries of 24 bytes, native byte order: index and value
-// of a cell, count of its line. Restart ends a checkpoint: whether or not it reaches the disk, what is found there is right.
+// The log is a record.Log whose space is taken beforehand. A frame holds up to 2,730 entries of 24 bytes,
+// native byte order: index and value of a cell, count of its line. Restart ends a checkpoint: whether or
+// not it reaches the disk, what is found there is right.
 type redoLog struct {
 	*record.Log
 	frame []byte   // entries on their way into the file, behind the frame's header
@@ -42,7 +45,8 @@ const (
 	redoAhead    = 512          // cells
 	redoScanned  = 8 << 20 / 64 // words of marks that are looked at without a rest
 
-	// The log is as long as the cells' file, so that in the long run each is written as much as the other, but not longer than this.
+	// The log is as long as the cells' file, so that in the long run each is written as much as the other,
+	// but not longer than this.
 	maxRedoLen = 256 << 20
 )
 
@@ -56,7 +60,8 @@ func redoPath(path string) string {
 	return path + ".redo"
 }
 
-// openRedo opens the log of the cells at path, or makes an empty one, and gives its entries to set, in their order.
+// openRedo opens the log of the cells at path, or makes an empty one, and gives its entries to set, in
+// their order.
 func openRedo(path string, o Options, set func(i, value, count uint64)) (*redoLog, int64, error) {
 	lo := record.LogOptions{Faults: o.Faults, Reserved: true, AcceptLoss: o.AcceptLoss}
 	log, lost, err := record.OpenLog(redoPath(path), redoFormat, lo, func(b []byte) error {
@@ -84,9 +89,10 @@ func removeRedo(path string) error {
 	return disk.SyncDir(filepath.Dir(path))
 }
 
-// append writes the cells that are marked in changed, and unmarks them, and waits until they are on the disk. It returns false when the log
-// has no room for them; some are unmarked then all the same, and the caller makes a checkpoint. It calls rest at least every 2,730 changed
-// cells and every eight million that are not.
+// append writes the cells that are marked in changed, and unmarks them, and waits until they are on the
+// disk. It returns false when the log has no room for them; some are unmarked then all the same, and the
+// caller makes a checkpoint. It calls rest at least every 2,730 changed cells and every eight million that
+// are not.
 func (l *redoLog) append(changed, words []atomic.Uint64, rest func()) (fits bool, err error) {
 	begin := l.End()
 	l.frame, l.ahead = l.frame[:record.FrameHeader], l.ahead[:0]

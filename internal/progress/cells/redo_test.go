@@ -76,8 +76,9 @@ func values(s *Store) []uint64 {
 	return v
 }
 
-// The disk may hold any page of the cells as it was at any time since the last checkpoint, and any sector of the log that the
-// sync in progress was writing. Whatever it is, no cell may be behind the last sync that has returned.
+// The disk may hold any page of the cells as it was at any time since the last checkpoint, and any sector
+// of the log that the sync in progress was writing. Whatever it is, no cell may be behind the last sync
+// that has returned.
 func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 	systest.LongRun(t, "many copies of files as a power failure leaves them")
 	mapped(t)
@@ -259,8 +260,8 @@ func TestClosedCellsAreWholeWithoutTheirLog(t *testing.T) {
 	wantCell(t, s, 0, 4)
 }
 
-// With one cell in use, its value is the number of its changes, or one more when a change is not counted yet. Were it
-// less, an entry would pass for newer than it is.
+// With one cell in use, its value is the number of its changes, or one more when a change is not counted
+// yet. Were it less, an entry would pass for newer than it is.
 func TestCellsAreReadWithTheirCount(t *testing.T) {
 	mapped(t)
 	s := mustOpen(t, temp(t), 1, Options{SyncInterval: time.Hour})
@@ -425,7 +426,8 @@ func TestLogOfTheCellAfterTheLast(t *testing.T) {
 	wantCell(t, s, 10, 0)
 }
 
-// What the system could not write of the cells by itself must not come out when the log is full, with cells lost by then.
+// What the system could not write of the cells by itself must not come out when the log is full, with cells
+// lost by then.
 func TestSyncByTheLogAsksForTheCellsToo(t *testing.T) {
 	mapped(t)
 	if runtime.GOOS != "linux" {
@@ -463,8 +465,8 @@ func TestALookAtManyUnchangedCellsIsInSteps(t *testing.T) {
 	}
 }
 
-// A bit of the log that is another is damage where later frames prove that it was on the disk; at the end of the log it cannot be
-// told from a write that the loss of power has torn.
+// A bit of the log that is another is damage where later frames prove that it was on the disk; at the end
+// of the log it cannot be told from a write that the loss of power has torn.
 func TestAFlippedBitInsideTheLogIsRefused(t *testing.T) {
 	mapped(t)
 	path := temp(t)
@@ -496,8 +498,8 @@ func TestAFlippedBitInsideTheLogIsRefused(t *testing.T) {
 	wantCell(t, s, 0, 4)
 }
 
-// After a failed write the system takes pages for written that are not on the disk. The next process writes all of them again before
-// it begins the log anew, which was all that had them.
+// After a failed write the system takes pages for written that are not on the disk. The next process writes
+// all of them again before it begins the log anew, which was all that had them.
 func TestWhatAFailedWriteLeftIsWrittenAgain(t *testing.T) {
 	mapped(t)
 	const cells = 5000

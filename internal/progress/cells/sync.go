@@ -8,8 +8,8 @@ import (
 	"weir/internal/metrics"
 )
 
-// start begins the background syncs. What a killed process has left is synced at once, or what several left that were killed early
-// would add up.
+// start begins the background syncs. What a killed process has left is synced at once, or what several left
+// that were killed early would add up.
 func (s *Store) start(o Options, name string) {
 	s.syncer.Start(record.SyncerOptions{
 		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log, Metrics: o.Metrics,
@@ -26,11 +26,12 @@ func (s *Store) start(o Options, name string) {
 	}
 }
 
-// Sync writes all swaps that returned before it was called to the disk, and waits for that. It does nothing when there are none.
-// A failure poisons the store.
+// Sync writes all swaps that returned before it was called to the disk, and waits for that. It does nothing
+// when there are none. A failure poisons the store.
 func (s *Store) Sync() error { return s.syncer.Sync() }
 
-// Lag returns the age of the oldest swap that is not on the disk, which is what a power failure would cost now.
+// Lag returns the age of the oldest swap that is not on the disk, which is what a power failure would cost
+// now.
 func (s *Store) Lag() time.Duration { return s.syncer.Lag() }
 
 // flush makes durable what changed, by the redo log if there is one with room.
@@ -58,7 +59,8 @@ func (s *Store) checkpoint(rest func()) error {
 	return s.redo.Restart()
 }
 
-// Scrub syncs the cells and overwrites what the redo log held, so that no former value of a cell is left in a file.
+// Scrub syncs the cells and overwrites what the redo log held, so that no former value of a cell is left in
+// a file.
 func (s *Store) Scrub() error {
 	return s.syncer.Exclusive(func() error {
 		if err := s.Err(); err != nil || s.redo == nil {
@@ -93,8 +95,9 @@ func (s *Store) syncCells(rest func()) error {
 	return s.faults.SyncData(s.f)
 }
 
-// rewrite has the system write all cells again, also those it takes for written. After a failed write it does so with pages that
-// are not on the disk. The process that saw the failure has ended since, and this one would be told nothing.
+// rewrite has the system write all cells again, also those it takes for written. After a failed write it
+// does so with pages that are not on the disk. The process that saw the failure has ended since, and this
+// one would be told nothing.
 func (s *Store) rewrite(rest func()) error {
 	if s.plain != nil {
 		return s.plain.rewrite()
@@ -109,8 +112,8 @@ func (s *Store) rewrite(rest func()) error {
 	return nil
 }
 
-// cache brings bytes of the file into the page cache in the way that makes the faults after each sync cheap. That it failed will
-// show where it matters.
+// cache brings bytes of the file into the page cache in the way that makes the faults after each sync
+// cheap. That it failed will show where it matters.
 func (s *Store) cache(from, to int64) {
 	if s.region == nil {
 		return

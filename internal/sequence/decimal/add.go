@@ -37,7 +37,8 @@ func Sub(dst, a, b []byte) []byte {
 	}
 	guess := cancels(a, b)
 	dst = slices.Grow(dst, len(a))
-	// The digits that are known to be zero are computed in a place of their own, which leaves dst as it has to be.
+	// The digits that are known to be zero are computed in a place of their own, which leaves dst as it has
+	// to be.
 	body := dst[at : at+len(a)-guess]
 	if guess > 0 && len(b) > len(a)-guess {
 		subInto(body, a[guess:], b[len(b)-(len(a)-guess):])
@@ -57,8 +58,8 @@ func Sub(dst, a, b []byte) []byte {
 // lead is how many leading digits a guess looks at.
 const lead = 16
 
-// leading returns the value of the first lead digits of a, and of the digits of b that stand below them. a is at least
-// lead digits long and b is not longer than a.
+// leading returns the value of the first lead digits of a, and of the digits of b that stand below them. a
+// is at least lead digits long and b is not longer than a.
 func leading(a, b []byte) (x, y uint64) {
 	x = parse8(a)*1e8 + parse8(a[8:])
 	if len(b) == len(a) {
@@ -89,8 +90,8 @@ func carries(a, b []byte) int {
 	return 0
 }
 
-// cancels returns how many leading digits of a-b are sure to be zero, with a-b seen as long as a. It looks at the
-// first lead digits.
+// cancels returns how many leading digits of a-b are sure to be zero, with a-b seen as long as a. It looks
+// at the first lead digits.
 func cancels(a, b []byte) int {
 	if len(a) < lead {
 		return 0
@@ -107,21 +108,24 @@ func cancels(a, b []byte) int {
 	return min(zeros, len(a)-1)
 }
 
-// addInto writes the len(a) low digits of a+b to dst, which is as long as a, and returns the carry. b is not longer.
+// addInto writes the len(a) low digits of a+b to dst, which is as long as a, and returns the carry. b is
+// not longer.
 func addInto(dst, a, b []byte) int {
 	i, j, carry := addVectors(dst, a, b)
 	i, j, carry = addWords(dst, a, b, i, j, carry)
 	return addDigits(dst, a, b, i, j, int(carry))
 }
 
-// subInto writes the len(a) low digits of a-b to dst, which is as long as a, and returns the borrow. b is not longer.
+// subInto writes the len(a) low digits of a-b to dst, which is as long as a, and returns the borrow. b is
+// not longer.
 func subInto(dst, a, b []byte) int {
 	i, j, borrow := subVectors(dst, a, b)
 	i, j, borrow = subWords(dst, a, b, i, j, borrow)
 	return subDigits(dst, a, b, i, j, int(borrow))
 }
 
-// addDigits adds the digits of a below i and of b below j, a digit at a time. It is the reference for what is faster.
+// addDigits adds the digits of a below i and of b below j, a digit at a time. It is the reference for what
+// is faster.
 func addDigits(dst, a, b []byte, i, j, carry int) int {
 	for i > 0 {
 		i--
@@ -165,19 +169,21 @@ func subDigits(dst, a, b []byte, i, j, borrow int) int {
 	return borrow
 }
 
-// Eight digits are one word, its lowest byte the least significant digit. A decimal digit and a bias of 0xF6 carry out
-// of their byte when the digit passes nine, so decimal carries are the carries of an ordinary addition.
+// Eight digits are one word, its lowest byte the least significant digit. A decimal digit and a bias of
+// 0xF6 carry out of their byte when the digit passes nine, so decimal carries are the carries of an
+// ordinary addition.
 //
-// Whether a word carries is known without the carry into it, unless its digits add up to 99999999: with a carry assumed, the
-// sum is then zero, and the word passes on what comes in. So no word waits for the one below, which took a tenth off
-// what bits.Add64 takes.
+// Whether a word carries is known without the carry into it, unless its digits add up to 99999999: with a
+// carry assumed, the sum is then zero, and the word passes on what comes in. So no word waits for the one
+// below, which took a tenth off what bits.Add64 takes.
 const (
 	zeros8 = 0x3030303030303030
 	bias8  = 0xF6F6F6F6F6F6F6F6 - 0x6060606060606060 // for the sum of two words of ASCII digits
 	highs8 = 0x8080808080808080
 )
 
-// addWords adds as many whole words as both numbers have below i and j, and returns where it stopped and the carry.
+// addWords adds as many whole words as both numbers have below i and j, and returns where it stopped and
+// the carry.
 func addWords(dst, a, b []byte, i, j int, carry uint64) (int, int, uint64) {
 	n := min(i, j) / 8 * 8
 	i, j = i-n, j-n
@@ -197,8 +203,8 @@ func addWords(dst, a, b []byte, i, j int, carry uint64) (int, int, uint64) {
 	return i, j, 1 - missing
 }
 
-// subWords subtracts as addWords adds. Its words are not biased, so they borrow if their difference is negative, and pass a
-// borrow on if it is zero.
+// subWords subtracts as addWords adds. Its words are not biased, so they borrow if their difference is
+// negative, and pass a borrow on if it is zero.
 func subWords(dst, a, b []byte, i, j int, borrow uint64) (int, int, uint64) {
 	n := min(i, j) / 8 * 8
 	i, j = i-n, j-n
@@ -217,6 +223,6 @@ func subWords(dst, a, b []byte, i, j int, borrow uint64) (int, int, uint64) {
 	return i, j, borrow
 }
 
-// unbias makes ASCII of the bytes of a sum or difference. Those that have carried, or have not borrowed, are digits. The others are
-// digits and 0xF6, and their highest bit says so.
+// unbias makes ASCII of the bytes of a sum or difference. Those that have carried, or have not borrowed,
+// are digits. The others are digits and 0xF6, and their highest bit says so.
 func unbias(s uint64) uint64 { return s - (s&highs8)>>7*0xF6 + zeros8 }

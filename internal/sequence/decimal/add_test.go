@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// ways are the implementations of a step. Each appends the low digits of a+b and a-b, which are as long as a, and returns the
-// carry.
+// ways are the implementations of a step. Each appends the low digits of a+b and a-b, which are as long as
+// a, and returns the carry.
 var ways = []struct {
 	name     string
 	needs    bool
@@ -39,7 +39,8 @@ var ways = []struct {
 		}},
 }
 
-// checkWays compares all implementations of a step with the reference, which is the first. a is not shorter than b.
+// checkWays compares all implementations of a step with the reference, which is the first. a is not shorter
+// than b.
 func checkWays(t testing.TB, a, b []byte) {
 	t.Helper()
 	var sum, difference []byte

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// implementations are the ways to compute that have to agree: plain Go, and assembly where the processor allows it.
+// implementations are the ways to compute that have to agree: plain Go, and assembly where the processor
+// allows it.
 func implementations(t *testing.T, test func(t *testing.T, plain bool)) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { test(t, true) })
@@ -24,7 +25,8 @@ func implementations(t *testing.T, test func(t *testing.T, plain bool)) {
 
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// number returns a random number of that many digits. Some have long runs of nines or zeros, which carries run through.
+// number returns a random number of that many digits. Some have long runs of nines or zeros, which carries
+// run through.
 func number(r *rand.Rand, digits int) []byte {
 	a := make([]byte, digits)
 	run := r.IntN(3)
@@ -194,7 +196,8 @@ func TestLargeFibonacciNumbersModuloPrimesAndTenDigits(t *testing.T) {
 	}
 	for _, n := range indices {
 		f, previous := fib(t, n)
-		// 2^59-55 is prime and says something about every digit; 10^10 has the period 15,000,000,000 and 10 has 60.
+		// 2^59-55 is prime and says something about every digit; 10^10 has the period 15,000,000,000 and 10
+		// has 60.
 		for _, m := range []uint64{1<<59 - 55, 10_000_000_000, 10} {
 			wantF, wantPrevious := modFibonacci(n, int64(m))
 			if residue(f, m) != wantF.Uint64() || residue(previous, m) != wantPrevious.Uint64() {

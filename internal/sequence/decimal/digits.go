@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// The transform works on the digits of numbers in base 10^k. Digits are balanced, from about -10^k/2 to 10^k/2, which
-// halves what coefficients reach, and they need not be unique: a digit may be a little beyond that.
-// A vector has digits of one number as its real parts and of another as its imaginary ones; the least significant
-// digits come first.
+// The transform works on the digits of numbers in base 10^k. Digits are balanced, from about -10^k/2 to
+// 10^k/2, which halves what coefficients reach, and they need not be unique: a digit may be a little beyond
+// that. A vector has digits of one number as its real parts and of another as its imaginary ones; the least
+// significant digits come first.
 
 // The two numbers of a sequence of points.
 const (
@@ -105,11 +105,12 @@ const toInteger = 3 << 51
 
 func round(x float64) float64 { return float64(x+toInteger) - toInteger }
 
-// settle makes digits of the coefficients in z, which are n times too large, and returns the sum of their squares.
+// settle makes digits of the coefficients in z, which are n times too large, and returns the sum of their
+// squares.
 //
-// Halves are taken of coefficients, before carries: an odd one leaves a remainder that is worth half a base one digit
-// lower. All numbers are integers below 2^50, so floating point is exact here but for the first multiplication, whose
-// error is far below that of the transform.
+// Halves are taken of coefficients, before carries: an odd one leaves a remainder that is worth half a base
+// one digit lower. All numbers are integers below 2^50, so floating point is exact here but for the first
+// multiplication, whose error is far below that of the transform.
 func (t *transform) settle(z []float64, k int, m *mix) (norm float64, err error) {
 	var s settler
 	for from := 0; from < t.n; from += checkPoints {
@@ -132,8 +133,8 @@ type settler struct {
 	vectors [104]float64 // all of this for assembly
 }
 
-// settlePlain settles the points of z from from to to, except that the digit of the last is not stored unless it is the last
-// of all; in return it stores that before from.
+// settlePlain settles the points of z from from to to, except that the digit of the last is not stored
+// unless it is the last of all; in return it stores that before from.
 func (t *transform) settlePlain(z []float64, from, to, k int, m *mix, s *settler) {
 	base := float64(powersOfTen[k])
 	scale, inverse, half := 1/float64(t.n), 1/base, base/2

@@ -18,8 +18,8 @@ func pairUpTo64(n uint64) (f, previous uint64) {
 	return f, previous
 }
 
-// Fibonacci returns F(n) and F(n-1), with F(-1) = 1. It looks at ctx at least every ten milliseconds or so and returns its
-// error once it is done. The slices are the caller's.
+// Fibonacci returns F(n) and F(n-1), with F(-1) = 1. It looks at ctx at least every ten milliseconds or so
+// and returns its error once it is done. The slices are the caller's.
 func Fibonacci(ctx context.Context, n uint64) (f, previous []byte, err error) {
 	return fibonacci(ctx, n, false)
 }
@@ -108,8 +108,8 @@ func formatFibonacci(t *transform, z []float64, part int, n uint64, k int) ([]by
 	return text[padded-digits:], nil
 }
 
-// A step says what numbers of the next z are made of. With P and Q the real and imaginary coefficients of (L(m) + 2iF(m))^2,
-// and c = -18(-1)^m:
+// A step says what numbers of the next z are made of. With P and Q the real and imaginary coefficients of
+// (L(m) + 2iF(m))^2, and c = -18(-1)^m:
 //
 //	L(2m) = 5P + c             F(2m) = Q/4
 //	L(2m+1) = (L + 5F)/2       F(2m+1) = (L + F)/2       F(2m-1) = (L - F)/2     with L and F at 2m
@@ -125,12 +125,12 @@ var steps = [4]step{
 	{mix{5, 0.25, 0, 0.5}, 0.5, 0},  // F(2m+1) and F(2m), at the end
 }
 
-// squareLimbs returns how many digits in base 10^k the square of L(m) + 2iF(m) has. Either is at most a decimal digit longer
-// than F(m).
+// squareLimbs returns how many digits in base 10^k the square of L(m) + 2iF(m) has. Either is at most a
+// decimal digit longer than F(m).
 func squareLimbs(m uint64, k int) int { return 2*limbs(Digits(m)+1, k) - 1 }
 
-// baseFor returns the k to compute F(n) with: the largest whose transform is exact for digits that are as if random.
-// They are; if they were not, it would be noticed.
+// baseFor returns the k to compute F(n) with: the largest whose transform is exact for digits that are as
+// if random. They are; if they were not, it would be noticed.
 func baseFor(n uint64) int {
 	for k := 4; k > 2; k-- {
 		digits := limbs(Digits(n/2)+1, k)
@@ -151,8 +151,9 @@ const (
 	logRoot5Low  = 0xdc1da994fd20dba1
 )
 
-// Digits returns the number of decimal digits of F(n), exactly: F(n) is the integer nearest to phi^n / sqrt(5), and its
-// logarithm is computed with an error below 2^-96 for indices that fit 32 bits, and 2^-64 for all.
+// Digits returns the number of decimal digits of F(n), exactly: F(n) is the integer nearest to phi^n /
+// sqrt(5), and its logarithm is computed with an error below 2^-96 for indices that fit 32 bits, and 2^-64
+// for all.
 func Digits(n uint64) int {
 	if n < 2 {
 		return 1 // F(1) is the one power of ten that phi^n / sqrt(5) approaches from below

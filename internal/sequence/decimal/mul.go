@@ -12,8 +12,8 @@ const shortest = 300
 // errInexact says that a transform in the base tried would not be exact for certain.
 var errInexact = errors.New("decimal: the base is too large for an exact product")
 
-// Mul appends a*b to dst and returns it. It looks at ctx at least every ten milliseconds or so and returns its error, with
-// dst as it was, once it is done.
+// Mul appends a*b to dst and returns it. It looks at ctx at least every ten milliseconds or so and returns
+// its error, with dst as it was, once it is done.
 func Mul(ctx context.Context, dst, a, b []byte) ([]byte, error) { return mul(ctx, dst, a, b, false) }
 
 func mul(ctx context.Context, dst, a, b []byte, plain bool) ([]byte, error) {
@@ -63,8 +63,8 @@ func mulLong(ctx context.Context, dst, a, b []byte, k int, plain bool) ([]byte, 
 	return product[:at+trim(product[at:])], nil
 }
 
-// limbs returns how many digits in base 10^k a number of that many decimal ones has at most. Balanced digits may take one
-// more than others.
+// limbs returns how many digits in base 10^k a number of that many decimal ones has at most. Balanced
+// digits may take one more than others.
 func limbs(digits, k int) int { return (digits+k-1)/k + 1 }
 
 // trim moves the digits of a to its beginning, over its leading zeros, and returns how many they are.

@@ -7,29 +7,31 @@ import (
 
 // A transform squares sequences of complex numbers as polynomials modulo X^n - 1:
 //
-// The polynomial is halved modulo X^m - r and X^m + r, where r is a square root of what stands in its modulus, until the
-// remainders are numbers. These are squared, and the way is gone back. Block b of a level has the modulus
-// X^(2m) - root(b)^2 and so needs the one root(b), whatever m is; its halves are the blocks 2b and 2b+1 of the next
-// level. (See D. J. Bernstein, "Multidigit multiplication for mathematicians", 2001.) Nothing has to be reordered, since
-// what was taken apart in one order is put together in the same. Going depth first, a block is done with before the next
-// one is touched, so every level of cache is used for all that fits into it.
+// The polynomial is halved modulo X^m - r and X^m + r, where r is a square root of what stands in its
+// modulus, until the remainders are numbers. These are squared, and the way is gone back. Block b of a
+// level has the modulus X^(2m) - root(b)^2 and so needs the one root(b), whatever m is; its halves are the
+// blocks 2b and 2b+1 of the next level. (See D. J. Bernstein, "Multidigit multiplication for
+// mathematicians", 2001.) Nothing has to be reordered, since what was taken apart in one order is put
+// together in the same. Going depth first, a block is done with before the next one is touched, so every
+// level of cache is used for all that fits into it.
 //
 // # Exactness
 //
-// Let u = 2^-53, and s be the sum of |z|^2 over all points z of the input. One level of the way down computes a + r b and
-// a - r b for pairs of points. If r has a relative error of at most w, the error of the level, in the Euclidean norm, is at
-// most h = (1+w)(1+sqrt(5)u)(1+u) - 1 of the norm: the product of two rounded complex numbers is off by at most sqrt(5)u
-// (Brent, Percival and Zimmermann, "Error bounds on complex floating-point multiplication", 2007), less where
-// multiplications and additions are fused. But for rounding a level is a rotation times sqrt(2), so relative errors add
-// up, over both factors of the square. On the way back, an error made at some level reaches each result once from each
-// block of that level, with weight one, so it is bounded by h times the sum of the absolute values of all squares, which is
-// n s, and is divided by n in the end. Together no coefficient of the result is off by more than
+// Let u = 2^-53, and s be the sum of |z|^2 over all points z of the input. One level of the way down
+// computes a + r b and a - r b for pairs of points. If r has a relative error of at most w, the error of
+// the level, in the Euclidean norm, is at most h = (1+w)(1+sqrt(5)u)(1+u) - 1 of the norm: the product of
+// two rounded complex numbers is off by at most sqrt(5)u (Brent, Percival and Zimmermann, "Error bounds on
+// complex floating-point multiplication", 2007), less where multiplications and additions are fused. But
+// for rounding a level is a rotation times sqrt(2), so relative errors add up, over both factors of the
+// square. On the way back, an error made at some level reaches each result once from each block of that
+// level, with weight one, so it is bounded by h times the sum of the absolute values of all squares, which
+// is n s, and is divided by n in the end. Together no coefficient of the result is off by more than
 //
 //	s ((1+sqrt(5)u) * product over all levels of (1+h)^3 - 1)
 //
-// which is the theorem of C. Percival, "Rapid multiplication modulo the sum and difference of highly composite
-// numbers", 2003. The sum s is computed from the digits at hand (transform.bound), not assumed. If the bound is below
-// 1/2, rounding to the nearest integer gives the coefficients exactly.
+// which is the theorem of C. Percival, "Rapid multiplication modulo the sum and difference of highly
+// composite numbers", 2003. The sum s is computed from the digits at hand (transform.bound), not assumed.
+// If the bound is below 1/2, rounding to the nearest integer gives the coefficients exactly.
 type transform struct {
 	ctx  context.Context
 	n    int          // points
@@ -39,12 +41,14 @@ type transform struct {
 	plain bool
 }
 
-// Points are stored in vectors of eight: eight real parts, then eight imaginary parts. Point i is at 16*(i/8) + i%8.
+// Points are stored in vectors of eight: eight real parts, then eight imaginary parts. Point i is at
+// 16*(i/8) + i%8.
 const (
 	vector  = 16 // float64 in a vector
 	minimum = 64 // points of the shortest transform
-	// checkPoints is how many points a pass works on between two looks at the context: 0.2 ms of work with AVX-512, 3 ms
-	// without. Blocks look at it before they are worked on, unless they are a good deal smaller.
+	// checkPoints is how many points a pass works on between two looks at the context: 0.2 ms of work with
+	// AVX-512, 3 ms without. Blocks look at it before they are worked on, unless they are a good deal
+	// smaller.
 	checkPoints = 1 << 14
 )
 
@@ -86,8 +90,9 @@ const (
 	unit       = 1.0 / (1 << 53)
 )
 
-// bound returns by how much a coefficient of the square may be off, if norm is the sum of the squares of the absolute
-// values of the input. It adds up what the theorem multiplies; the difference is covered by the factor.
+// bound returns by how much a coefficient of the square may be off, if norm is the sum of the squares of
+// the absolute values of the input. It adds up what the theorem multiplies; the difference is covered by
+// the factor.
 func (t *transform) bound(norm float64) float64 {
 	sum := 2.2361
 	for level := 1; level < t.n; level *= 2 {
@@ -157,8 +162,8 @@ func (t *transform) pass(z []float64, m, radix int, r *[4]complex128, back bool)
 	return nil
 }
 
-// passPlain works on the given number of vectors from the beginning of z, each with those that stand stride, 2 stride and
-// so on after it.
+// passPlain works on the given number of vectors from the beginning of z, each with those that stand
+// stride, 2 stride and so on after it.
 func passPlain(z []float64, stride, vectors, radix int, r *[4]complex128, back bool) {
 	for v := range vectors {
 		z := z[v*vector:]
@@ -242,7 +247,8 @@ func (t *transform) leaves(z []float64, b int) {
 	t.leafVectors(z, t.leaf[b%runBlocks*runEntry:], &run)
 }
 
-// leavesPlain squares blocks of 64 points with the roots in leaf, each to be multiplied by that of its level in run.
+// leavesPlain squares blocks of 64 points with the roots in leaf, each to be multiplied by that of its
+// level in run.
 func leavesPlain(z, leaf []float64, run *[12]float64) {
 	var level [6]complex128
 	for i := range level {

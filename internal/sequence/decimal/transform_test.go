@@ -72,7 +72,8 @@ func TestWhatIsNotProvedExactIsNotComputed(t *testing.T) {
 	}
 }
 
-// Coefficients as large as the bound allows, in place of what digits leave, which are small for the most part.
+// Coefficients as large as the bound allows, in place of what digits leave, which are small for the most
+// part.
 func TestCoefficientsOfAnySizeSettle(t *testing.T) {
 	implementations(t, func(t *testing.T, plain bool) {
 		r := newRand(7)

@@ -10,14 +10,15 @@ import (
 //
 //	root(j) = exp(i pi r(j)),   r(j) = the sum of 2^-(k+1) over the bits k that are set in j
 //
-// so root(0) = 1, root(1) = i, root(2) = exp(i pi/4), root(2j)^2 = root(j) and root(2j+1) = i root(2j). Transforms of all
-// lengths need a prefix of it, and root(j) is root of its high bits times root of its low bits, so two small tables
-// serve for all of them at the price of one complex product.
+// so root(0) = 1, root(1) = i, root(2) = exp(i pi/4), root(2j)^2 = root(j) and root(2j+1) = i root(2j).
+// Transforms of all lengths need a prefix of it, and root(j) is root of its high bits times root of its low
+// bits, so two small tables serve for all of them at the price of one complex product.
 const (
 	lowBits  = 10
 	lowRoots = 1 << lowBits
 
-	// runBlocks is how many consecutive blocks of 64 points share the factors for the high bits of their index.
+	// runBlocks is how many consecutive blocks of 64 points share the factors for the high bits of their
+	// index.
 	runBlocks = 64
 	// runEntry is how many float64 a block has in the table of roots for a run. See leafRoots.
 	runEntry = 8 + 6*8
@@ -79,8 +80,8 @@ var powers = sync.OnceValue(func() [maxBits]rootPair {
 	return roots
 })
 
-// rootTable returns root(i * 2^shift) for i below n, a power of two, each part correctly rounded but for about one in
-// 2^40, which is then off by one unit in the last place and a hair more than half.
+// rootTable returns root(i * 2^shift) for i below n, a power of two, each part correctly rounded but for
+// about one in 2^40, which is then off by one unit in the last place and a hair more than half.
 func rootTable(n, shift int) []complex128 {
 	roots := powers()
 	table := make([]complex128, n)
@@ -99,9 +100,9 @@ func rootTable(n, shift int) []complex128 {
 
 var lowTable = sync.OnceValue(func() []complex128 { return rootTable(lowRoots, 0) })
 
-// leafRoots returns for each block of 64 points in a run what the six levels below it need: root(b), root(2b) and
-// root(4b), each real and imaginary part, two unused; then, for the eight blocks of eight points 8b to 8b+7,
-// eight real parts and eight imaginary parts each of root(B), root(2B) and root(4B).
+// leafRoots returns for each block of 64 points in a run what the six levels below it need: root(b),
+// root(2b) and root(4b), each real and imaginary part, two unused; then, for the eight blocks of eight
+// points 8b to 8b+7, eight real parts and eight imaginary parts each of root(B), root(2B) and root(4B).
 var leafRoots = sync.OnceValue(func() []float64 {
 	table := make([]float64, runBlocks*runEntry)
 	all := rootTable(32*runBlocks, 0)

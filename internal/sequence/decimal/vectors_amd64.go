@@ -43,17 +43,18 @@ func leavesAVX512(z *float64, blocks int, leaf *float64, run *[12]float64)
 //go:noescape
 func settleAVX512(to, from *float64, vectors int, c *[10]float64, state *[104]float64)
 
-// formatAVX512 writes groups of 16 digits in base 10^4, one number of the points in z, in reverse order to dst.
+// formatAVX512 writes groups of 16 digits in base 10^4, one number of the points in z, in reverse order to
+// dst.
 //
 //go:noescape
 func formatAVX512(dst *byte, z *float64, groups int, borrow uint64) uint64
 
-// piece is how many vectors assembly is given at a time. It cannot be interrupted, so a long number must not go through in one,
-// and it is what has to be done again when a carry runs through a whole word.
+// piece is how many vectors assembly is given at a time. It cannot be interrupted, so a long number must
+// not go through in one, and it is what has to be done again when a carry runs through a whole word.
 const piece = 1024
 
-// addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped and the carry.
-// a is not shorter than b, dst as long as a.
+// addVectors adds as many whole vectors as both numbers have, from their ends, and returns where it stopped
+// and the carry. a is not shorter than b, dst as long as a.
 func addVectors(dst, a, b []byte) (i, j int, carry uint64) {
 	i, j = len(a), len(b)
 	if !hasAVX512 {

@@ -1,9 +1,9 @@
 // Package feasttest runs the real Feast and the real Redis for tests, as processes that end with the test
-// binary: one project whose online store is SQLite, with Feast's feature server in front of it, and one whose
-// online store is Redis. Both hold what fill.py writes.
+// binary: one project whose online store is SQLite, with Feast's feature server in front of it, and one
+// whose online store is Redis. Both hold what fill.py writes.
 //
-// It looks for them where make test-deps puts them: build/venv under the module's root, and the PATH. Where they
-// are absent, a test is skipped and says what to run; in continuous integration (CI=true) it fails.
+// It looks for them where make test-deps puts them: build/venv under the module's root, and the PATH. Where
+// they are absent, a test is skipped and says what to run; in continuous integration (CI=true) it fails.
 package feasttest
 
 import (
@@ -214,7 +214,8 @@ type Redis struct {
 	p    *process
 }
 
-// NewRedis starts a Redis that keeps nothing, in a directory that it makes. args are more of redis-server's arguments.
+// NewRedis starts a Redis that keeps nothing, in a directory that it makes. args are more of redis-server's
+// arguments.
 func NewRedis(dir string, args ...string) (*Redis, error) {
 	return newRedis(&Redis{dir: dir, port: "--port", args: args})
 }

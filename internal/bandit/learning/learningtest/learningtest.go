@@ -1,8 +1,8 @@
-// Package learningtest tests that an implementation of learning.Learner keeps its promises, from outside: batches that come at the same
-// time, ids, restarts, kill -9, and a disk that fails.
+// Package learningtest tests that an implementation of learning.Learner keeps its promises, from outside:
+// batches that come at the same time, ids, restarts, kill -9, and a disk that fails.
 //
-// The test's package calls Main from its TestMain, since a Learner that is killed runs in a process of its own: the test's
-// binary, started again.
+// The test's package calls Main from its TestMain, since a Learner that is killed runs in a process of its
+// own: the test's binary, started again.
 package learningtest
 
 import (
@@ -26,9 +26,11 @@ import (
 
 // Implementation is how to open a Learner.
 type Implementation struct {
-	// Open opens one that keeps what it needs in dir, or in something that dir names. It may be opened again once it is closed or killed.
+	// Open opens one that keeps what it needs in dir, or in something that dir names. It may be opened
+	// again once it is closed or killed.
 	Open func(dir string) (learning.Learner, error)
-	// OpenFailing opens one whose storage fails once fail is called, in a way that leaves open what was stored; nil if there is no such way.
+	// OpenFailing opens one whose storage fails once fail is called, in a way that leaves open what was
+	// stored; nil if there is no such way.
 	OpenFailing func(dir string) (l learning.Learner, fail func(), err error)
 }
 
