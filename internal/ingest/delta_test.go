@@ -21,7 +21,10 @@ func deltaFile(t *testing.T, rows int, encoding parquet.Encoding, version parque
 	w := file.NewParquetWriter(&b, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithDictionaryDefault(false),
 		parquet.WithDataPageVersion(version), parquet.WithEncodingFor("user", encoding),
 		parquet.WithEncodingFor("item", parquet.Encodings.DeltaBinaryPacked))))
-	group := w.AppendRowGroup()
+	group, err := w.AppendRowGroupChecked()
+	if err != nil {
+		t.Fatal(err)
+	}
 	names, items, defined := make([]parquet.ByteArray, rows), make([]int64, rows), make([]int16, rows)
 	for i := range rows {
 		names[i], items[i], defined[i] = fmt.Appendf(nil, "user %0*d", i%7, i), int64(i*i%9973), 1

@@ -337,7 +337,10 @@ func parquetFile(t testing.TB, fields schema.FieldList, columns ...chunk) []byte
 	t.Helper()
 	var b bytes.Buffer
 	w := file.NewParquetWriter(&b, schema.MustGroup(schema.NewGroupNode("root", required, fields, -1)))
-	rows := w.AppendRowGroup()
+	rows, err := w.AppendRowGroupChecked()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range columns {
 		column, err := rows.NextColumn()
 		if err != nil {

@@ -26,7 +26,10 @@ func longList(t *testing.T, n, users int, codec compress.Compression, page int64
 	root := group("root", required, int64Node("user", required), int64Node("items", repeat)).(*schema.GroupNode)
 	w := file.NewParquetWriter(&b, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithCompression(codec),
 		parquet.WithDictionaryDefault(false), parquet.WithDataPageSize(page))))
-	rows := w.AppendRowGroup()
+	rows, err := w.AppendRowGroupChecked()
+	if err != nil {
+		t.Fatal(err)
+	}
 	column, err := rows.NextColumn()
 	for u := 1; u <= users && err == nil; u++ {
 		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch([]int64{int64(u)}, nil, nil)

@@ -309,6 +309,7 @@ func (r *columnReader) run(t *parquetTable, g *file.RowGroupReader) (err error) 
 	}
 	of := t.data.MetaData().Schema.Column(r.index)
 	bounded := &boundedPages{PageReader: pages, memory: t.memory, rep: of.MaxRepetitionLevel(), def: of.MaxDefinitionLevel()}
+	//lint:ignore SA1019 no other reader takes pages that are bounded before they are decoded
 	chunk := file.NewColumnReader(of, bounded, t.memory, t.data.BufferPool())
 	defer chunk.Close()
 	r.rep, r.def = make([]int16, batchRows), make([]int16, batchRows)

@@ -38,9 +38,6 @@ const (
 	http10
 )
 
-// hasBody reports whether anything follows the head.
-func (h *head) hasBody() bool { return h.contentLength > 0 || h.flags&chunked != 0 }
-
 // answerKeepAlive says in the answer to an HTTP/1.0 request that the connection stays open, if the client
 // asked for that.
 func (h *head) answerKeepAlive(w *Response) {

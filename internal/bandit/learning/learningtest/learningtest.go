@@ -39,10 +39,8 @@ const dirVariable = "WEIR_LEARNINGTEST_DIR"
 // Main runs the tests, or teaches until it is killed.
 func Main(m *testing.M, im Implementation) {
 	if dir := os.Getenv(dirVariable); dir != "" {
-		if err := teachForever(im, dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		fmt.Fprintln(os.Stderr, teachForever(im, dir))
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }
@@ -298,7 +296,7 @@ func killed(t *testing.T, dir string, round int, accepted map[uint64]int) (last 
 	return last
 }
 
-// teachForever says item and id of every event once it is accepted.
+// teachForever says item and id of every event once it is accepted, and returns why it ended.
 func teachForever(im Implementation, dir string) error {
 	l, err := im.Open(dir)
 	if err != nil {
