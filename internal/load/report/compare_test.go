@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/load/control"
 	"weir/internal/load/measure"
+	"weir/internal/systest"
 )
 
 // simulation makes results whose latency is log-normal, scaled, and in the course of a run drifts as real
@@ -175,6 +176,7 @@ func differs(c *Comparison) bool {
 // Of 100 pairs of runs of the same thing 5 are called different, in any figure, and of 100 that are 5 %
 // apart 60 are seen. At 500/s for 10 s no test could do much better: 68 by theory, of the mean alone.
 func TestComparisonsAreSeldomWrongAndSee5PerCent(t *testing.T) {
+	systest.LongRun(t, "hundreds of simulated runs")
 	const pairs = 100
 	alarms, seen, wrong := 0, 0, 0
 	for seed := range uint64(pairs) {
@@ -198,6 +200,7 @@ func TestComparisonsAreSeldomWrongAndSee5PerCent(t *testing.T) {
 // Runs that differ from each other by more than they vary within say so: one of each sees changes that
 // three of each do not.
 func TestSeveralRunsShowWhatDiffersBetweenRuns(t *testing.T) {
+	systest.LongRun(t, "hundreds of simulated runs")
 	rng := rand.New(rand.NewPCG(1, 1))
 	batch := func(scale float64) (runs []*Result) {
 		for range 4 {
