@@ -49,7 +49,7 @@ type SyncerOptions struct {
 	// the background it calls rest about every tenth of a millisecond of work, so that on a small machine
 	// others get the processor.
 	Flush   func(rest func()) error
-	AtOnce  bool              // the first background sync does not wait for the interval
+	AtOnce  bool              // what is there already is to be synced, without waiting for the interval
 	Log     *slog.Logger      // nil logs nothing
 	Metrics *metrics.Registry // nil shows nothing
 }
@@ -72,6 +72,9 @@ func (s *Syncer) Start(o SyncerOptions) {
 		}
 		return 0
 	}, "data", o.Name)
+	if o.AtOnce {
+		s.Mark()
+	}
 	disk.Go(func() error { s.background(); return nil }, func(err error) {
 		if err != nil {
 			s.Poison(err) //nolint:errcheck // it is logged

@@ -11,9 +11,6 @@ import (
 // start begins the background syncs. What a killed process has left is synced at once, or what several left
 // that were killed early would add up.
 func (s *Store) start(o Options, name string) {
-	s.syncer.Start(record.SyncerOptions{
-		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log, Metrics: o.Metrics,
-	})
 	m := o.Metrics
 	if m == nil {
 		m = metrics.New(1)
@@ -21,9 +18,9 @@ func (s *Store) start(o Options, name string) {
 	s.checkpoints = m.Counter("weir_progress_checkpoints_total",
 		"Syncs of the cells themselves, because the redo log was full or is not trusted.", "data", name)
 	m.Gauge("weir_progress_cells", "Cursors there is room for.", func() float64 { return float64(s.Len()) }, "data", name)
-	if s.existed {
-		s.syncer.Mark()
-	}
+	s.syncer.Start(record.SyncerOptions{
+		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log, Metrics: o.Metrics,
+	})
 }
 
 // Sync writes all swaps that returned before it was called to the disk, and waits for that. It does nothing
