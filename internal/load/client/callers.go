@@ -130,11 +130,14 @@ func (c *callers) newTransport(addrs map[string]string) *http.Transport {
 			c.open.Add(1)
 			return &countedConn{Conn: conn, c: c}, nil
 		},
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: c.o.Insecure}, //nolint:gosec // --insecure asks for it
-		TLSHandshakeTimeout:    c.o.Timeout,
-		DisableCompression:     true,
-		MaxIdleConns:           0,
-		MaxIdleConnsPerHost:    c.most,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: c.o.Insecure}, //nolint:gosec // --insecure asks for it
+		TLSHandshakeTimeout: c.o.Timeout,
+		DisableCompression:  true,
+		MaxIdleConns:        0,
+		MaxIdleConnsPerHost: c.most,
+		// Closes what a lowered number of connections leaves over. CloseIdleConnections would also cut requests whose
+		// answer has no body: their connections count as idle before the answer is handed out.
+		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxHead,
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         4 << 10,
@@ -376,7 +379,6 @@ func (c *callers) callOn() {
 		c.mu.Lock()
 	}
 	c.calling--
-	c.transport.CloseIdleConnections()
 	c.endIfIdle()
 }
 
