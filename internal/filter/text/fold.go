@@ -1,0 +1,265 @@
+package text
+
+import (
+	"html"
+	"strings"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Form says what becomes of a text. The zero Form is what rules compare unless they are told otherwise.
+type Form uint8
+
+const (
+	KeepCase    Form = 1 << iota // A and a differ
+	KeepAccents                  // é and e differ
+	HTML                         // the source is markup, and its text is wanted
+)
+
+// Append appends s in a form: by default without case and accents. White space becomes single blanks, and
+// none at either end. What is not UTF-8 becomes U+FFFD. But for white space each character is replaced
+// without regard to its neighbours, so a text that contains another contains it in every form as well.
+func Append(dst []byte, s string, form Form) []byte {
+	start := len(dst)
+	for i := 0; i < len(s); {
+		switch c := s[i]; {
+		case c > ' ' && c < utf8.RuneSelf:
+			if form&HTML != 0 && (c == '<' || c == '&') {
+				dst, i = appendMarkup(dst, start, s, i, form)
+				continue
+			}
+			if 'A' <= c && c <= 'Z' && form&KeepCase == 0 {
+				c += 'a' - 'A'
+			}
+			dst = append(dst, c)
+			i++
+		case c <= ' ':
+			dst = appendBlank(dst, start)
+			i++
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			dst = appendRune(dst, start, r, form)
+			i += n
+		}
+	}
+	if n := len(dst); n > start && dst[n-1] == ' ' {
+		dst = dst[:n-1]
+	}
+	return dst
+}
+
+// Of returns s in a form.
+func Of(s string, form Form) string { return string(Append(nil, s, form)) }
+
+// Pattern returns what is searched for in texts of a form: as Of does, but with a blank at an end where s
+// has white space there.
+func Pattern(s string, form Form) string {
+	const guard = "."
+	b := Append(nil, guard+s+guard, form)
+	return string(b[len(guard) : len(b)-len(guard)])
+}
+
+// appendBlank separates what follows from what is there.
+func appendBlank(dst []byte, start int) []byte {
+	if n := len(dst); n > start && dst[n-1] != ' ' {
+		dst = append(dst, ' ')
+	}
+	return dst
+}
+
+func appendRune(dst []byte, start int, r rune, form Form) []byte {
+	switch {
+	case r < utf8.RuneSelf:
+		if r <= ' ' {
+			return appendBlank(dst, start)
+		}
+		if 'A' <= r && r <= 'Z' && form&KeepCase == 0 {
+			r += 'a' - 'A'
+		}
+		return append(dst, byte(r))
+	case unicode.IsSpace(r):
+		return appendBlank(dst, start)
+	case form&(KeepCase|KeepAccents) == 0:
+		return append(dst, foldedRune(r)...)
+	}
+	return append(dst, foldRune(r, form)...)
+}
+
+// pages holds the folded forms of 256 characters each, from when one of them is met.
+var pages [(unicode.MaxRune + 1) / 256]atomic.Pointer[[256]string]
+
+// foldedRune returns foldRune(r, 0), kept.
+func foldedRune(r rune) string {
+	slot := &pages[r/256]
+	page := slot.Load()
+	if page == nil {
+		page = new([256]string)
+		for i := range page {
+			page[i] = foldRune(r&^255+rune(i), 0)
+		}
+		slot.Store(page)
+	}
+	return page[r%256]
+}
+
+// undecomposed are letters with a stroke or a ligature that Unicode does not take apart.
+var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ħ", "h", "ı", "i",
+	"ŧ", "t", "ẞ", "SS", "Æ", "AE", "Œ", "OE", "Ø", "O", "Ł", "L", "Đ", "D", "Ħ", "H", "Ŧ", "T")
+
+// foldRune returns a character in a form.
+func foldRune(r rune, form Form) string {
+	s := string(r)
+	switch r {
+	case '\u00ad', '\u200b', '\u2060', '\ufeff': // where a line may or may not break
+		return ""
+	}
+	// The syllables of Hangul are letters to whoever looks for them, and a spacing accent is no blank.
+	if d := norm.NFKD.String(s); !hangul(r) && !strings.Contains(d, " ") {
+		s = d
+	}
+	if form&KeepAccents == 0 {
+		s = undecomposed.Replace(strings.Map(func(r rune) rune {
+			if accent(r) {
+				return -1
+			}
+			return r
+		}, s))
+	}
+	if form&KeepCase == 0 {
+		s = strings.Map(fold, s)
+	}
+	return s
+}
+
+// fold returns what stands for all characters that differ from r in case alone, as the σ and ς of Σ do.
+func fold(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }
+
+func hangul(r rune) bool { return 0xac00 <= r && r <= 0xd7a3 }
+
+// accent reports whether r is a mark that a text can be read without: accents and points of Latin, Greek,
+// Cyrillic, Hebrew and Arabic. The marks of other scripts are their vowels.
+func accent(r rune) bool {
+	switch {
+	case r < 0x300:
+		return false
+	case r < 0x370, 0x483 <= r && r <= 0x489, 0x591 <= r && r <= 0x5c7, 0x610 <= r && r <= 0x61a, 0x64b <= r && r <= 0x65f, r == 0x670,
+		0x6d6 <= r && r <= 0x6ed, 0x1ab0 <= r && r <= 0x1aff, 0x1dc0 <= r && r <= 0x1dff, 0x20d0 <= r && r <= 0x20ff,
+		0xfe20 <= r && r <= 0xfe2f:
+		return unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r)
+	}
+	return false
+}
+
+// appendMarkup appends what the markup at s[i] stands for, and returns where it ends.
+func appendMarkup(dst []byte, start int, s string, i int, form Form) ([]byte, int) {
+	if s[i] == '&' {
+		const longest = 33 // of HTML's entities
+		end := max(1, strings.IndexByte(s[i:min(len(s), i+longest)], ';')+1)
+		entity := s[i : i+end]
+		switch entity { // what occurs often is looked up without an allocation
+		case "&":
+		case "&amp;":
+			entity = "&"
+		case "&lt;":
+			entity = "<"
+		case "&gt;":
+			entity = ">"
+		case "&quot;", "&#34;":
+			entity = `"`
+		case "&#39;", "&apos;":
+			entity = "'"
+		case "&nbsp;", "&#160;":
+			entity = " "
+		case "&#8217;", "&rsquo;":
+			entity = "’"
+		default:
+			entity = html.UnescapeString(entity)
+		}
+		for _, r := range entity {
+			dst = appendRune(dst, start, r, form)
+		}
+		return dst, i + end
+	}
+	rest := s[i+1:]
+	if strings.HasPrefix(rest, "!--") {
+		if end := strings.Index(rest, "-->"); end >= 0 {
+			return dst, i + 1 + end + len("-->")
+		}
+		return dst, len(s)
+	}
+	name := strings.TrimPrefix(rest, "/")
+	if name == "" || !letter(name[0]) && name[0] != '!' && name[0] != '?' {
+		return append(dst, '<'), i + 1
+	}
+	n := 1
+	for n < len(name) && (letter(name[n]) || '0' <= name[n] && name[n] <= '9') {
+		n++
+	}
+	name = name[:n]
+	end := tagEnd(rest)
+	if end < 0 { // cut off within a tag
+		return dst, len(s)
+	}
+	next := i + 1 + end
+	if rest[0] != '/' && (strings.EqualFold(name, "script") || strings.EqualFold(name, "style")) {
+		next = skipElement(s, next, name)
+	}
+	if !inline(name) {
+		dst = appendBlank(dst, start)
+	}
+	return dst, next
+}
+
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// tagEnd returns where the tag ends that s begins in, -1 if it does not.
+func tagEnd(s string) int {
+	quote := byte(0)
+	for i := range len(s) {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '>':
+			return i + 1
+		case (c == '"' || c == '\'') && i > 0 && s[i-1] == '=':
+			quote = c
+		}
+	}
+	return -1
+}
+
+// skipElement returns where an element ends whose content begins at s[i] and is no text.
+func skipElement(s string, i int, name string) int {
+	for {
+		at := strings.Index(s[i:], "</")
+		if at < 0 {
+			return len(s)
+		}
+		i += at + len("</")
+		if len(s)-i >= len(name) && strings.EqualFold(s[i:i+len(name)], name) {
+			if end := strings.IndexByte(s[i:], '>'); end >= 0 {
+				return i + end + 1
+			}
+			return len(s)
+		}
+	}
+}
+
+// inline reports whether an element does not separate words.
+func inline(name string) bool {
+	if len(name) > len("strong") {
+		return false
+	}
+	var lower [len("strong")]byte
+	switch string(Append(lower[:0], name, 0)) {
+	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "small", "span",
+		"strong", "sub", "sup", "tt", "u", "var", "wbr":
+		return true
+	}
+	return false
+}
