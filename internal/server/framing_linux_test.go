@@ -133,6 +133,22 @@ func TestChunkedBodiesAreTheSameOnEveryRoute(t *testing.T) {
 	}
 }
 
+// A length beside the chunks is not shown by net/http, so a body in chunks is the last on its connection.
+func TestChunkedRequestsOverNetHTTPEndTheConnection(t *testing.T) {
+	s := start(t, Config{NetHTTP: true}, &echo{})
+	for _, route := range everyRoute {
+		for _, length := range []string{"", "Content-Length: 5\r\n"} {
+			c := dial(t, s)
+			c.send("POST " + route.target + " HTTP/1.1\r\nHost: weir\r\n" + length +
+				"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + smuggled)
+			resp, _ := c.response("POST")
+			if rest, err := io.ReadAll(c.r); resp.StatusCode != route.status || !resp.Close || len(rest) > 0 || err != nil {
+				t.Errorf("%s: got %d, close %t, then %q, %v", route.target, resp.StatusCode, resp.Close, rest, err)
+			}
+		}
+	}
+}
+
 // Behind a chunked request nothing is laxer than before it.
 func TestNothingIsSmuggledBehindAChunkedRequest(t *testing.T) {
 	s := start(t, Config{}, &echo{})

@@ -287,8 +287,7 @@ func TestAFastHandlerMayHandOffItsRequest(t *testing.T) {
 		c.expect("GET", 200, "GET f ")
 
 		// The same with a body in chunks.
-		c.send("POST /either/g?handoff HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" +
-			get("/either/h?handoff") + get("/either/i"))
+		c.send(streamed(cfg, "/either/g?handoff", "hello") + get("/either/h?handoff") + get("/either/i"))
 		c.expect("POST", 200, "POST handed g handoff hello")
 		c.expect("GET", 200, "GET handed h handoff ")
 		c.expect("GET", 200, "GET i ")

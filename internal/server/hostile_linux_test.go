@@ -184,7 +184,7 @@ func TestTheDeadlineOfABodyEndsWithIt(t *testing.T) {
 		})}})
 		c := dial(t, s)
 		for range 2 {
-			c.send("POST /long HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n")
+			c.send(streamed(cfg, "/long", "body"))
 			c.expect("POST", 200, "done")
 		}
 		c.send(post("/long", "body"))
@@ -269,7 +269,7 @@ func visit(s *Server, rnd *rand.Rand, id string) error {
 			raw.WriteString(get("/offloaded/" + word))
 			answers[i] = "GET " + word + " "
 		case 4:
-			raw.WriteString(chunkedPost("/handed/"+word, "body"))
+			raw.WriteString(streamed(s.cfg, "/handed/"+word, "body"))
 			answers[i] = "POST handed " + word + "  body"
 		}
 	}

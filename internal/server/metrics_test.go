@@ -31,7 +31,7 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		c.send(strings.Repeat(get("/fast/a"), 3) + strings.Repeat(get("/offloaded/a"), 4) + strings.Repeat(get("/handed/a"), 5) +
-			get("/nowhere") + get("/panic") + get("/fast/a?%zz") + chunkedPost("/fast/a", "hello") + get("/fast/a"))
+			get("/nowhere") + get("/panic") + get("/fast/a?%zz") + streamed(cfg, "/fast/a", "hello") + get("/fast/a"))
 		for range 17 {
 			c.response("GET")
 		}

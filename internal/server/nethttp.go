@@ -82,6 +82,10 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
 	handed := r.Context().Value(handedOffKey{}) != nil
+	if !handed && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// net/http hides a Content-Length beside the chunks, after which RFC 9112 wants the connection closed.
+		w.Header().Set("Connection", "close")
+	}
 	if handed {
 		call.body = call.body[:0]
 	} else if err := l.receive(call, route, w, r, start); err != nil {

@@ -19,7 +19,7 @@ type exchange struct {
 }
 
 // randomExchange returns a request of any kind whose answer names it.
-func randomExchange(rnd *rand.Rand, id int) exchange {
+func randomExchange(cfg Config, rnd *rand.Rand, id int) exchange {
 	word := fmt.Sprintf("r%d", id)
 	body := strings.Repeat("\r\n\r\n", rnd.IntN(3)) + strings.Repeat(word, rnd.IntN(400))
 	switch rnd.IntN(18) {
@@ -49,9 +49,9 @@ func randomExchange(rnd *rand.Rand, id int) exchange {
 	case 14:
 		return exchange{post("/either/"+word+"?offloaded", body), "POST", 200, "POST handed " + word + " offloaded " + body}
 	case 15:
-		return exchange{chunkedPost("/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
+		return exchange{streamed(cfg, "/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
 	case 16:
-		return exchange{chunkedPost("/handed/"+word, body), "POST", 200, "POST handed " + word + "  " + body}
+		return exchange{streamed(cfg, "/handed/"+word, body), "POST", 200, "POST handed " + word + "  " + body}
 	default:
 		n := rnd.IntN(100)
 		return exchange{get(fmt.Sprintf("/stream/%d", n)), "GET", 200, strings.Repeat("s", 1000*n)}
@@ -90,7 +90,7 @@ func TestPipelinedMixesAreAnsweredInOrder(t *testing.T) {
 			var raw bytes.Buffer
 			var all []exchange
 			for id := range each {
-				x := randomExchange(rnd, id)
+				x := randomExchange(cfg, rnd, id)
 				all = append(all, x)
 				raw.WriteString(x.raw)
 			}

@@ -279,6 +279,14 @@ func (c *client) passed() {
 func get(path string) string   { return "GET " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
 func head_(path string) string { return "HEAD " + path + " HTTP/1.1\r\nHost: weir\r\n\r\n" }
 
+// streamed is a post that more may follow: in chunks, but over net/http, where these end the connection.
+func streamed(cfg Config, path, body string) string {
+	if cfg.NetHTTP {
+		return post(path, body)
+	}
+	return chunkedPost(path, body)
+}
+
 // chunkedPost is post with the body in chunks of 100 bytes, the first with an extension, and a trailer.
 func chunkedPost(path, body string) string {
 	raw := "POST " + path + " HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n"
