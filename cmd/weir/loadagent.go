@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,7 +33,7 @@ three seconds.`,
 			if err != nil {
 				return optionError(cmd, err)
 			}
-			o.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			o.Log = newLog(cmd.ErrOrStderr(), "text", "info")
 			s := agent.New(o)
 			fmt.Fprintf(cmd.OutOrStdout(), "weir load agent on %s\n", l.Addr())
 			return s.Serve(ctx, l)

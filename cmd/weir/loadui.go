@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -95,7 +94,7 @@ addresses give a --token: the pages ask for it. It is sent as it is, so put TLS 
 				return run, nil
 			},
 			History: history, Keep: keep, Token: token, Own: own, Agents: agents, Files: files,
-			Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			Log: newLog(cmd.ErrOrStderr(), "text", "info"),
 		})
 		if err != nil {
 			return optionError(cmd, err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -46,7 +45,7 @@ func repair(out, errs io.Writer, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	log := slog.New(slog.NewTextHandler(errs, nil))
+	log := newLog(errs, "text", "info")
 	bad := []error{repaired(out, dir, func(accept bool) error {
 		if !accept {
 			return checkManifest(dir)

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -305,11 +306,17 @@ func checkServices(log *slog.Logger, services []server.Opener) (on, off []server
 	return on, off, checkTogether(on)
 }
 
-// newLog returns a log of a format and from a level on, which are flags that have been checked.
+// newLog returns a log of a format and from a level on, which are flags that have been checked. Durations
+// are numbers in it, and their unit is part of their names.
 func newLog(w io.Writer, format, level string) *slog.Logger {
 	var l slog.Level
 	cobra.CheckErr(l.UnmarshalText([]byte(level)))
-	options := &slog.HandlerOptions{Level: l}
+	options := &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			return slog.Float64(a.Key+"_seconds", a.Value.Duration().Round(time.Millisecond).Seconds())
+		}
+		return a
+	}}
 	if format == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}

@@ -365,3 +365,13 @@ func TestWithoutListsAFeedSaysWhichFlagLoadsThem(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 }
+
+func TestDurationsInLogsAreNumbersNamedWithTheirUnit(t *testing.T) {
+	for format, want := range map[string]string{"text": " took_seconds=1.5\n", "json": `,"took_seconds":1.5}` + "\n"} {
+		var said strings.Builder
+		newLog(&said, format, "info").Info("done", "took", 1500*time.Millisecond)
+		if !strings.HasSuffix(said.String(), want) {
+			t.Errorf("%s: %q", format, said.String())
+		}
+	}
+}

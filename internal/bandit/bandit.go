@@ -34,7 +34,6 @@ import (
 	"weir/internal/bandit/featurestore"
 	"weir/internal/bandit/learning"
 	"weir/internal/disk"
-	"weir/internal/metrics"
 	"weir/internal/server"
 )
 
@@ -258,7 +257,7 @@ func (b *Bandit) take(ctx context.Context, file *arms.File) error {
 	b.failed.Store(nil)
 	s := file.Stats()
 	b.log.Info("bandit has its arms", "path", b.cfg.Arms, "generation", b.generation, "arms", s.Arms, "users", s.Users, "segments", s.Segments,
-		"bytes", s.Bytes, metrics.Took(start))
+		"bytes", s.Bytes, "took", time.Since(start))
 	return nil
 }
 

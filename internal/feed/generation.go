@@ -12,7 +12,6 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
-	"weir/internal/metrics"
 	"weir/internal/progress"
 )
 
@@ -166,7 +165,7 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 		g.broken.Store(&err)
 		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
 	default:
-		f.log.Info("feed is warm", "generation", g.number, metrics.Took(start))
+		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start))
 	}
 }
 

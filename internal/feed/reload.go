@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"weir/internal/disk"
-	"weir/internal/metrics"
 )
 
 // Reload implements server.Reloader: it takes up the snapshot that is at the configured path now,
@@ -49,7 +48,7 @@ func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	f.serve(g)
 	f.stats.reloaded.Add(0, 1)
 	f.log.Info("feed reload", "path", f.cfg.Path, "generation", g.number, "users", g.lists.Stats().Users,
-		metrics.Took(start))
+		"took", time.Since(start))
 	return nil
 }
 

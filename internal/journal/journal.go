@@ -150,7 +150,7 @@ func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []b
 	}
 	j.segments.Store(int64(len(j.bases)))
 	if j.replayed > 0 {
-		j.log.Info("journal replayed", "dir", dir, "records", j.replayed, metrics.Took(began))
+		j.log.Info("journal replayed", "dir", dir, "records", j.replayed, "took", time.Since(began))
 	}
 	j.register(o.Metrics, o.Name)
 	interval := o.Sync

@@ -14,7 +14,6 @@ import (
 
 	"weir/internal/bandit/arms"
 	"weir/internal/journal"
-	"weir/internal/metrics"
 )
 
 // A checkpoint of the journal is what all events before it have taught, little-endian:
@@ -49,7 +48,7 @@ func (l *Local) checkpoints(ctx context.Context) {
 			}
 			continue
 		}
-		l.o.Log.Info("bandit checkpoint", "arms", l.arms(), metrics.Took(start))
+		l.o.Log.Info("bandit checkpoint", "arms", l.arms(), "took", time.Since(start))
 	}
 }
 

@@ -118,7 +118,7 @@ func Open(dir string, o Options) (*Local, error) {
 	}
 	l.remembered.Store(int64(l.ids.len()))
 	if n := l.arms(); n > 0 {
-		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), metrics.Took(start))
+		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), "took", time.Since(start))
 	}
 	l.register(o.Metrics)
 	ctx, stop := context.WithCancel(context.Background())

@@ -291,7 +291,7 @@ func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.forget(n, over{id: n.id, window: text})
-	s.o.Log.Info("a run ends", "leader", n.leader, "load", n.what, "after_seconds", int(time.Since(n.since).Seconds()))
+	s.o.Log.Info("a run ends", "leader", n.leader, "load", n.what, "took", time.Since(n.since))
 	reply(w, http.StatusOK, text)
 }
 
