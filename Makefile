@@ -32,8 +32,18 @@ build: ## build bin/weir
 PREFIX ?= /usr/local
 
 .PHONY: install
-install: build ## install weir to PREFIX/bin (/usr/local)
+install: build man ## install weir, its manual pages and completions below PREFIX (/usr/local)
 	install -D -m 0755 bin/weir $(DESTDIR)$(PREFIX)/bin/weir
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/man/man1 build/man/*.1
+	@for to in bash:bash-completion/completions/weir zsh:zsh/site-functions/_weir fish:fish/vendor_completions.d/weir.fish; do \
+		bin/weir completion $${to%%:*} >build/completion && \
+		install -D -m 0644 build/completion $(DESTDIR)$(PREFIX)/share/$${to#*:}; \
+	done
+
+.PHONY: man
+man: ## write the manual pages to build/man
+	@rm -rf build/man
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run -tags man -ldflags '-X main.version=$(VERSION)' ./cmd/weir build/man
 
 .PHONY: run
 run: build $(DEMO_FEEDS) ## serve demo feeds on :8080, admin on 127.0.0.1:8081
@@ -62,6 +72,7 @@ checked: build
 .PHONY: vetted
 vetted:
 	$(GO) vet ./...
+	$(GO) vet -tags man ./cmd/weir
 	cd bench && $(GO) vet ./...
 	@# text/template makes the linker keep every method: layout_test.go.
 	@mkdir -p build
