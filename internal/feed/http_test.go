@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"weir/internal/disk"
+	"weir/internal/progress"
+	"weir/internal/progress/positionstest"
 	"weir/internal/server"
 	"weir/internal/systest"
 )
@@ -609,6 +611,62 @@ func TestADamagedListIs503AndMovesNothing(t *testing.T) {
 			t.Errorf("the position was %s and is %s", position, got)
 		}
 	}
+}
+
+// overtaken has another advance of a user come between a request's look at the position and its move.
+type overtaken struct {
+	progress.Positions
+	by int // items, once
+}
+
+type overtakenGeneration struct {
+	progress.Generation
+	*overtaken
+}
+
+func (o *overtaken) Prepare(lists progress.Lists) (progress.Generation, error) {
+	g, err := o.Positions.Prepare(lists)
+	return overtakenGeneration{g, o}, err
+}
+
+func (o overtakenGeneration) Do(u progress.User, l progress.List, op progress.Op) (progress.Move, error) {
+	m, err := o.Generation.Do(u, l, op)
+	if o.by > 0 && err == nil {
+		_, err = o.Generation.Do(u, l, progress.Advance(o.by))
+		o.by = 0
+	}
+	return m, err
+}
+
+func TestOnlyItemsThatWereCheckedAreGivenWhoeverAdvancesMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "feeds.weir")
+	numbered(2, 5000).write(t, path, dense, false)
+	o := &overtaken{Positions: new(positionstest.Reference)}
+	s := serveFeed(t, dir, server.Config{}, func(c *Config) { c.positions = o })
+	systest.Eventually(t, "the lists to be checked", s.current.Load().lists.InMemory)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, part := range s.current.Load().lists.Sections() {
+		if part.Name == "lists" { // the second half of the second list
+			if _, err := f.WriteAt(make([]byte, part.Length/4), int64(part.Offset+part.Length*3/4)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, query := range []string{"", "?meta=1", "?peek=1"} {
+		o.by = 4000
+		s.problem(503, "GET", "/feed/1"+query, "", "cannot be read")
+		if at := s.at(1); at != 4000 {
+			t.Errorf("%s: the user is at %d, want 4000", query, at)
+		}
+		s.ok("PUT", "/feed/1/position", `{"position":0}`)
+	}
+	o.by = 100
+	want(t, "behind the other advance", s.items("GET", "/feed/1?size=2"), []uint64{5101, 5102})
 }
 
 func TestReloadIsOnTheAdminPortAlone(t *testing.T) {

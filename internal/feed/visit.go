@@ -154,7 +154,8 @@ func (v *visit) beginAll(q *query) error {
 	return v.g.lists.Check(v.list, 0, v.list.Len())
 }
 
-// move moves the user on as a request asks for. ErrPending means that submit has to.
+// move moves the user on as a request asks for, over items that were checked: a damaged list moves nobody.
+// ErrPending means that submit has to.
 func (v *visit) move(q *query) (moved, error) {
 	g, length := v.g, v.list.Len()
 	if !v.known() {
@@ -163,24 +164,27 @@ func (v *visit) move(q *query) (moved, error) {
 		}
 		return moved{}, nil
 	}
-	m := moved{}
-	if !q.position {
+	for {
 		at, err := v.do(progress.Get())
 		if err != nil {
 			return moved{}, err
 		}
-		m = q.moved(at, length)
+		m := q.moved(at, length)
+		if err := g.lists.Check(v.list, m.from, m.to); err != nil {
+			return moved{}, err
+		}
+		if v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
+			return moved{}, errCostly
+		}
+		op := q.op(length)
+		if op.Kind == progress.OpGet || op.Kind == progress.OpAdvance {
+			op = progress.Step(at.From, op.N) // or it leads over items that nobody has checked
+		}
+		now, err := v.do(op)
+		if err != nil || op.Kind != progress.OpStep || now.From == at.From {
+			return q.moved(now, length), err
+		}
 	}
-	if err := g.lists.Check(v.list, m.from, m.to); err != nil {
-		return moved{}, err // a damaged list moves nobody
-	}
-	// Between here and there others may move the user on, to a fill that was not foreseen: rare, and merely
-	// slow.
-	if v.inline && m.to-m.from < q.size && g.fallback.costly(length) {
-		return moved{}, errCostly
-	}
-	at, err := v.do(q.op(length))
-	return q.moved(at, length), err
 }
 
 // submit is move where the position takes a round trip: done is called once.
@@ -237,10 +241,10 @@ func (q *query) op(length int) progress.Op {
 
 // moved returns what the request gives when op has moved the position so, or before it has.
 func (q *query) moved(at progress.Move, length int) moved {
-	m := moved{from: at.From, position: at.To}
 	if q.position {
-		return m
+		return moved{position: at.To}
 	}
+	m := moved{from: at.From, position: at.To}
 	if q.from >= 0 {
 		m.from = q.from
 	}

@@ -115,6 +115,7 @@ type List struct {
 type Op struct {
 	Kind OpKind
 	N    int
+	From int // of OpStep
 }
 
 // OpKind is a kind of Op.
@@ -124,6 +125,7 @@ type OpKind uint8
 const (
 	OpGet OpKind = iota
 	OpAdvance
+	OpStep
 	OpRaise
 	OpSet
 )
@@ -132,13 +134,17 @@ const (
 func Get() Op { return Op{} }
 
 // Advance moves on by n items, or as many as there are left.
-func Advance(n int) Op { return Op{OpAdvance, n} }
+func Advance(n int) Op { return Op{Kind: OpAdvance, N: n} }
+
+// Step is Advance(n) where the position is from, and Get where it is not: for those who must know which items
+// they take before they do.
+func Step(from, n int) Op { return Op{Kind: OpStep, N: n, From: from} }
 
 // Raise moves on to n, unless the position is there or further.
-func Raise(n int) Op { return Op{OpRaise, n} }
+func Raise(n int) Op { return Op{Kind: OpRaise, N: n} }
 
 // Set moves to n.
-func Set(n int) Op { return Op{OpSet, n} }
+func Set(n int) Op { return Op{Kind: OpSet, N: n} }
 
 // Target returns where the op leads from a position in a list of that length.
 func (op Op) Target(from, length int) int {
@@ -146,6 +152,10 @@ func (op Op) Target(from, length int) int {
 	switch op.Kind {
 	case OpAdvance:
 		to = from + op.N
+	case OpStep:
+		if from == op.From {
+			to = from + op.N
+		}
 	case OpRaise:
 		to = max(from, op.N)
 	case OpSet:

@@ -107,7 +107,8 @@ func operations(t *testing.T, p Positions, as Shape) {
 		op := []progress.Op{
 			progress.Get(), progress.Advance(r.IntN(20)), progress.Advance(progress.MaxLen),
 			progress.Raise(r.IntN(60)), progress.Set(r.IntN(60)),
-		}[r.IntN(5)]
+			progress.Step(at[user], r.IntN(20)), progress.Step(r.IntN(40), 1),
+		}[r.IntN(7)]
 		want := progress.Move{From: at[user], To: op.Target(at[user], b.lists[user].length)}
 		if got := mustDo(t, g, b, user, op); got != want {
 			t.Fatalf("%+v of user %d moved from %d to %d, want %d to %d", op, user, got.From, got.To, want.From, want.To)
