@@ -305,7 +305,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}{
 		"empty":       {nil, record.ErrKind, "make one with weir import"},
 		"another":     {[]byte("user,item\n1,2\n"), record.ErrKind, "make one with weir import"},
-		"newer":       {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion, "version 3, this program reads version 2"},
+		"newer":       {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion, "version 4, this program reads version 3"},
 		"header only": {good[:headerBytes], record.ErrCorrupt, "it has 4096 bytes, not"},
 		"cut header":  {good[:1000], record.ErrCorrupt, "after 1000 bytes"},
 		"cut":         {good[:len(good)-100], record.ErrCorrupt, "copy it again"},

@@ -8,7 +8,7 @@ import (
 )
 
 // Format is what a file begins with.
-var Format = record.Format{Magic: "weirfeed", Version: 2, Is: "a weir snapshot", Replace: "make one with weir import or weir generate"}
+var Format = record.Format{Magic: "weirfeed", Version: 3, Is: "a weir snapshot", Replace: "make one with weir import or weir generate"}
 
 // Limits of the format.
 const (
