@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load": {"weir/internal/load/access", "weir/internal/load/agent", "weir/internal/load/client", "weir/internal/load/control", "weir/internal/load/measure",
 		"weir/internal/load/report", "weir/internal/load/scenario", "weir/internal/strictjson"},
 	"weir/internal/load/web":      {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/control", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk", "weir/internal/webui"},
+	"weir/internal/filter/store":  {"weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},

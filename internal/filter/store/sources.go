@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"time"
+)
+
+// Fetch is what is known of a source: how fetching it went last.
+type Fetch struct {
+	Fetched   time.Time // when it was tried last
+	Succeeded time.Time // when that worked last
+	Next      time.Time // when it is to be tried again
+	Failures  int       // since it worked last
+	Status    int       // of the answer, 0 where there was none
+	Error     string    // of the last failure, "" after a success
+	Gone      bool      // the source has said that it is gone for good
+}
+
+// Fetched remembers how fetching a source went; the latest of each source is what counts.
+func (s *Store) Fetched(source string, f Fetch) {
+	s.mu.Lock()
+	s.pending[source] = f
+	s.mu.Unlock()
+}
+
+// Sources returns all that is known, what is not yet written included.
+func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
+	rows, err := s.db.QueryContext(ctx,
+		"SELECT url, fetched, succeeded, next, failures, status, error, gone FROM sources")
+	if err != nil {
+		return nil, s.explain("read sources", err)
+	}
+	defer rows.Close()
+	all := make(map[string]Fetch)
+	for rows.Next() {
+		var f Fetch
+		var url string
+		var fetched, succeeded, next int64
+		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone)
+		if err != nil {
+			return nil, s.explain("read sources", err)
+		}
+		f.Fetched, f.Succeeded, f.Next = fromMillis(fetched), fromMillis(succeeded), fromMillis(next)
+		all[url] = f
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.explain("read sources", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(all, s.pending)
+	return all, nil
+}
+
+// Forget removes sources that no filter has.
+func (s *Store) Forget(ctx context.Context, sources ...string) error {
+	s.flushes.Lock() // what is being written is not removed before it is there
+	defer s.flushes.Unlock()
+	s.mu.Lock()
+	for _, source := range sources {
+		delete(s.pending, source)
+	}
+	s.mu.Unlock()
+	return s.write(ctx, "forget sources", func(tx *sql.Tx) error {
+		for _, source := range sources {
+			if _, err := tx.ExecContext(ctx, "DELETE FROM sources WHERE url = ?", source); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Flush writes what was fetched, in one transaction. When that fails all of it stays pending.
+func (s *Store) Flush(ctx context.Context) error {
+	s.flushes.Lock()
+	defer s.flushes.Unlock()
+	s.mu.Lock()
+	batch := s.pending
+	s.pending = make(map[string]Fetch)
+	s.mu.Unlock()
+	var err error
+	if len(batch) > 0 {
+		err = s.write(ctx, "write what was fetched", func(tx *sql.Tx) error {
+			insert := tx.StmtContext(ctx, s.fetched)
+			for source, f := range batch {
+				if _, err := insert.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded), toMillis(f.Next),
+					f.Failures, f.Status, f.Error, f.Gone); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed = err; err != nil {
+		maps.Copy(batch, s.pending) // what came meanwhile is later
+		s.pending = batch
+	}
+	return err
+}
+
+func (s *Store) flushRegularly(ctx context.Context) {
+	ticker := time.NewTicker(FlushInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			before := s.Health()
+			// Cancelled by nothing: a flush under way is not worth throwing away.
+			if err := s.Flush(context.WithoutCancel(ctx)); err != nil && before == nil {
+				s.log.Warn("what was fetched could not be written; it stays in memory and is tried again", "error", err)
+			}
+		}
+	}
+}
+
+func toMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func fromMillis(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
