@@ -49,6 +49,7 @@ command line cannot be understood.`,
 		Example: `  weir load http://127.0.0.1:8080/feed/1 --rate 5000/s --duration 30s --fail-when 'p99>20ms'
   weir load --scenario feed --target http://127.0.0.1:8080 --users 100000 --mode adaptive --html ceiling.html
   weir load --scenario poll --target http://127.0.0.1:8091 --users 5000 --every 5m
+  weir load --scenario poll --target http://127.0.0.1:8080 --feed-urls feeds.txt --rate 60x --warmup 5s
   weir load http://127.0.0.1:8080/feed/1 --connections 64 --json before.json
   weir load compare before.json after.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -66,7 +67,7 @@ command line cannot be understood.`,
 	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("token").DefValue = ""
 	f.BoolVarP(&quiet, "quiet", "q", false, "show nothing until the run is over")
-	for _, name := range []string{"requests", "vars", "plan", "json", "csv", "html", "svg"} {
+	for _, name := range []string{"requests", "vars", "feed-urls", "plan", "json", "csv", "html", "svg"} {
 		cobra.CheckErr(cmd.MarkFlagFilename(name))
 	}
 	for flag, values := range map[string][]string{

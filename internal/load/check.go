@@ -74,8 +74,8 @@ func (p *Plan) check() error {
 		return fmt.Errorf("--healthy-when is what --mode adaptive keeps true; to end a %s run use --stop-when", p.Mode)
 	case closed && p.Every > 0:
 		return errors.New("--every makes a rate, and the closed model has none: leave --connections or --every out")
-	case p.Rate != "" && p.Every > 0 && p.Mode != "adaptive":
-		return errors.New("--rate and --every both say how much: leave one of them out")
+	case p.Rate != "" && !strings.HasSuffix(p.Rate, "x") && p.Every > 0 && p.Mode != "adaptive":
+		return errors.New("--rate and --every both say how much: leave one of them out, or give a multiple like --rate 60x")
 	}
 	for _, a := range p.Agents {
 		if err := access.CheckAgent(a); err != nil {
@@ -90,7 +90,7 @@ func (p *Plan) closed() bool {
 	if p.Connections > 0 {
 		return true
 	}
-	stages, err := control.ParseStages(p.Stages)
+	stages, err := control.ParseStages(p.Stages, 1)
 	return err == nil && len(stages) > 0 && stages[0].Connections
 }
 
@@ -100,7 +100,7 @@ func (p *Plan) spec() (scenario.Spec, error) {
 		URL: p.URL, Method: p.Method, Body: p.Body, Headers: p.Headers, Scenario: p.Scenario, Target: p.Target,
 		Users: p.Users, FirstUser: p.FirstUser, Every: time.Duration(p.Every),
 		Items: p.Items, MaxItem: p.MaxItem, MaxIndex: p.MaxIndex,
-		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL,
+		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL, FeedURLs: p.FeedURLs,
 		Requests: p.Requests, Vars: p.Vars, VarsOrder: p.VarsOrder,
 		Seed: p.Seed, Insecure: p.Insecure, HTTP2: p.HTTP2, Timeout: time.Duration(p.Timeout),
 	}
@@ -146,23 +146,32 @@ func (p *Plan) verdicts() ([]control.Condition, error) {
 	return all, err
 }
 
+// rate is the rate of an open model, 0 when the plan says none. natural is what its users make by themselves.
+func (p *Plan) rate(natural float64) (float64, error) {
+	switch {
+	case p.Rate != "":
+		rate, err := control.ParseRate(p.Rate, natural)
+		if err != nil {
+			err = fmt.Errorf("--rate: %w", err)
+		}
+		return rate, err
+	case p.closed():
+		return 0, nil // readers of feeds come by themselves, but here as often as they are answered
+	case natural > control.MaxRate:
+		return 0, fmt.Errorf("--every %v is %.4g requests a second for all --users together, and at most %.0f can be made", time.Duration(p.Every), natural, control.MaxRate)
+	}
+	return natural, nil
+}
+
 // controller returns what steers the run. natural is the rate that its users make by themselves, 0 for none.
 func (p *Plan) controller(natural float64) (control.Controller, error) {
 	stop, err := p.conditions("--stop-when", p.StopWhen)
 	if err != nil {
 		return nil, err
 	}
-	rate := natural
-	if p.closed() {
-		rate = 0 // readers of feeds come by themselves, but here as often as they are answered
-	}
-	if rate > control.MaxRate && p.Rate == "" {
-		return nil, fmt.Errorf("--every %v is %.4g requests a second for all --users together, and at most %.0f can be made", time.Duration(p.Every), rate, control.MaxRate)
-	}
-	if p.Rate != "" {
-		if rate, err = control.ParseRate(p.Rate); err != nil {
-			return nil, fmt.Errorf("--rate: %w", err)
-		}
+	rate, err := p.rate(natural)
+	if err != nil {
+		return nil, err
 	}
 	warmup, ramp := time.Duration(p.Warmup), time.Duration(p.Ramp)
 	if p.Mode == "adaptive" {
@@ -185,7 +194,7 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 		return control.Constant(o), nil
 	}
 	if p.Stages != "" {
-		if o.Stages, err = control.ParseStages(p.Stages); err != nil {
+		if o.Stages, err = control.ParseStages(p.Stages, natural); err != nil {
 			return nil, fmt.Errorf("--stages: %w", err)
 		}
 	}
@@ -198,7 +207,7 @@ func (p *Plan) Whole() time.Duration { return time.Duration(p.Warmup+p.Ramp) + p
 // Length is how long the run is, warm-up and ramp not counted.
 func (p *Plan) Length() time.Duration {
 	if p.Stages != "" {
-		stages, _ := control.ParseStages(p.Stages) // an error is told elsewhere
+		stages, _ := control.ParseStages(p.Stages, 1) // an error is told elsewhere
 		var sum time.Duration
 		for _, s := range stages {
 			sum += s.For

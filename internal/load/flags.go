@@ -38,14 +38,15 @@ func (p *Plan) AddFlags(f *pflag.FlagSet) {
 	f.IntVar(&p.MaxIndex, "max-index", p.MaxIndex, "index from which the scenario sequence goes back to the beginning (default 1000); negative is never")
 	f.IntVar(&p.Feeds, "feeds", p.Feeds, "feeds that each user of the scenario poll reads (default 25)")
 	f.IntVar(&p.FeedPool, "feed-pool", p.FeedPool, "different feeds that the scenario poll reads (default a tenth of all subscriptions)")
-	f.StringVar(&p.FeedURL, "feed-url", p.FeedURL, "`path` or URL of the feeds of the scenario poll, with {feed} and {user} (default /feed/{feed}.rss)")
+	f.StringVar(&p.FeedURL, "feed-url", p.FeedURL, "`path` or URL of the feeds of the scenario poll, with {feed}, {user} and {n}, the number of the subscription (default /feed/{feed}.rss)")
+	f.StringVar(&p.FeedURLs, "feed-urls", p.FeedURLs, "`file` of URLs or paths that the scenario poll reads, one a line, each of them a subscription")
 	f.StringVar(&p.Requests, "requests", p.Requests, "`file` of requests, JSONL: {\"method\",\"url\",\"headers\",\"body\",\"weight\"}")
 	f.StringVar(&p.Vars, "vars", p.Vars, "`file` of values for {{name}} in --requests, CSV with a header")
 
 	f.StringVar(&p.VarsOrder, "vars-order", p.VarsOrder, "order in which rows of --vars are taken: sequential or random (default sequential)")
 
 	f.StringVar(&p.Mode, "mode", p.Mode, "constant load; classic: --stages until --stop-when; adaptive: seeks the most the target sustains and follows it")
-	f.StringVar(&p.Rate, "rate", p.Rate, "requests of the open model, like `5000/s`: sent when their time has come, whatever the target does")
+	f.StringVar(&p.Rate, "rate", p.Rate, "requests of the open model, like `5000/s`, or 60x, times what --every means: sent when their time has come, whatever the target does")
 	f.IntVar(&p.Connections, "connections", p.Connections, "closed model: each of so many connections sends its next request once the last is answered")
 	f.IntVar(&p.Pipeline, "pipeline", p.Pipeline, "requests that the closed model sends at once on a connection; the next ones follow when all are answered")
 	f.StringVar(&p.Stages, "stages", p.Stages, "`rates` of the mode classic one after another, like 1000/s:30s,2000/s:30s")

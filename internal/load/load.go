@@ -122,7 +122,7 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	_, search := r.control.(control.Searcher)
 	r.recorder = report.NewRecorder(report.RecorderOptions{
 		Name: p.Name, Plan: p, Started: time.Now(), Runners: max(1, len(p.Agents)),
-		Parts: r.scenario.Parts(), Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
+		Natural: r.scenario.Rate(), Parts: r.scenario.Parts(), Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
 	})
 	return r, nil
 }
@@ -141,6 +141,18 @@ func withoutCheck(err error, agents bool) error {
 
 // String says in a line what the run asks for.
 func (r *Run) String() string { return r.scenario.String() }
+
+// Load is what its plan sets: requests a second or connections of a constant load, 0 where nothing is set.
+func (r *Run) Load() float64 {
+	if r.plan.Mode != "constant" {
+		return 0
+	}
+	if r.plan.Connections > 0 {
+		return float64(r.plan.Connections)
+	}
+	rate, _ := r.plan.rate(r.scenario.Rate()) // New has refused what cannot be
+	return rate
+}
 
 // Do makes the load, until the plan's time is over, a condition ends it, or ctx is done; then the result
 // has what there is. It may be called once. An error, which a search also ends with when its target is

@@ -1,10 +1,6 @@
 package load
 
-import (
-	"time"
-
-	"weir/internal/load/control"
-)
+import "time"
 
 // Plan is all that a person says about a run: the command line, the web UI and plan files each make one.
 // Durations are written as "30s", rates as "5000/s", conditions as "p99 > 50ms for 5s".
@@ -25,7 +21,8 @@ type Plan struct {
 	MaxIndex  int      `json:"max_index,omitempty"`  // of sequence: where it begins again
 	Feeds     int      `json:"feeds,omitempty"`      // of poll: feeds a user
 	FeedPool  int      `json:"feed_pool,omitempty"`  // of poll: different feeds
-	FeedURL   string   `json:"feed_url,omitempty"`   // of poll: with {feed} and {user}
+	FeedURL   string   `json:"feed_url,omitempty"`   // of poll: with {feed}, {user} and {n}
+	FeedURLs  string   `json:"feed_urls,omitempty"`  // of poll: file of URLs, a subscription each
 	Every     Duration `json:"every,omitempty"`      // how often each user comes
 	Requests  string   `json:"requests,omitempty"`   // file of requests, JSONL
 	Vars      string   `json:"vars,omitempty"`       // CSV of variables for it
@@ -33,7 +30,7 @@ type Plan struct {
 
 	// How much.
 	Mode        string   `json:"mode"`                  // constant, classic, adaptive
-	Rate        string   `json:"rate,omitempty"`        // "5000/s"
+	Rate        string   `json:"rate,omitempty"`        // "5000/s", or "60x": times what every means
 	Connections int      `json:"connections,omitempty"` // closed model
 	Pipeline    int      `json:"pipeline,omitempty"`    // requests at once on each of them
 	Stages      string   `json:"stages,omitempty"`      // "1000/s:30s,2000/s:30s"
@@ -57,21 +54,6 @@ type Plan struct {
 	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
 	Agents         []string `json:"agents,omitempty"`         // host:port
 	Own            []string `json:"i_own_this_target,omitempty"`
-}
-
-// Load is what a person has set: requests a second or connections of a constant load, 0 where nothing is set.
-func (p *Plan) Load() float64 {
-	if p.Mode != "constant" {
-		return 0
-	}
-	if p.Connections > 0 {
-		return float64(p.Connections)
-	}
-	rate, err := control.ParseRate(p.Rate)
-	if err != nil {
-		return 0
-	}
-	return rate
 }
 
 // Duration is a time.Duration that is text in JSON: "1m30s".

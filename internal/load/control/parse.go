@@ -62,6 +62,8 @@ type parser struct {
 	text string
 	kind string // what the text is, for errors
 	at   int
+	// natural is what multiples of rates are of.
+	natural float64
 }
 
 // ParseError says what is wrong in a text that a person wrote, and where.

@@ -13,9 +13,9 @@ const (
 )
 
 // ParseRate reads how many requests a time: "5000/s", "300/m", "3600/h", "12k/s", "1.5M/s"; without a time
-// it is a second.
-func ParseRate(text string) (perSecond float64, err error) {
-	p := parser{text: text, kind: "rate"}
+// it is a second. "60x" is 60 times natural, the rate that users make by themselves, 0 where there is none.
+func ParseRate(text string, natural float64) (perSecond float64, err error) {
+	p := parser{text: text, kind: "rate", natural: natural}
 	perSecond, err = p.rate()
 	if err != nil {
 		return 0, err
@@ -29,23 +29,23 @@ func ParseRate(text string) (perSecond float64, err error) {
 func (p *parser) rate() (float64, error) {
 	p.space()
 	start := p.at
-	const like = "expected requests a time, like 5000/s, 12k/s or 300/m"
+	const like = "expected requests a time, like 5000/s, 12k/s or 300/m, or a multiple like 60x"
 	n, err := strconv.ParseFloat(p.run(digit), 64)
 	if err != nil {
 		return 0, p.fail(start, like)
 	}
-	p.space()
-	if at := p.at; at < len(p.text) {
-		switch p.text[at] {
-		case 'k', 'K':
-			n *= 1e3
-			p.at++
-		case 'M':
-			n *= 1e6
-			p.at++
-		}
+	switch {
+	case p.take("k"), p.take("K"):
+		n *= 1e3
+	case p.take("M"):
+		n *= 1e6
 	}
-	if p.take("/") {
+	if p.take("x") {
+		if p.natural == 0 {
+			return 0, p.fail(start, "a multiple is one of what --users and --every mean, and there is no --every: give both, or a rate like 5000/s")
+		}
+		n *= p.natural
+	} else if p.take("/") {
 		p.space()
 		at := p.at
 		switch word := p.run(letter); word {
@@ -79,9 +79,9 @@ type Stage struct {
 //	->5000/s:1m             the same from where the last stage ended; from 0, if it is the first
 //	64c:30s                 connections instead of requests a second
 //
-// All are of one kind.
-func ParseStages(text string) ([]Stage, error) {
-	p := parser{text: text, kind: "stages"}
+// All are of one kind. Multiples are of natural, as in ParseRate.
+func ParseStages(text string, natural float64) ([]Stage, error) {
+	p := parser{text: text, kind: "stages", natural: natural}
 	var stages []Stage
 	for {
 		p.space()

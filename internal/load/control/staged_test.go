@@ -84,7 +84,7 @@ func TestAConstantLoadStopsWhenAConditionHolds(t *testing.T) {
 }
 
 func TestAClassicRunFollowsItsStages(t *testing.T) {
-	stages, err := ParseStages("1000/s:2s,->3000/s:4s,500/s:1s")
+	stages, err := ParseStages("1000/s:2s,->3000/s:4s,500/s:1s", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestAClassicRunSaysWhereItStopped(t *testing.T) {
 
 func stagesOf(t *testing.T, text string) []Stage {
 	t.Helper()
-	stages, err := ParseStages(text)
+	stages, err := ParseStages(text, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,9 @@ type query struct {
 	knobs  Knobs
 	always bool // the URL has a status and no error: every answer has that status
 	head   bool // no body is sent
-	// What the request's header says.
-	accept, noneMatch, modifiedSince []byte
+	// What the request says besides.
+	path, raw                        []byte // its URL, as it came
+	accept, noneMatch, modifiedSince []byte // of its header
 }
 
 // parse reads a feed's name and the parameters. The error is for the client.
@@ -111,30 +112,71 @@ func (s *Server) refuse(w *server.Response, err error) {
 	s.stats.answered(w, false)
 }
 
+// answer answers with a feed, or with the status that errors have.
+func (s *Server) answer(w *server.Response, q *query, f fate, step int64) {
+	if q.fails(f) {
+		s.fail(w, q)
+		return
+	}
+	p := s.page(q, f.damage, step, q.knobs.negotiate(q.accept))
+	body, ok := s.pages.GetIfPresent(p)
+	if !ok {
+		body = s.render(p)
+		s.stats.made.Add(1)
+		s.keep(p, body)
+	}
+	s.give(w, q, p, body, f)
+}
+
+// atHand says whether an answer needs no rendering, and is short enough for an event loop.
+func (s *Server) atHand(q *query, f fate, step int64) bool {
+	if q.fails(f) {
+		return true
+	}
+	body, ok := s.pages.GetIfPresent(s.page(q, f.damage, step, q.knobs.negotiate(q.accept)))
+	return ok && len(body.body) <= server.InlineBytes-2048
+}
+
 // fail answers with the status that errors have.
-func (s *Server) fail(w *server.Response, q *query, path, rawQuery []byte) {
+func (s *Server) fail(w *server.Response, q *query) {
 	s.stats.errors.Add(1)
 	switch status := q.knobs.Status; status {
 	case http.StatusNoContent, http.StatusNotModified:
 		w.Status = status
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 		w.Problem(status, "the feed is where Location says")
-		w.Field("Location", whereToGo(path, rawQuery))
+		w.Field("Location", q.whereToGo())
 	default:
 		title := http.StatusText(status)
 		if title == "" {
 			title = "Made-up status"
 		}
-		w.ProblemTitle(status, title, "this status was asked for, by error= and status= or by the defaults of --error and --status")
+		w.Status, w.ContentType = status, "application/problem+json"
+		w.Field("Cache-Control", "no-store")
+		if k := &q.knobs; k.Retry > 0 && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
+			w.FieldInt("Retry-After", int((k.Retry+time.Second-1)/time.Second))
+		}
+		w.Body = server.AppendProblem(w.Body[:0], status, title,
+			"this status was asked for, by error= and status= or by the defaults of --error and --status")
 	}
 	s.stats.answered(w, q.head)
 }
 
-// whereToGo is the same feed without the error.
-func whereToGo(path, rawQuery []byte) string {
-	to := append(append(make([]byte, 0, len(path)+len(rawQuery)+16), path...), "?error=0"...)
-	for pair := range bytes.SplitSeq(rawQuery, []byte{'&'}) {
-		if name, _, _ := bytes.Cut(pair, []byte{'='}); len(pair) > 0 && string(name) != "error" && string(name) != "status" {
+// whereToGo is where a redirect leads: Location, or the same feed, without the error once all redirects of
+// the chain are behind.
+func (q *query) whereToGo() string {
+	k := &q.knobs
+	if k.Location != "" {
+		return k.Location
+	}
+	to := fmt.Appendf(nil, "%s?error=0", q.path)
+	if k.Redirects != 1 {
+		to = fmt.Appendf(nil, "%s?status=%d&redirects=%d", q.path, k.Status, max(k.Redirects-1, 0))
+	}
+	for pair := range bytes.SplitSeq(q.raw, []byte{'&'}) {
+		switch name, _, _ := bytes.Cut(pair, []byte{'='}); string(name) {
+		case "", "error", "status", "redirects":
+		default:
 			to = append(append(to, '&'), pair...)
 		}
 	}

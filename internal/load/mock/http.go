@@ -18,7 +18,7 @@ import (
 // Routes implements server.Service.
 func (s *Server) Routes() []server.Route {
 	return []server.Route{
-		{Pattern: "GET /feed/{name}", Handler: s.fastFeed, Stream: http.HandlerFunc(s.feed)},
+		{Pattern: "GET /feed/{name}", Handler: s.feed, Stream: http.HandlerFunc(s.slowFeed)},
 		{Pattern: "GET /", Class: server.Critical, Handler: s.index},
 		{Pattern: "GET /knobs", Class: server.Critical, Handler: s.getKnobs},
 		{Pattern: "PUT /knobs", Class: server.Critical, MaxBody: 16 << 10, Handler: notFromPages(s.putKnobs)},
@@ -42,16 +42,16 @@ func notFromPages(handle func(*server.Response, *server.Request) server.Outcome)
 // ServeHTTP answers without a kernel.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// fastFeed answers what can be answered at once: it lends what waits, or ends in the middle, and defers
-// what is not in the cache. A request gets its number only when it is answered here: until then another one
-// may.
-func (s *Server) fastFeed(w *server.Response, r *server.Request) server.Outcome {
-	q := query{head: r.Method == http.MethodHead}
+// feed answers what can be answered at once, and gives what waits or ends in the middle to net/http, which
+// may hold a connection or cut it off. A request gets its number only when it is answered here: until then
+// another one may.
+func (s *Server) feed(w *server.Response, r *server.Request) server.Outcome {
+	q := query{head: r.Method == http.MethodHead, path: r.Path, raw: r.Query}
 	if err := s.parse(&q, r.Param(0), r); err != nil {
 		s.refuse(w, err)
 		return server.Done
 	}
-	if q.knobs.Delay > 0 || q.knobs.Jitter > 0 {
+	if q.knobs.Delay > 0 || q.knobs.Jitter > 0 || q.knobs.Trickle > 0 {
 		return server.NetHTTP
 	}
 	q.accept, q.noneMatch, q.modifiedSince = r.Header("Accept-Encoding"), r.Header("If-None-Match"), r.Header("If-Modified-Since")
@@ -63,50 +63,22 @@ func (s *Server) fastFeed(w *server.Response, r *server.Request) server.Outcome 
 		if f.hang || f.damage == cut {
 			return server.NetHTTP
 		}
-		var (
-			p    page
-			body *rendered
-		)
-		fails := q.fails(f)
-		if !fails {
-			p = s.page(&q, f.damage, step, q.knobs.negotiate(q.accept))
-			var ok bool
-			if body, ok = s.pages.GetIfPresent(p); !ok || len(body.body) > server.InlineBytes-2048 {
-				if r.Inline() {
-					return server.Offload
-				}
-				if !ok {
-					body = s.make(p)
-				}
-			}
+		if r.Inline() && !s.atHand(&q, f, step) {
+			return server.Offload
 		}
-		if !count.CompareAndSwap(number, number+1) {
-			continue
+		if count.CompareAndSwap(number, number+1) {
+			s.stats.kinds[q.format].Add(1)
+			s.answer(w, &q, f, step)
+			return server.Done
 		}
-		s.stats.kinds[q.format].Add(1)
-		if fails {
-			s.fail(w, &q, r.Path, r.Query)
-		} else {
-			s.give(w, &q, p, body, f)
-		}
-		return server.Done
 	}
 }
 
-// make renders a page and keeps it.
-func (s *Server) make(p page) *rendered {
-	r := s.render(p)
-	s.stats.made.Add(1)
-	s.keep(p, r)
-	return r
-}
-
-// feed answers everything: it may wait.
-func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
+// slowFeed answers everything: it may wait.
+func (s *Server) slowFeed(w http.ResponseWriter, r *http.Request) {
 	var resp server.Response
-	q := query{head: r.Method == http.MethodHead}
-	raw := []byte(r.URL.RawQuery)
-	if err := s.parse(&q, []byte(r.PathValue("name")), &server.Request{Query: raw}); err != nil {
+	q := query{head: r.Method == http.MethodHead, path: []byte(r.URL.EscapedPath()), raw: []byte(r.URL.RawQuery)}
+	if err := s.parse(&q, []byte(r.PathValue("name")), &server.Request{Query: q.raw}); err != nil {
 		s.refuse(&resp, err)
 		resp.Write(w, r)
 		return
@@ -119,22 +91,21 @@ func (s *Server) feed(w http.ResponseWriter, r *http.Request) {
 	if !s.wait(r, f) {
 		panic(http.ErrAbortHandler)
 	}
-	if q.fails(f) {
-		s.fail(&resp, &q, []byte(r.URL.EscapedPath()), raw)
-		resp.Write(w, r)
-		return
+	s.answer(&resp, &q, f, s.clock.step())
+	out := paced{ResponseWriter: w, wait: s.pause(r), left: len(resp.Body)}
+	if !q.fails(f) {
+		out.over = q.knobs.Trickle
 	}
-	p := s.page(&q, f.damage, s.clock.step(), q.knobs.negotiate(q.accept))
-	body, ok := s.pages.GetIfPresent(p)
-	if !ok {
-		body = s.make(p)
+	half := f.damage == cut && !q.fails(f) && len(resp.Body) > 0 && !q.head
+	if half {
+		s.stats.cut.Add(1)
+		out.left /= 2
 	}
-	s.give(&resp, &q, p, body, f)
-	if f.damage == cut && len(resp.Body) > 0 && r.Method != http.MethodHead {
-		s.writeHalf(&resp, w, r)
-		return
+	resp.Write(&out, r)
+	if half {
+		http.NewResponseController(w).Flush() //nolint:errcheck // the client may be gone
+		panic(http.ErrAbortHandler)
 	}
-	resp.Write(w, r)
 }
 
 // wait holds a request back. It returns false when there is nobody, or nothing, to be answered.
@@ -153,37 +124,52 @@ func (s *Server) wait(r *http.Request, f fate) bool {
 		return false
 	}
 	s.stats.delayed.Add(1)
-	t := time.NewTimer(f.wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.stopped.Done():
-	case <-r.Context().Done():
-		return false
+	return s.pause(r)(f.wait)
+}
+
+// pause returns what waits for a while, or until the mock is stopped. It returns false once the client has
+// gone.
+func (s *Server) pause(r *http.Request) func(time.Duration) bool {
+	return func(d time.Duration) bool {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-s.stopped.Done():
+		case <-r.Context().Done():
+			return false
+		}
+		return true
 	}
-	return true
 }
 
-// writeHalf promises a whole body, sends half of it and ends the connection.
-func (s *Server) writeHalf(resp *server.Response, w http.ResponseWriter, r *http.Request) {
-	s.stats.cut.Add(1)
-	resp.Write(&half{w, len(resp.Body) / 2}, r)
-	http.NewResponseController(w).Flush() //nolint:errcheck // the client may be gone
-	panic(http.ErrAbortHandler)
-}
-
-// half takes so many bytes of a body and drops the rest.
-type half struct {
+// paced sends a body over a while, at least one piece a second, and drops what is beyond left.
+type paced struct {
 	http.ResponseWriter
+	wait func(time.Duration) bool
+	over time.Duration
 	left int
 }
 
-func (h *half) Write(p []byte) (int, error) {
-	if _, err := h.ResponseWriter.Write(p[:min(len(p), h.left)]); err != nil {
-		return 0, err
+func (p *paced) Write(body []byte) (int, error) {
+	sent := body[:min(len(body), p.left)]
+	p.left -= len(sent)
+	pieces := 1
+	if p.over > 0 {
+		pieces = max(10, int(p.over/time.Second))
 	}
-	h.left -= min(len(p), h.left)
-	return len(p), nil
+	for i := range pieces {
+		if p.over > 0 {
+			http.NewResponseController(p.ResponseWriter).Flush() //nolint:errcheck // the client may be gone
+			if !p.wait(p.over / time.Duration(pieces)) {
+				return 0, http.ErrAbortHandler
+			}
+		}
+		if _, err := p.ResponseWriter.Write(sent[len(sent)*i/pieces : len(sent)*(i+1)/pieces]); err != nil {
+			return 0, err
+		}
+	}
+	return len(body), nil
 }
 
 // writeJSON answers with what is only true now.

@@ -32,6 +32,9 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 		{"GET", "/feed/1.rss?status=203", ""},
 		{"GET", "/feed/1.rss?status=599", ""},
 		{"GET", "/feed/1.rss?error=1", ""},
+		{"GET", "/feed/1.rss?status=302&redirects=3&items=2", ""},
+		{"GET", "/feed/1.rss?status=429&retry=90s", ""},
+		{"GET", "/feed/1.rss?status=410", ""},
 		{"GET", "/feed/1.rss?delay=1ms", ""},
 		{"GET", "/feed/1.rss?delay=1ms&status=503", ""},
 		{"GET", "/feed/1.rss", "If-None-Match: *"},
@@ -78,6 +81,38 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 			t.Errorf("%d requests were numbered, want %d", n, len(requests)-2)
 		}
 	})
+}
+
+func TestRedirectsFollowOneAnother(t *testing.T) {
+	ways(t, func(t *testing.T, start func(*Server) string) {
+		url := start(stepped(t))
+		for _, c := range []struct{ from, to string }{
+			{"?status=301&items=2", "?error=0&items=2"},
+			{"?error=1&status=302&redirects=3&items=2", "?status=302&redirects=2&items=2"},
+			{"?status=302&redirects=2&items=2", "?status=302&redirects=1&items=2"},
+			{"?status=302&redirects=1&items=2", "?error=0&items=2"},
+			{"?status=308&redirects=0", "?status=308&redirects=0"},
+			{"?status=307&delay=1ms&redirects=2", "?status=307&redirects=1&delay=1ms"},
+		} {
+			if got := ask(t, "GET", url+"/feed/1.rss"+c.from, "").header.Get("Location"); got != "/feed/1.rss"+c.to {
+				t.Errorf("%s leads to %q, want %q", c.from, got, c.to)
+			}
+		}
+		if got := ask(t, "GET", url+"/feed/1.rss?status=301&location=http://169.254.169.254/x", "").header.Get("Location"); got != "http://169.254.169.254/x" {
+			t.Errorf("location= leads to %q", got)
+		}
+	})
+}
+
+func TestThoseRefusedAreToldWhenToComeAgain(t *testing.T) {
+	url := onKernel(t, stepped(t), false)
+	for query, want := range map[string]string{
+		"?status=429": "1", "?status=503&retry=90s": "90", "?status=429&retry=1500ms": "2", "?status=429&retry=0s": "", "?status=500&retry=90s": "",
+	} {
+		if got := strings.Join(ask(t, "GET", url+"/feed/1.rss"+query, "").header.Values("Retry-After"), "|"); got != want {
+			t.Errorf("%s: Retry-After is %q, want %q", query, got, want)
+		}
+	}
 }
 
 func TestParametersThatCannotBeAreNamed(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,12 @@ type Knobs struct {
 	Items         int           // of a feed
 	Body          int           // characters of an item's text, on average
 	Delay, Jitter time.Duration // before an answer: Delay and up to Jitter more
+	Trickle       time.Duration // how long a body takes, from the head to the last byte
 	Hang, Error   float64       // shares of the requests that are never answered, and answered with Status
 	Status        int
+	Retry         time.Duration // in Retry-After of 429 and 503; 0 says nothing
+	Redirects     int           // of a chain; 0 is one without an end
+	Location      string        // where redirects lead; "" is the same feed
 	Gzip, Brotli  Coding
 	ETag          Tag
 	LastModified  bool
@@ -32,7 +37,7 @@ type Knobs struct {
 
 // Defaults returns a healthy upstream: 20 items that stay, at once.
 func Defaults() Knobs {
-	return Knobs{Items: 20, Body: 400, Status: 500, Gzip: Auto, Brotli: Auto, ETag: Strong, LastModified: true, Share: 1}
+	return Knobs{Items: 20, Body: 400, Status: 500, Retry: time.Second, Redirects: 1, Gzip: Auto, Brotli: Auto, ETag: Strong, LastModified: true, Share: 1}
 }
 
 // Coding says when answers are compressed in one way.
@@ -60,6 +65,8 @@ const (
 	mostTime  = 10 * time.Minute
 	mostTTL   = 365 * 24 * time.Hour
 	mostChurn = 1000
+	mostHops  = 1000
+	mostURL   = 2000
 )
 
 // knob is how one of them is read and shown.
@@ -85,6 +92,9 @@ var table = [...]knob{
 	{name: "jitter", usage: "how much longer it is held back at most", expects: "a duration from 0s to 10m, such as 50ms",
 		set:  func(k *Knobs, v string) bool { return duration(&k.Jitter, v, mostTime) },
 		show: func(k *Knobs) string { return k.Jitter.String() }, word: true},
+	{name: "trickle", usage: "how long the body of a feed takes to come, piece by piece", expects: "a duration from 0s to 10m, such as 5s",
+		set:  func(k *Knobs, v string) bool { return duration(&k.Trickle, v, mostTime) },
+		show: func(k *Knobs) string { return k.Trickle.String() }, word: true},
 	{name: "hang", usage: "share of the requests that are never answered", expects: "a probability from 0 to 1",
 		set:  func(k *Knobs, v string) bool { return share(&k.Hang, v, 1) },
 		show: func(k *Knobs) string { return number(k.Hang) }},
@@ -94,6 +104,15 @@ var table = [...]knob{
 	{name: "status", usage: "status of errors; in a URL without error, that of every answer", expects: "a status from 200 to 599",
 		set:  func(k *Knobs, v string) bool { return whole(&k.Status, v, 200, 599) },
 		show: func(k *Knobs) string { return strconv.Itoa(k.Status) }},
+	{name: "retry", usage: "Retry-After of 429 and 503, in seconds; 0s says nothing", expects: "a duration from 0s to 8760h, such as 2m",
+		set:  func(k *Knobs, v string) bool { return duration(&k.Retry, v, mostTTL) },
+		show: func(k *Knobs) string { return k.Retry.String() }, word: true},
+	{name: "redirects", usage: "redirects one after another, where --status is one; 0 never ends", expects: "a whole number from 0 to 1000",
+		set:  func(k *Knobs, v string) bool { return whole(&k.Redirects, v, 0, mostHops) },
+		show: func(k *Knobs) string { return strconv.Itoa(k.Redirects) }},
+	{name: "location", usage: "where redirects lead; empty is to the same feed", expects: "a URL or a path, at most 2000 characters",
+		set:  func(k *Knobs, v string) bool { return reference(&k.Location, v) },
+		show: func(k *Knobs) string { return k.Location }, word: true},
 	{name: "gzip", usage: "when answers are compressed with gzip: auto, off or always", expects: "auto, off or always",
 		set:  func(k *Knobs, v string) bool { return choice(&k.Gzip, v, codings, 0, 1) },
 		show: func(k *Knobs) string { return codings[k.Gzip] }, word: true},
@@ -357,6 +376,15 @@ func share(to *float64, v string, most float64) bool {
 		return false
 	}
 	*to = p
+	return true
+}
+
+// reference takes what can stand in Location.
+func reference(to *string, v string) bool {
+	if _, err := url.Parse(v); err != nil || len(v) > mostURL || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return false
+	}
+	*to = v
 	return true
 }
 

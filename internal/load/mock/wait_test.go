@@ -3,6 +3,7 @@ package mock
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -62,6 +63,40 @@ func TestDelayAndJitterAreExact(t *testing.T) {
 		}
 		if took, _ := timed(t, s, "/feed/1.rss?delay=100ms&jitter=100ms"); took == first[0] {
 			t.Error("the step makes no difference")
+		}
+	})
+}
+
+func TestBodiesTrickle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := stepped(t)
+		defer s.Stop()
+		if took, code := timed(t, s, "/feed/1.rss?trickle=1m"); took != time.Minute || code != 200 {
+			t.Errorf("trickle=1m: %v, %d", took, code)
+		}
+		if took, code := timed(t, s, "/feed/1.rss?trickle=1m&status=500"); took != 0 || code != 500 {
+			t.Errorf("errors have no feed that could trickle: %v, %d", took, code)
+		}
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest("GET", "/feed/1.rss?trickle=1s", nil))
+		whole := httptest.NewRecorder()
+		s.ServeHTTP(whole, httptest.NewRequest("GET", "/feed/1.rss", nil))
+		if w.Body.String() != whole.Body.String() {
+			t.Error("a feed that trickles is another one")
+		}
+	})
+	ways(t, func(t *testing.T, start func(*Server) string) {
+		s := stepped(t)
+		url := start(s)
+		resp, err := client.Get(url + "/feed/1.rss?trickle=10m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		s.Stop() // the head is there at once, the body when nothing waits any more
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || int64(len(body)) != resp.ContentLength {
+			t.Errorf("%d of %d bytes, %v", len(body), resp.ContentLength, err)
 		}
 	})
 }

@@ -42,6 +42,7 @@ func TestCeilingsAreAsSureAsTheyAre(t *testing.T) {
 
 func TestSummarySaysItAll(t *testing.T) {
 	r := sample(t)
+	r.Natural = 1500
 	r.Name, r.Marks = "a run", append(r.Marks, "Evil \x1b[2J\u202eclear.")
 	var b bytes.Buffer
 	if err := Summary(&b, r); err != nil {
@@ -51,6 +52,7 @@ func TestSummarySaysItAll(t *testing.T) {
 	for _, want := range []string{
 		"a run", "ended", "the ceiling is known", "24,215 in 9 s: 23,715 served (97.9 %), 450 shed", "intended 2,635/s, achieved 2,635/s, served 2,635/s",
 		"ceiling    3,000/s, 95 % sure of 2,900/s to 3,050/s, found in 3.2 s, limited by p99",
+		"users      make 1,500/s by themselves; the ceiling is 2 times that",
 		"ok         p99>50ms: it was 12.5 ms", "FAILED     errors > 1%: it was 3 %", "! A mark", "cut", "p99.9", "CPU a request",
 	} {
 		if !strings.Contains(text, want) {

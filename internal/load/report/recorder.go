@@ -19,6 +19,8 @@ type RecorderOptions struct {
 	Runners int
 	// Points is how long a trace may be; 0 is DefaultPoints.
 	Points int
+	// Natural is the rate that the users make by themselves; 0 where they have none.
+	Natural float64
 	// Parts names the parts of what is asked for.
 	Parts []string
 	// Search says that the ceiling is looked for, so that one not found is worth a mark.
@@ -185,6 +187,7 @@ func (r *Recorder) Result() (*Result, error) {
 		Failures:  make(map[string]uint64),
 		Statuses:  t.Detail.ByStatus(),
 		Redirects: t.Detail.Redirects(),
+		Natural:   r.o.Natural,
 		Bytes:     Bytes{In: t.In, Out: t.Out},
 		Latency:   NewLatency(t.Latency),
 		ShedIn:    NewLatency(t.ShedLatency),

@@ -35,8 +35,10 @@ type Result struct {
 	Samples []Sample `json:"samples,omitempty"`
 	Bytes   Bytes    `json:"bytes"`
 	Rate    Rate     `json:"rate"`
-	Latency Latency  `json:"latency_us"`
-	ShedIn  Latency  `json:"shed_latency_us"`
+	// Natural is the rate that the users make by themselves; 0 where they have none.
+	Natural float64 `json:"natural,omitempty"`
+	Latency Latency `json:"latency_us"`
+	ShedIn  Latency `json:"shed_latency_us"`
 	// Histogram is Latency whole: HdrHistogram's V2 compressed encoding in base64, in nanoseconds.
 	Histogram string           `json:"histogram"`
 	Generator Generator        `json:"generator"`

@@ -38,6 +38,7 @@ func sections(r *Result) []section {
 	if c := r.Ceiling; c != nil {
 		line(&run, "ceiling", ceilingText(c))
 	}
+	line(&run, "users", naturally(r))
 	if r.Shed > 0 {
 		latency.rows = append(latency.rows, latencyRow("shed in", r.ShedIn))
 	}
@@ -143,6 +144,17 @@ func failures(kinds map[string]uint64) string {
 		names[i] = Count(kinds[name]) + " " + strings.ReplaceAll(name, "_", " ")
 	}
 	return strings.Join(names, ", ")
+}
+
+// naturally compares what was served, or could be, with what the users make by themselves.
+func naturally(r *Result) string {
+	switch {
+	case r.Natural == 0:
+		return ""
+	case r.Ceiling != nil:
+		return fmt.Sprintf("make %s by themselves; the ceiling is %s times that", PerSecond(r.Natural), digits3(r.Ceiling.Rate/r.Natural))
+	}
+	return fmt.Sprintf("make %s by themselves; served were %s times that", PerSecond(r.Natural), digits3(r.Rate.Served/r.Natural))
 }
 
 func ceilingText(c *control.Ceiling) string {

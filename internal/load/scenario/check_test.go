@@ -94,7 +94,7 @@ func TestCheckSaysWhatAnAnswerMeans(t *testing.T) {
 		"feed":     "does this server serve feeds (weir serve --feeds FILE)?",
 		"predict":  "does this server predict (weir serve, without --bandit=false)?",
 		"sequence": "does this server have the sequence (weir serve, without --sequence=false)?",
-		"poll":     "is that where feeds are (--feed-url), and do weir mock or another server serve them?",
+		"poll":     "is that where feeds are (--feed-url, --feed-urls), and do weir mock or another server serve them?",
 	} {
 		if err := open(t, Spec{Scenario: scenario, Target: s.URL}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found (no such page): "+want) {
 			t.Errorf("%s: %v, expected %q", scenario, err, want)

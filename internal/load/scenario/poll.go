@@ -34,50 +34,94 @@ const (
 // second, and so on. So at the rate that Users and Every mean, requests are spread evenly, and each
 // subscription is asked for at its own moment. At another rate all come as much more or less often. Which
 // feeds a user has is drawn by Zipf's law: the most popular has twice the subscribers of the second and
-// three times those of the third.
+// three times those of the third. With a file of URLs each of its lines is a subscription.
 type poll struct {
 	place
+	after []byte // the head's rest, up to the validators
+	every time.Duration
+	n     uint64 // subscriptions
+
+	lines []string // of the file: method and URL; nil without one
+
 	pattern []pollPiece // method and URL
-	after   []byte      // the head's rest, up to the validators
 	users   uint64
 	first   uint64
-	every   time.Duration
 	pool    int
 	feeds   []uint32 // of subscription i, which is user i % users; from 1 on
 	url     string
 }
 
-// pollPiece is text, and a user or a feed behind it.
+// pollPiece is text, and behind it the number of a user, a feed or the subscription.
 type pollPiece struct {
 	text []byte
-	what byte // 'u', 'f', or 0 for nothing
+	what byte // 'u', 'f', 'n', or 0 for nothing
 }
 
 func (b *builder) poll(at place) (kind, error) {
-	s := b.spec
-	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
-	if users > maxSubscriptions || users*feeds > maxSubscriptions {
-		return nil, fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner remembers", users, feeds, maxSubscriptions)
+	p := &poll{place: at, every: cmp.Or(b.spec.Every, defaultEvery)}
+	read := p.draw
+	if b.spec.FeedURLs != "" {
+		read = p.read
 	}
-	p := &poll{
-		place: at, users: uint64(users), first: s.FirstUser, every: cmp.Or(s.Every, defaultEvery),
-		pool: cmp.Or(s.FeedPool, max(feeds, users*feeds/10)), url: cmp.Or(s.FeedURL, defaultFeedURL),
-	}
-	if p.pool < feeds {
-		return nil, fmt.Errorf("--feed-pool %d is too few for --feeds %d different ones of each user", p.pool, feeds)
-	}
-	if err := p.parse(b); err != nil {
-		return nil, fmt.Errorf("--feed-url: %w", err)
-	}
-	if feeds > 1 && !slices.ContainsFunc(p.pattern, func(q pollPiece) bool { return q.what == 'f' }) {
-		return nil, fmt.Errorf("--feed-url %s has no {feed}, so all %d feeds of a user are the same one: put {feed} where its number belongs, or give --feeds 1", p.url, feeds)
+	if err := read(b); err != nil {
+		return nil, err
 	}
 	fields := with(b.fields, field{"User-Agent", "weir-load"},
 		field{"Accept", "application/rss+xml, application/atom+xml, application/feed+json, text/xml;q=0.9, */*;q=0.5"},
 		field{"Accept-Encoding", "gzip"})
 	p.after = appendFields(nil, p.host, fields)
-	p.feeds = subscriptions(newDice(s.Seed, "subscriptions"), users, feeds, p.pool)
 	return p, nil
+}
+
+// read takes the subscriptions of a file.
+func (p *poll) read(b *builder) error {
+	s := b.spec
+	if s.Users > 0 || s.Feeds > 0 || s.FeedPool > 0 || s.FirstUser > 0 || s.FeedURL != "" {
+		return errors.New("--feed-urls has a subscription on each line, so it takes the place of --users, --first-user, --feeds, --feed-pool and --feed-url: leave these out")
+	}
+	for line := range strings.Lines(s.FeedURLsText) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		at, target, err := b.locate(line, unused(line))
+		if err == nil && len(p.lines) > 0 && at.index != p.index {
+			err = fmt.Errorf("expected all URLs at one host, %s, got %q", p.place.url, line)
+		}
+		if err != nil {
+			return fmt.Errorf("--feed-urls %s, subscription %d: %w", s.FeedURLs, len(p.lines)+1, err)
+		}
+		p.place = at
+		p.lines = append(p.lines, "GET "+target)
+	}
+	if len(p.lines) == 0 || len(p.lines) > maxSubscriptions {
+		return fmt.Errorf("--feed-urls %s: expected 1 to %d URLs, got %d", s.FeedURLs, maxSubscriptions, len(p.lines))
+	}
+	p.n = uint64(len(p.lines))
+	return nil
+}
+
+// draw takes subscriptions by chance.
+func (p *poll) draw(b *builder) error {
+	s := b.spec
+	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
+	if users > maxSubscriptions || users*feeds > maxSubscriptions {
+		return fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner remembers", users, feeds, maxSubscriptions)
+	}
+	p.users, p.first, p.n = uint64(users), s.FirstUser, uint64(users*feeds)
+	p.pool, p.url = cmp.Or(s.FeedPool, max(feeds, users*feeds/10)), cmp.Or(s.FeedURL, defaultFeedURL)
+	if p.pool < feeds {
+		return fmt.Errorf("--feed-pool %d is too few for --feeds %d different ones of each user", p.pool, feeds)
+	}
+	if err := p.parse(b); err != nil {
+		return fmt.Errorf("--feed-url: %w", err)
+	}
+	if feeds > 1 && !slices.ContainsFunc(p.pattern, func(q pollPiece) bool { return q.what == 'f' || q.what == 'n' }) {
+		return fmt.Errorf("--feed-url %s has no {feed} and no {n}, so all %d feeds of a user are the same one: "+
+			"put {feed} where the number of a feed belongs or {n} where that of a subscription does, or give --feeds 1", p.url, feeds)
+	}
+	p.feeds = subscriptions(newDice(s.Seed, "subscriptions"), users, feeds, p.pool)
+	return nil
 }
 
 // parse reads the pattern of URLs.
@@ -86,17 +130,17 @@ func (p *poll) parse(b *builder) error {
 	var marked strings.Builder
 	var numbers []byte
 	for rest := p.url; rest != ""; {
+		text, behind, _ := strings.Cut(rest, "{")
+		marked.WriteString(text)
+		name, after, closed := strings.Cut(behind, "}")
 		switch {
-		case strings.HasPrefix(rest, "{user}"), strings.HasPrefix(rest, "{feed}"):
-			numbers = append(numbers, rest[1])
+		case strings.Contains(text, "}"), len(text) < len(rest) && (!closed || name != "user" && name != "feed" && name != "n"):
+			return fmt.Errorf("expected {feed}, {user} and {n} and no other braces, got %q", p.url)
+		case closed:
+			numbers = append(numbers, name[0])
 			marked.WriteString(mark)
-			rest = rest[len("{user}"):]
-			continue
-		case rest[0] == '{' || rest[0] == '}':
-			return fmt.Errorf("expected {feed} and {user} and no other braces, got %q", p.url)
 		}
-		marked.WriteByte(rest[0])
-		rest = rest[1:]
+		rest = after
 	}
 	at, target, err := b.locate(marked.String(), mark)
 	if err != nil {
@@ -105,7 +149,7 @@ func (p *poll) parse(b *builder) error {
 	p.place = at
 	texts := strings.Split("GET "+target, mark)
 	if len(texts) != len(numbers)+1 {
-		return errors.New("{feed} and {user} cannot stand behind a #, as that part of a URL is not sent")
+		return errors.New("{feed}, {user} and {n} cannot stand behind a #, as that part of a URL is not sent")
 	}
 	for i, text := range texts {
 		q := pollPiece{text: []byte(text)}
@@ -158,16 +202,20 @@ func subscriptions(d dice, users, feeds, pool int) []uint32 {
 }
 
 func (p *poll) String() string {
-	return fmt.Sprintf("poll: %d users with %d feeds each, of %d at %s, every %s (%s a second)",
-		p.users, len(p.feeds)/int(p.users), p.pool, p.url, p.every, strconv.FormatFloat(math.Round(float64(len(p.feeds))/p.every.Seconds()*100)/100, 'f', -1, 64))
+	what := fmt.Sprintf("%d subscriptions", p.n)
+	if p.lines == nil {
+		what = fmt.Sprintf("%d users with %d feeds each, of %d at %s", p.users, p.n/p.users, p.pool, p.url)
+	}
+	return fmt.Sprintf("poll: %s, every %s (%s a second)", what, p.every,
+		strconv.FormatFloat(math.Round(float64(p.n)/p.every.Seconds()*100)/100, 'f', -1, 64))
 }
 
 func (p *poll) samples() []sample {
-	return samplesOf(p, p.index, "is that where feeds are (--feed-url), and do weir mock or another server serve them?")
+	return samplesOf(p, p.index, "is that where feeds are (--feed-url, --feed-urls), and do weir mock or another server serve them?")
 }
 
 func (p *poll) maker(threads uint64) maker {
-	n := uint64(len(p.feeds)) / threads
+	n := p.n / threads
 	n += n/16 + 1 // of a mix, a thread has not exactly its share
 	return &poller{poll: p, own: make([]uint32, 0, n), validators: make([][]byte, 0, n)}
 }
@@ -187,14 +235,17 @@ type poller struct {
 // make implements maker. The reference is the subscription's place in validators, and 1.
 func (p *poller) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	i := p.at
-	if all := uint64(len(p.feeds)); k < all || len(p.own) == 0 {
+	if k < p.n || len(p.own) == 0 {
 		i = len(p.own)
-		p.own = append(p.own, uint32(k%all))
+		p.own = append(p.own, uint32(k%p.n))
 		p.validators = append(p.validators, nil)
 	} else if p.at++; p.at == len(p.own) {
 		p.at = 0
 	}
 	subscription := p.own[i]
+	if p.lines != nil {
+		wire = append(wire, p.lines[subscription]...)
+	}
 	for j := range p.pattern {
 		q := &p.pattern[j]
 		wire = append(wire, q.text...)
@@ -203,6 +254,8 @@ func (p *poller) make(wire []byte, k uint64) (out []byte, target int, ref uint64
 			wire = strconv.AppendUint(wire, p.first+uint64(subscription)%p.users, 10)
 		case 'f':
 			wire = strconv.AppendUint(wire, uint64(p.feeds[subscription]), 10)
+		case 'n':
+			wire = strconv.AppendUint(wire, uint64(subscription)+1, 10)
 		}
 	}
 	wire = append(wire, p.after...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir/internal/load/client"
 )
@@ -41,6 +42,36 @@ func TestEverySubscriptionIsPolledOnceATurn(t *testing.T) {
 				t.Errorf("user %d has %d different feeds, expected 3", user, n)
 			}
 		}
+	}
+}
+
+func TestSubscriptionsOfAFileArePolledOnceATurn(t *testing.T) {
+	text := "/filtered/a?x={1}\n\n" + origin + "/filtered/b.rss\n  /filtered/c\r\n"
+	sc := open(t, Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text, Every: time.Minute})
+	got := targets(take(sc.Source(0, 1), 6))
+	want := []string{"/filtered/a?x=%7B1%7D", "/filtered/b.rss", "/filtered/c"}
+	if !slices.Equal(got, append(want, want...)) {
+		t.Errorf("polled %q, expected %q twice", got, want)
+	}
+	if rate := sc.Rate(); rate != 3./60 {
+		t.Errorf("%v requests a second, expected three a minute", rate)
+	}
+	for text, want := range map[string]string{
+		"/a\n\nhttp://127.0.0.2:80/b": "--feed-urls f, subscription 2: expected all URLs at one host",
+		"\n\n":                        "--feed-urls f: expected 1 to 10000000 URLs, got 0",
+	} {
+		_, err := Open(t.Context(), Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, expected %s", text, err, want)
+		}
+	}
+}
+
+func TestSubscriptionsHaveNumbers(t *testing.T) {
+	sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 2, Feeds: 2, FeedURL: "/filtered/{n}?of={user}"})
+	want := []string{"/filtered/1?of=0", "/filtered/2?of=1", "/filtered/3?of=0", "/filtered/4?of=1", "/filtered/1?of=0"}
+	if got := targets(take(sc.Source(0, 1), 5)); !slices.Equal(got, want) {
+		t.Errorf("polled %q, expected %q", got, want)
 	}
 }
 

@@ -160,14 +160,14 @@ func (s *Scenario) Judges() bool {
 	})
 }
 
-// Rate is how many requests a second Users and Every mean, 0 when there is no Every. In a mix with poll it
+// Rate is how many requests a second Every means for all users or subscriptions, 0 when there is no Every. In a mix with poll it
 // is so many that the polls among them come when they should.
 func (s *Scenario) Rate() float64 {
 	var before uint64
 	for i, k := range s.kinds {
 		if p, ok := k.(*poll); ok {
 			share := float64(s.weights[i]-before) / float64(s.weights[len(s.weights)-1])
-			return float64(len(p.feeds)) / p.every.Seconds() / share
+			return float64(p.n) / p.every.Seconds() / share
 		}
 		before = s.weights[i]
 	}

@@ -36,9 +36,12 @@ type Spec struct {
 
 	Feeds    int    `json:"feeds,omitempty"`     // of each reader (25)
 	FeedPool int    `json:"feed_pool,omitempty"` // how many different feeds there are (a tenth of all subscriptions)
-	FeedURL  string `json:"feed_url,omitempty"`  // where they are, with {feed} and {user} (/feed/{feed}.rss)
+	FeedURL  string `json:"feed_url,omitempty"`  // where they are, with {feed}, {user} and {n} (/feed/{feed}.rss)
 
-	// Requests and Vars are the names of files, and RequestsText and VarsText what is in them.
+	// FeedURLs, Requests and Vars are the names of files, and those with Text what is in them. FeedURLs has the
+	// URL of one subscription on each line.
+	FeedURLs     string `json:"feed_urls,omitempty"`
+	FeedURLsText string `json:"feed_urls_text,omitempty"`
 	Requests     string `json:"requests,omitempty"`
 	RequestsText string `json:"requests_text,omitempty"`
 	Vars         string `json:"vars,omitempty"`
@@ -60,6 +63,7 @@ const (
 	maxBody     = 16 << 20
 	maxRequests = 16 << 20
 	maxVars     = 64 << 20
+	maxURLs     = 256 << 20
 )
 
 // The orders of rows.
@@ -82,15 +86,21 @@ func (s *Spec) ReadFiles() error {
 			return fmt.Errorf("--body %s: a body that begins with @ cannot be sent", name)
 		}
 	}
-	if s.Requests != "" {
-		if s.RequestsText, err = readFile("--requests", s.Requests, maxRequests); err != nil {
+	for _, f := range []struct {
+		flag, name string
+		text       *string
+		most       int64
+	}{
+		{"--requests", s.Requests, &s.RequestsText, maxRequests}, {"--vars", s.Vars, &s.VarsText, maxVars}, {"--feed-urls", s.FeedURLs, &s.FeedURLsText, maxURLs},
+	} {
+		if f.name == "" {
+			continue
+		}
+		if *f.text, err = readFile(f.flag, f.name, f.most); err != nil {
 			return err
 		}
 	}
-	if s.Vars != "" {
-		s.VarsText, err = readFile("--vars", s.Vars, maxVars)
-	}
-	return err
+	return nil
 }
 
 // readFile reads a file that is not empty and not longer than most.
@@ -168,8 +178,10 @@ func (s *Spec) check(parts []part) error {
 		return fmt.Errorf("--first-user must be from 0 to %d, got %d", uint64(1)<<63, s.FirstUser)
 	case s.MaxIndex < 0 && !has("sequence"):
 		return errors.New("--max-index is for --scenario sequence, which is not asked for")
-	case s.FeedURL != "" && !has("poll"):
-		return errors.New("--feed-url is for --scenario poll, which is not asked for")
+	case (s.FeedURL != "" || s.FeedURLs != "") && !has("poll"):
+		return errors.New("--feed-url and --feed-urls are for --scenario poll, which is not asked for")
+	case s.FeedURLs != "" && s.FeedURLsText == "":
+		return fmt.Errorf("BUG: --feed-urls %s was not read", s.FeedURLs)
 	case s.Body != "" && !has("url"):
 		return errors.New("--body goes with one URL: bodies of a scenario are its own, those of --requests are in the file")
 	case s.Method != "" && !has("url", "feed"):

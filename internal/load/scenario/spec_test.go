@@ -36,7 +36,7 @@ func TestWhatContradictsItselfIsRefused(t *testing.T) {
 		{Spec{URL: origin, Vars: "v", VarsText: "a\n1\n", VarsOrder: "shuffled"}, `--vars-order must be sequential or random, got "shuffled"`},
 		{Spec{URL: origin, Vars: "v", VarsText: "a\n1\n"}, "no request has a variable of v"},
 		{Spec{URL: origin, FirstUser: 1}, "--first-user is for"},
-		{Spec{URL: origin, FeedURL: "/x"}, "--feed-url is for --scenario poll"},
+		{Spec{URL: origin, FeedURL: "/x"}, "--feed-url and --feed-urls are for --scenario poll"},
 		{Spec{URL: origin, MaxIndex: -1}, "--max-index is for --scenario sequence"},
 
 		{Spec{Scenario: "fed", Target: origin}, `there is no scenario "fed", only feed, predict, sequence, poll, requests, or a mix as in feed=3,predict=1`},
@@ -62,7 +62,7 @@ func TestWhatContradictsItselfIsRefused(t *testing.T) {
 		{Spec{Scenario: "predict", Target: origin, Method: "POST"}, "--method goes with one URL or --scenario feed"},
 		{Spec{Scenario: "poll", Target: origin, Users: 2_000_000}, "more than 10000000 subscriptions"},
 		{Spec{Scenario: "poll", Target: origin, FeedPool: 5}, "--feed-pool 5 is too few for --feeds 25"},
-		{Spec{Scenario: "poll", Target: origin, FeedURL: "/{id}"}, `--feed-url: expected {feed} and {user} and no other braces, got "/{id}"`},
+		{Spec{Scenario: "poll", Target: origin, FeedURL: "/{id}"}, `--feed-url: expected {feed}, {user} and {n} and no other braces, got "/{id}"`},
 		{Spec{Scenario: "poll", Target: origin, FeedURL: "/{user}"}, "--feed-url /{user} has no {feed}"},
 		{Spec{Scenario: "poll", Target: origin, FeedURL: "http://{user}/{feed}"}, "path and query alone"},
 		{Spec{Scenario: "poll", Target: origin, FeedURL: "/{feed}#{user}"}, "cannot stand behind a #"},

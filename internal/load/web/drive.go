@@ -130,7 +130,7 @@ func (u *UI) start(ctx context.Context, plan load.Plan) (status, error) {
 	}
 	now := time.Now()
 	s := status{State: running, ID: newID(now), Plan: marshal(plan), What: runner.String(), Started: &now,
-		Seconds: plan.Whole().Seconds(), Rate: plan.Load()}
+		Seconds: plan.Whole().Seconds(), Rate: runner.Load()}
 	u.live.begin(s, runner.Points)
 	u.mu.Lock()
 	this.runner = runner

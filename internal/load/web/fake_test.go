@@ -37,6 +37,13 @@ func newFake(plan load.Plan, tick time.Duration) *fakeRun {
 
 func (f *fakeRun) String() string { return "GET " + f.plan.URL }
 
+func (f *fakeRun) Load() float64 {
+	if f.plan.Mode != "constant" {
+		return 0
+	}
+	return f.rate
+}
+
 func (f *fakeRun) SetRate(_ context.Context, rate float64) error {
 	if rate > 1e6 {
 		return errors.New("a rate is at most 1000000/s")

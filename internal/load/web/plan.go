@@ -26,6 +26,9 @@ func (u *UI) confine(p *load.Plan) error {
 	if p.Vars, err = u.file("vars", p.Vars); err != nil {
 		return err
 	}
+	if p.FeedURLs, err = u.file("feed_urls", p.FeedURLs); err != nil {
+		return err
+	}
 	if name, ok := strings.CutPrefix(p.Body, "@"); ok {
 		if name, err = u.file("body", name); err != nil {
 			return err

@@ -34,6 +34,8 @@ import (
 
 // Runner is one run: what load.New returns.
 type Runner interface {
+	// Load is what the plan sets: requests a second or connections; 0 where nothing is set.
+	Load() float64
 	// Do makes the load and returns when it is over, or soon after ctx is done, with what was measured
 	// until then. It is called once.
 	Do(ctx context.Context) (*report.Result, error)
