@@ -1,0 +1,200 @@
+package syndication
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"time"
+)
+
+// builder makes an item's strings and lists out of a few allocations for all items.
+type builder struct {
+	arena      strings.Builder
+	persons    []Person
+	names      []string
+	enclosures []Enclosure
+	normal     []byte
+}
+
+// expect makes room for a document of n bytes.
+func (b *builder) expect(n int) {
+	b.arena.Grow(n + n/2)
+}
+
+// keep copies bytes into the arena. What is not UTF-8 becomes U+FFFD.
+func (b *builder) keep(s []byte) string {
+	if len(s) == 0 {
+		return ""
+	}
+	m := b.arena.Len()
+	b.arena.Write(s)
+	return b.arena.String()[m:]
+}
+
+// normalized is a text's normal form.
+func (b *builder) normalized(s string, html bool) string {
+	if s == "" {
+		return ""
+	}
+	b.normal = appendNormal(b.normal[:0], s, html)
+	if string(b.normal) == s {
+		return s
+	}
+	return b.keep(b.normal)
+}
+
+// addPerson adds somebody who is not there yet.
+func addPerson(list []Person, p Person) []Person {
+	if p == (Person{}) {
+		return list
+	}
+	for i := range list {
+		if q := &list[i]; q.Name == p.Name && (q.Email == p.Email || p.Email == "" && p.URL == "") {
+			return list
+		}
+	}
+	return append(list, p)
+}
+
+// addName adds a text that is not there yet.
+func addName(list []string, s string) []string {
+	if s == "" {
+		return list
+	}
+	for _, t := range list {
+		if t == s {
+			return list
+		}
+	}
+	return append(list, s)
+}
+
+// chunk is for how many persons and enclosures memory is allocated at a time.
+const chunk = 32
+
+// begin starts the lists of an item.
+func (b *builder) begin(it *Item) {
+	if cap(b.persons)-len(b.persons) < 2 {
+		b.persons = make([]Person, 0, chunk)
+	}
+	if cap(b.names)-len(b.names) < 8 {
+		b.names = make([]string, 0, 4*chunk)
+	}
+	if b.enclosures == nil {
+		b.enclosures = make([]Enclosure, 0, chunk)
+	}
+	it.Authors = b.persons[len(b.persons):]
+	it.Categories = b.names[len(b.names):]
+	it.Enclosures = b.enclosures[len(b.enclosures):]
+}
+
+// normalize sets an item's Text; its lists are whole.
+func (b *builder) normalize(it *Item) {
+	b.persons = it.Authors[len(it.Authors):]
+	b.names = it.Categories[len(it.Categories):]
+	b.enclosures = it.Enclosures[len(it.Enclosures):]
+	t := &it.Text
+	t.Title = b.normalized(it.Title, it.html&htmlTitle != 0)
+	t.Summary = b.normalized(it.Summary, it.html&htmlSummary != 0)
+	t.Content = b.normalized(it.Content, it.html&htmlContent != 0)
+	t.URL = b.normalized(it.URL, false)
+	t.GUID = t.URL
+	if it.GUID != it.URL {
+		t.GUID = b.normalized(it.GUID, false)
+	}
+	t.Language = b.normalized(it.Language, false)
+	t.Authors = b.list(func() {
+		for _, p := range it.Authors {
+			b.name(p.Name)
+			b.name(p.Email)
+		}
+	})
+	t.Categories = b.list(func() {
+		for _, c := range it.Categories {
+			b.name(c)
+		}
+	})
+	t.EnclosureURLs = b.list(func() {
+		for _, e := range it.Enclosures {
+			b.name(e.URL)
+		}
+	})
+	t.EnclosureTypes = b.list(func() {
+		for _, e := range it.Enclosures {
+			b.name(e.Type)
+		}
+	})
+}
+
+// list returns the names that add adds.
+func (b *builder) list(add func()) []string {
+	m := len(b.names)
+	add()
+	return b.names[m:len(b.names):len(b.names)]
+}
+
+// name adds a name's normal form.
+func (b *builder) name(s string) {
+	if s != "" {
+		b.names = append(b.names, b.normalized(s, false))
+	}
+}
+
+// person takes a text like "Name <address>", "address (Name)" or "Name (address)" apart.
+func person(s string) Person {
+	s = strings.TrimSpace(s)
+	open, close := strings.IndexByte(s, '('), byte(')')
+	if open < 0 {
+		open, close = strings.IndexByte(s, '<'), '>'
+	}
+	if open >= 0 {
+		if n := strings.IndexByte(s[open:], close); n > 0 {
+			in, out := strings.TrimSpace(s[open+1:open+n]), strings.Trim(strings.TrimSpace(s[:open]+s[open+n+1:]), `"`)
+			switch {
+			case strings.Contains(in, "@"):
+				return Person{Name: out, Email: strings.TrimPrefix(in, "mailto:")}
+			case strings.Contains(out, "@"):
+				return Person{Name: in, Email: strings.TrimPrefix(out, "mailto:")}
+			}
+			return Person{Name: s}
+		}
+	}
+	at := strings.IndexByte(s, '@')
+	if at <= 0 {
+		return Person{Name: s}
+	}
+	// A word with an @ is the address, and the others are the name.
+	from, to := strings.LastIndexByte(s[:at], ' ')+1, len(s)
+	if n := strings.IndexByte(s[at:], ' '); n >= 0 {
+		to = at + n
+	}
+	return Person{Name: strings.TrimSpace(s[:from] + s[to:]), Email: s[from:to]}
+}
+
+// setText sets a text that is not set by what is preferred.
+func setText(dst *string, have *uint8, rank uint8, s string) bool {
+	if s == "" || *dst != "" && *have <= rank {
+		return false
+	}
+	*dst, *have = s, rank
+	return true
+}
+
+// setTime does so with a time.
+func setTime(dst *time.Time, have *uint8, rank uint8, t time.Time) {
+	if !t.IsZero() && (dst.IsZero() || rank < *have) {
+		*dst, *have = t, rank
+	}
+}
+
+func decodeBase64(b []byte) ([]byte, bool) {
+	b = bytes.Map(func(r rune) rune {
+		if r <= ' ' {
+			return -1
+		}
+		return r
+	}, b)
+	plain := make([]byte, base64.StdEncoding.DecodedLen(len(b)))
+	n, err := base64.StdEncoding.Decode(plain, b)
+	return plain[:n], err == nil
+}

@@ -1,0 +1,225 @@
+package syndication
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// feedElement reads an element of a channel or feed; read is true when it is read to its end.
+func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, read bool) {
+	f := p.f
+	switch v {
+	case native:
+		switch string(name) {
+		case "title":
+			p.setFeedText(&f.Title, 0, p.text(t), true, htmlTitle)
+		case "link":
+			s := p.urlText(t)
+			if s == "" {
+				s = p.href(t, "href")
+			}
+			setText(&f.Link, &p.ofFeed.link, 0, s)
+		case "description":
+			p.setFeedText(&f.Description, 0, p.text(t), true, htmlSummary)
+		case "language":
+			setText(&f.Language, &p.ofFeed.language, 0, p.text(t))
+		case "copyright":
+			setText(&f.Copyright, &p.ofFeed.copyright, 0, p.text(t))
+		case "generator":
+			if s := p.text(t); f.Generator == "" {
+				f.Generator = s
+			}
+		case "managingeditor", "webmaster":
+			f.Authors = addPerson(f.Authors, person(p.text(t)))
+		case "pubdate":
+			setTime(&f.Published, &p.ofFeed.published, 0, p.date(t))
+		case "lastbuilddate":
+			setTime(&f.Updated, &p.ofFeed.updated, 0, p.date(t))
+		case "category":
+			f.Categories = addName(f.Categories, p.text(t))
+		case "ttl":
+			if n, err := strconv.Atoi(p.text(t)); err == nil && n > 0 && n < 1<<24 {
+				f.TTL = time.Duration(n) * time.Minute
+			}
+		case "image":
+			return inImage, false
+		case "skiphours":
+			return inHours, false
+		case "skipdays":
+			return inDays, false
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	case atom:
+		return p.atomFeedElement(t, name)
+	case dublinCore:
+		switch string(name) {
+		case "title":
+			p.setFeedText(&f.Title, 1, p.text(t), true, htmlTitle)
+		case "description":
+			p.setFeedText(&f.Description, 1, p.text(t), true, htmlSummary)
+		case "language":
+			setText(&f.Language, &p.ofFeed.language, 1, p.text(t))
+		case "rights":
+			setText(&f.Copyright, &p.ofFeed.copyright, 1, p.text(t))
+		case "creator", "author":
+			f.Authors = addPerson(f.Authors, person(p.text(t)))
+		case "date":
+			setTime(&f.Updated, &p.ofFeed.updated, 1, p.date(t))
+		case "subject":
+			f.Categories = addName(f.Categories, p.text(t))
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	case itunes:
+		switch string(name) {
+		case "summary":
+			p.setFeedText(&f.Description, 2, p.text(t), true, htmlSummary)
+		case "subtitle":
+			p.setFeedText(&f.Description, 3, p.text(t), false, htmlSummary)
+		case "author":
+			f.Authors = addPerson(f.Authors, person(p.text(t)))
+		case "keywords":
+			for s := range strings.SplitSeq(p.text(t), ",") {
+				f.Categories = addName(f.Categories, strings.TrimSpace(s))
+			}
+		case "category":
+			f.Categories = addName(f.Categories, p.attribute(t, "text"))
+			return p.top(), false // categories within are the feed's too
+		case "image":
+			setText(&f.Image, &p.ofFeed.image, 1, p.href(t, "href"))
+			return nowhere, false
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	case updates:
+		switch string(name) {
+		case "updateperiod":
+			p.period = strings.ToLower(p.text(t))
+		case "updatefrequency":
+			p.often, _ = strconv.Atoi(p.text(t))
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	}
+	return nowhere, false
+}
+
+// atomFeedElement reads an element of Atom, in a feed or an RSS channel.
+func (p *xmlParser) atomFeedElement(t *tag, name []byte) (is place, read bool) {
+	f := p.f
+	var rank uint8
+	if f.Format != Atom {
+		rank = 4
+	}
+	switch string(name) {
+	case "title":
+		s, isHTML := p.textConstruct(t)
+		p.setFeedText(&f.Title, rank, s, isHTML, htmlTitle)
+	case "subtitle", "tagline", "info":
+		if string(name) == "info" {
+			rank++
+		}
+		s, isHTML := p.textConstruct(t)
+		p.setFeedText(&f.Description, rank, s, isHTML, htmlSummary)
+	case "rights", "copyright":
+		s, _ := p.textConstruct(t)
+		setText(&f.Copyright, &p.ofFeed.copyright, rank, s)
+	case "generator":
+		parts := []string{p.attribute(t, "version"), p.href(t, "uri")}
+		if parts[1] == "" {
+			parts[1] = p.href(t, "url")
+		}
+		s := p.text(t)
+		if parts[0] != "" {
+			s += " v" + parts[0]
+		}
+		if parts[1] != "" {
+			s += " " + parts[1]
+		}
+		if f.Generator == "" {
+			f.Generator = strings.TrimSpace(s)
+		}
+	case "icon":
+		setText(&f.Icon, &p.ofFeed.icon, rank, p.urlText(t))
+	case "logo":
+		setText(&f.Image, &p.ofFeed.image, rank, p.urlText(t))
+	case "published":
+		setTime(&f.Published, &p.ofFeed.published, rank, p.date(t))
+	case "updated", "modified":
+		setTime(&f.Updated, &p.ofFeed.updated, rank, p.date(t))
+	case "author":
+		return p.startPerson(t)
+	case "category":
+		s := p.attribute(t, "label")
+		if s == "" {
+			s = p.attribute(t, "term")
+		}
+		f.Categories = addName(f.Categories, s)
+		return nowhere, false
+	case "link":
+		switch rel := p.attribute(t, "rel"); rel {
+		case "", "alternate":
+			setText(&f.Link, &p.ofFeed.link, rank, p.href(t, "href"))
+		case "self":
+			f.FeedURL = p.href(t, "href")
+			p.selfLink(t)
+		case "next":
+			f.Next = p.href(t, "href")
+		case "hub":
+			f.Hub = p.href(t, "href")
+		}
+		return nowhere, false
+	default:
+		return nowhere, false
+	}
+	return nowhere, true
+}
+
+func (p *xmlParser) setFeedText(dst *string, rank uint8, s string, html bool, bit uint8) {
+	have := &p.ofFeed.title
+	if bit == htmlSummary {
+		have = &p.ofFeed.summary
+	}
+	if setText(dst, have, rank, s) {
+		if p.f.html &^= bit; html {
+			p.f.html |= bit
+		}
+	}
+}
+
+// selfLink notes the URL that says where the feed itself is.
+func (p *xmlParser) selfLink(t *tag) {
+	for _, a := range t.attrs {
+		if bytes.Equal(a.name, []byte("href")) {
+			p.f.SelfLinks = append(p.f.SelfLinks, a.value)
+		}
+	}
+}
+
+// finish sets what follows from several elements.
+func (p *xmlParser) finish() {
+	if p.f.TTL != 0 || p.period == "" {
+		return
+	}
+	var period time.Duration
+	switch p.period {
+	case "hourly":
+		period = time.Hour
+	case "daily":
+		period = 24 * time.Hour
+	case "weekly":
+		period = 7 * 24 * time.Hour
+	case "monthly":
+		period = 30 * 24 * time.Hour
+	case "yearly":
+		period = 365 * 24 * time.Hour
+	}
+	p.f.TTL = period / time.Duration(max(1, p.often))
+}

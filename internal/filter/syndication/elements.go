@@ -1,0 +1,441 @@
+package syndication
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// precedence holds, for texts that several elements of an item or feed may give, the rank of the one that did: 0 is
+// the best. The first of a rank counts.
+type precedence struct {
+	title, summary, content, link, language, published, updated, image, icon, copyright uint8
+}
+
+// lowered is room for an element's name in lower case.
+type lowered [24]byte
+
+// lower returns a name in lower case; one that does not fit is none that matters.
+func (l *lowered) lower(name []byte) []byte {
+	if len(name) > len(l) {
+		return nil
+	}
+	for i, c := range name {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		l[i] = c
+	}
+	return l[:len(name)]
+}
+
+// startTag is what a start tag outside of texts means.
+func (p *xmlParser) startTag(t *tag) error {
+	bound := len(p.bound)
+	if len(t.attrs) > 0 {
+		p.declare(p.b, t.attrs, len(p.stack) == 0)
+	}
+	prefix, local := split(t.name)
+	var room lowered
+	v, name := p.of(prefix), room.lower(local)
+	if p.f.Format == Atom && v == native {
+		v = atom
+	}
+	is, read := nowhere, false
+	switch p.top() {
+	case nowhere:
+		if len(p.stack) > 0 {
+			break
+		}
+		var err error
+		if is, err = p.rootTag(t, v, string(name)); err != nil {
+			return err
+		}
+	case inRoot, inChannel, inFeed:
+		if isItem(v, name, p.f.Format) {
+			return p.startItem(t, bound)
+		}
+		if p.top() == inRoot && v == native && string(name) == "channel" {
+			is = inChannel
+			break
+		}
+		is, read = p.feedElement(t, v, name)
+	case inItem:
+		if isItem(v, name, p.f.Format) { // the one before is not closed
+			p.f.damaged("elements that are not closed")
+			p.pop(t.start)
+			return p.startItem(t, bound)
+		}
+		is, read = p.itemElement(t, v, name)
+	case inPerson:
+		read = true
+		switch string(name) {
+		case "name":
+			p.person.Name = p.text(t)
+		case "email":
+			p.person.Email = p.text(t)
+		case "uri", "url", "homepage":
+			p.person.URL = p.urlText(t)
+		default:
+			read = false
+		}
+	case inImage:
+		if read = string(name) == "url"; read {
+			setText(&p.f.Image, &p.ofFeed.image, 0, p.urlText(t))
+		}
+	case inHours:
+		if read = string(name) == "hour"; read {
+			if h, err := strconv.Atoi(p.text(t)); err == nil && h >= 0 && h <= 24 {
+				p.f.SkipHours |= 1 << (h % 24)
+			}
+		}
+	case inDays:
+		if read = string(name) == "day"; read {
+			text := p.text(t)
+			for d := time.Sunday; d <= time.Saturday; d++ {
+				if strings.EqualFold(text, d.String()) {
+					p.f.SkipDays |= 1 << d
+				}
+			}
+		}
+	}
+	if read {
+		p.release(bound)
+		return nil
+	}
+	return p.push(t, is, bound)
+}
+
+func isItem(v vocabulary, name []byte, f Format) bool {
+	if f == Atom {
+		return v == atom && string(name) == "entry"
+	}
+	return v == native && string(name) == "item"
+}
+
+// rootTag tells the format.
+func (p *xmlParser) rootTag(t *tag, v vocabulary, name string) (place, error) {
+	f := p.f
+	p.hasRoot = true
+	f.root = Range{t.start, t.end}
+	if t.empty {
+		p.done = true
+	}
+	f.Version = p.attribute(t, "version")
+	switch {
+	case name == "rss":
+		f.Format = RSS
+		return inRoot, nil
+	case name == "rdf":
+		f.Format = RDF
+		switch root := string(p.b[t.start:t.end]); {
+		case strings.Contains(root, "http://purl.org/rss/1.0/"):
+			f.Version = "1.0"
+		case strings.Contains(root, "http://purl.org/net/rss1.1#"):
+			f.Version = "1.1"
+		case strings.Contains(root, "netscape.com/rdf/simple/0.9/"):
+			f.Version = "0.9"
+		}
+		return inRoot, nil
+	case name == "channel" && v != foreign:
+		f.Format = RSS
+		return inChannel, nil
+	case name == "feed":
+		f.Format = Atom
+		if strings.Contains(string(p.b[t.start:t.end]), "http://www.w3.org/2005/Atom") && f.Version == "" {
+			f.Version = "1.0"
+		}
+		f.Language = p.attribute(t, "xml:lang")
+		return inFeed, nil
+	}
+	return nowhere, ErrNoFeed
+}
+
+// startItem begins an item.
+func (p *xmlParser) startItem(t *tag, bound int) error {
+	f := p.f
+	if len(f.Items) == p.o.MaxItems {
+		return &LimitError{"items", p.o.MaxItems}
+	}
+	f.Items = append(f.Items, Item{in: Range{t.start, t.end}})
+	p.item = &f.Items[len(f.Items)-1]
+	p.itemDepth, p.precedence = len(p.stack), precedence{}
+	p.begin(p.item)
+	p.item.Language = p.attribute(t, "xml:lang")
+	if f.Format == RDF {
+		p.item.GUID = p.attribute(t, "rdf:about")
+		if p.item.GUID == "" {
+			p.item.GUID = p.attribute(t, "about")
+		}
+	}
+	if err := p.push(t, inItem, bound); err != nil {
+		return err
+	}
+	if t.empty {
+		p.endItem(t.end)
+	}
+	return nil
+}
+
+// endItem ends the open item at a byte.
+func (p *xmlParser) endItem(end int) {
+	it := p.item
+	for end > it.in.Start && isSpace(p.b[end-1]) {
+		end--
+	}
+	it.in.End, p.item = end, nil
+	if it.URL == "" && p.f.Format == RSS && strings.Contains(it.GUID, "://") && p.link != permaLinkNot {
+		it.URL = it.GUID
+	}
+	p.normalize(it)
+}
+
+// permaLinkNot is the rank of no link in an item whose GUID is none either.
+const permaLinkNot = 255
+
+// itemElement reads an element of an item; read is true when it is read to its end.
+func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, read bool) {
+	it := p.item
+	switch v {
+	case native:
+		switch string(name) {
+		case "title":
+			p.setTitle(0, p.text(t), true)
+		case "link":
+			s := p.urlText(t)
+			if s == "" {
+				s = p.href(t, "href")
+			}
+			if p.link == permaLinkNot {
+				p.link = 0
+			}
+			setText(&it.URL, &p.link, 0, s)
+		case "description":
+			p.setSummary(0, p.text(t), true)
+		case "guid":
+			s := p.text(t)
+			if it.GUID == "" {
+				it.GUID = s
+			}
+			if strings.EqualFold(p.attribute(t, "isPermaLink"), "false") && it.URL == "" {
+				p.link = permaLinkNot
+			}
+		case "pubdate":
+			setTime(&it.Published, &p.published, 0, p.date(t))
+		case "author":
+			it.Authors = addPerson(it.Authors, person(p.text(t)))
+		case "category":
+			it.Categories = addName(it.Categories, p.text(t))
+		case "enclosure":
+			p.enclosure(t, "url")
+			return nowhere, false
+		case "comments":
+			if s := p.urlText(t); it.Comments == "" {
+				it.Comments = s
+			}
+		case "encoded":
+			p.setContent(1, p.text(t), true)
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	case content:
+		if string(name) == "encoded" {
+			p.setContent(0, p.text(t), true)
+			return nowhere, true
+		}
+	case xhtml:
+		if string(name) == "body" {
+			p.setContent(2, p.text(t), true)
+			return nowhere, true
+		}
+	case atom:
+		return p.atomItemElement(t, name)
+	case dublinCore:
+		return nowhere, p.dublinCoreItem(t, name)
+	case itunes:
+		switch string(name) {
+		case "title":
+			p.setTitle(3, p.text(t), false)
+		case "summary":
+			p.setSummary(2, p.text(t), true)
+		case "subtitle":
+			p.setSummary(4, p.text(t), false)
+		case "author":
+			it.Authors = addPerson(it.Authors, person(p.text(t)))
+		case "keywords":
+			for s := range strings.SplitSeq(p.text(t), ",") {
+				it.Categories = addName(it.Categories, strings.TrimSpace(s))
+			}
+		case "category":
+			it.Categories = addName(it.Categories, p.attribute(t, "text"))
+			return nowhere, false
+		case "image":
+			setText(&it.Image, &p.image, 0, p.href(t, "href"))
+			return nowhere, false
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	case media:
+		switch string(name) {
+		case "title":
+			p.setTitle(2, p.text(t), false)
+		case "description":
+			p.setSummary(5, p.text(t), strings.EqualFold(p.attribute(t, "type"), "html"))
+		case "thumbnail":
+			setText(&it.Image, &p.image, 1, p.href(t, "url"))
+			return nowhere, false
+		case "content":
+			if p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image") {
+				setText(&it.Image, &p.image, 2, p.href(t, "url"))
+			}
+			return inItem, false
+		case "group":
+			return inItem, false
+		default:
+			return nowhere, false
+		}
+		return nowhere, true
+	}
+	return nowhere, false
+}
+
+// dublinCoreItem reads an element of Dublin Core in an item.
+func (p *xmlParser) dublinCoreItem(t *tag, name []byte) (read bool) {
+	it := p.item
+	switch string(name) {
+	case "title":
+		p.setTitle(1, p.text(t), true)
+	case "creator", "author", "contributor":
+		if s := p.text(t); string(name) != "contributor" {
+			it.Authors = addPerson(it.Authors, person(s))
+		}
+	case "subject":
+		it.Categories = addName(it.Categories, p.text(t))
+	case "description", "abstract":
+		p.setSummary(1, p.text(t), true)
+	case "date", "created", "issued":
+		d := p.date(t)
+		setTime(&it.Published, &p.published, 1, d)
+		if string(name) == "date" {
+			setTime(&it.Updated, &p.updated, 2, d)
+		}
+	case "modified":
+		setTime(&it.Updated, &p.updated, 1, p.date(t))
+	case "language":
+		setText(&it.Language, &p.language, 1, p.text(t))
+	case "identifier":
+		if s := p.text(t); it.GUID == "" {
+			it.GUID = s
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// atomItemElement reads an element of Atom, in an entry or an RSS item.
+func (p *xmlParser) atomItemElement(t *tag, name []byte) (is place, read bool) {
+	it := p.item
+	var rank uint8
+	if p.f.Format != Atom {
+		rank = 3
+	}
+	switch string(name) {
+	case "title":
+		s, isHTML := p.textConstruct(t)
+		p.setTitle(rank, s, isHTML)
+	case "summary":
+		s, isHTML := p.textConstruct(t)
+		p.setSummary(rank, s, isHTML)
+	case "content":
+		if src := p.href(t, "src"); src != "" {
+			setText(&it.URL, &p.link, rank+1, src)
+		}
+		s, isHTML := p.textConstruct(t)
+		p.setContent(rank, s, isHTML)
+	case "id":
+		if s := p.text(t); it.GUID == "" {
+			it.GUID = s
+		}
+	case "published", "issued":
+		setTime(&it.Published, &p.published, rank, p.date(t))
+	case "created":
+		setTime(&it.Published, &p.published, rank+1, p.date(t))
+	case "updated", "modified":
+		setTime(&it.Updated, &p.updated, rank, p.date(t))
+	case "author":
+		return p.startPerson(t)
+	case "category":
+		s := p.attribute(t, "label")
+		if s == "" {
+			s = p.attribute(t, "term")
+		}
+		it.Categories = addName(it.Categories, s)
+		return nowhere, false
+	case "link":
+		switch rel := p.attribute(t, "rel"); rel {
+		case "", "alternate":
+			setText(&it.URL, &p.link, rank, p.href(t, "href"))
+		case "enclosure":
+			p.enclosure(t, "href")
+		case "replies":
+			if it.Comments == "" {
+				it.Comments = p.href(t, "href")
+			}
+		}
+		return nowhere, false
+	default:
+		return nowhere, false
+	}
+	return nowhere, true
+}
+
+// startPerson begins an author of the item or the feed.
+func (p *xmlParser) startPerson(t *tag) (place, bool) {
+	if t.empty {
+		return nowhere, false
+	}
+	p.person = &Person{}
+	return inPerson, false
+}
+
+func (p *xmlParser) endPerson() {
+	if p.person != nil && p.item != nil {
+		p.item.Authors = addPerson(p.item.Authors, *p.person)
+	} else if p.person != nil {
+		p.f.Authors = addPerson(p.f.Authors, *p.person)
+	}
+	p.person = nil
+}
+
+func (p *xmlParser) enclosure(t *tag, url string) {
+	e := Enclosure{URL: p.href(t, url), Type: p.attribute(t, "type")}
+	if n, err := strconv.ParseInt(p.attribute(t, "length"), 10, 64); err == nil && n > 0 {
+		e.Length = n
+	}
+	if e.URL != "" {
+		p.item.Enclosures = append(p.item.Enclosures, e)
+	}
+}
+
+func (p *xmlParser) setTitle(rank uint8, s string, html bool) {
+	p.setRanked(&p.item.Title, &p.title, rank, s, html, htmlTitle)
+}
+
+func (p *xmlParser) setSummary(rank uint8, s string, html bool) {
+	p.setRanked(&p.item.Summary, &p.summary, rank, s, html, htmlSummary)
+}
+
+func (p *xmlParser) setContent(rank uint8, s string, html bool) {
+	p.setRanked(&p.item.Content, &p.content, rank, s, html, htmlContent)
+}
+
+func (p *xmlParser) setRanked(dst *string, have *uint8, rank uint8, s string, html bool, bit uint8) {
+	if setText(dst, have, rank, s) {
+		if p.item.html &^= bit; html {
+			p.item.html |= bit
+		}
+	}
+}

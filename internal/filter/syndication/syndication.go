@@ -1,0 +1,212 @@
+// Package syndication reads RSS 0.9x to 2.0, RDF (RSS 0.90, 1.0 and 1.1), Atom 0.3 and 1.0 and JSON Feed 1.0 and 1.1 in
+// one pass, and writes feeds out of what it has read.
+//
+// [Parse] says of each item where its bytes are in the source, so that [Feed.Pieces] makes a feed without some of its
+// items out of the source's own bytes: namespaces, CDATA sections, comments, unknown elements and the charset stay as
+// they are. [Feed.Arrange] does so with items in another order and of several feeds; [Convert] writes another format.
+//
+// A feed is damaged more often than not. What can be read is read, and [Feed.Damage] tells what was wrong. No entity
+// of a document type is expanded and nothing that is outside the document is fetched.
+//
+// A Feed does not change after Parse and may be used by many goroutines. Its strings share memory of their own; Source
+// is the caller's slice, which must not change while the feed is used.
+//
+// Sources: the specifications of the formats, RFC 4287 (Atom), RFC 7303 (charsets of XML), RFC 8259 (JSON), RFC 5322,
+// RFC 3339 and W3C's note on dates.
+package syndication
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Format is a family of feeds.
+type Format uint8
+
+const (
+	RSS  Format = iota // RSS 0.91 to 2.0
+	RDF                // RSS 0.90, 1.0 and 1.1
+	Atom               // Atom 0.3 and 1.0
+	JSON               // JSON Feed 1.0 and 1.1
+)
+
+func (f Format) String() string { return [...]string{"rss", "rdf", "atom", "json"}[f] }
+
+// ContentType returns the media type of the format's documents.
+func (f Format) ContentType() string {
+	return [...]string{"application/rss+xml", "application/rdf+xml", "application/atom+xml", "application/feed+json"}[f]
+}
+
+// Options are what is known of a source, and bounds; a zero is the default.
+type Options struct {
+	ContentType   string // the header field of HTTP, whose charset is preferred to what the document says
+	MaxBytes      int    // of the source: 32 MiB
+	MaxDepth      int    // of open elements: 256
+	MaxItems      int    // of a feed: 20,000
+	MaxAttributes int    // of an element: 256
+}
+
+const (
+	defaultBytes      = 32 << 20
+	defaultDepth      = 256
+	defaultItems      = 20_000
+	defaultAttributes = 256
+)
+
+func (o Options) withDefaults() Options {
+	or := func(n *int, d int) {
+		if *n == 0 {
+			*n = d
+		}
+	}
+	or(&o.MaxBytes, defaultBytes)
+	or(&o.MaxDepth, defaultDepth)
+	or(&o.MaxItems, defaultItems)
+	or(&o.MaxAttributes, defaultAttributes)
+	return o
+}
+
+// ErrNoFeed is what Parse returns for a document that is none of the formats, such as a page of HTML.
+var ErrNoFeed = errors.New("the document is no RSS, RDF, Atom or JSON feed")
+
+// LimitError says which bound of Options a document exceeds.
+type LimitError struct {
+	What string // bytes, depth, items or attributes
+	Max  int
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the feed has more than %d %s", e.Max, map[string]string{"bytes": "bytes",
+		"depth": "elements in each other", "items": "items", "attributes": "attributes in one element"}[e.What])
+}
+
+// Range is bytes [Start, End) of a Source.
+type Range struct{ Start, End int }
+
+// Feed is what a document says of itself, and its items. Texts are without white space around them.
+type Feed struct {
+	Format  Format
+	Version string // 2.0, 1.0, 0.3, 1.1, ...; empty when the document does not say
+	Charset string // the WHATWG's name of the charset of Source, in lower case
+	Source  []byte // the bytes as they were fetched
+
+	Title, Link, Description, Language string
+	Copyright, Generator               string
+	Image, Icon                        string // URLs
+	FeedURL, Next, Hub                 string // rel=self, rel=next, rel=hub
+	Authors                            []Person
+	Categories                         []string
+	Published, Updated                 time.Time // zero when the document does not say or cannot be understood
+
+	TTL       time.Duration // how long the feed asks not to be fetched again; 0 when it does not
+	SkipHours uint32        // bit h: not to be fetched in hour h, UTC
+	SkipDays  uint8         // bit d: not to be fetched on time.Weekday(d), UTC
+
+	SelfLinks []Range // the URLs of rel=self and feed_url, without their quotes
+	Items     []Item
+	Damage    []string // what had to be mended, each kind once
+
+	text   []byte // Source in UTF-8; Source itself where that is UTF-8
+	root   Range  // the start tag of the root in text
+	end    int    // where Source ends as far as it is used: before an item that was cut off
+	closed string // what closes the elements that were open there
+	html   uint8  // which of the feed's texts are HTML: htmlTitle, htmlSummary (the description)
+}
+
+// Item is an item or entry. The bytes of its Range begin with the white space before it.
+type Item struct {
+	Range
+	GUID, URL                         string
+	Title, Summary, Content, Language string // XML's escapes are undone; HTML within is as it is
+	Image, Comments                   string // URLs
+	Authors                           []Person
+	Categories                        []string
+	Enclosures                        []Enclosure
+	Published, Updated                time.Time
+	Text                              Text
+
+	in   Range // its element or value in Feed.text, without white space
+	html uint8
+}
+
+const (
+	htmlTitle = 1 << iota
+	htmlSummary
+	htmlContent
+)
+
+// Person is who wrote a feed or item. Formats that have one text for a person have it taken apart.
+type Person struct{ Name, Email, URL string }
+
+// Enclosure is a file that belongs to an item. Length is in bytes, 0 when it is not known.
+type Enclosure struct {
+	URL, Type string
+	Length    int64
+}
+
+// Text is an item's text as rules compare it: case folded, accents stripped, white space collapsed to single spaces,
+// and HTML reduced to its text. [Normalize] does the same to what is compared with it.
+type Text struct {
+	Title, Summary, Content, URL, GUID, Language string
+
+	Authors        []string // names and addresses
+	Categories     []string
+	EnclosureURLs  []string
+	EnclosureTypes []string
+}
+
+// Key identifies the item within its feed: its GUID, or its URL or title where it has none.
+func (it *Item) Key() string {
+	switch {
+	case it.GUID != "":
+		return it.GUID
+	case it.URL != "":
+		return it.URL
+	}
+	return it.Title
+}
+
+// Parse reads a feed. The error is [ErrNoFeed], a [*LimitError] or about a document of which nothing could be read.
+func Parse(src []byte, o Options) (*Feed, error) {
+	o = o.withDefaults()
+	if len(src) > o.MaxBytes {
+		return nil, &LimitError{"bytes", o.MaxBytes}
+	}
+	f := &Feed{Source: src, end: len(src)}
+	m := f.decode(o.ContentType)
+	text := f.text
+	if f.Charset == "utf-8" && len(text) >= 3 && string(text[:3]) == "\xef\xbb\xbf" {
+		text = text[3:]
+	}
+	var err error
+	if first := skipSpace(text, 0); first < len(text) && text[first] == '{' {
+		err = f.parseJSON(o)
+	} else {
+		err = f.parseXML(o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.place(f)
+	return f, nil
+}
+
+// damaged notes a kind of damage.
+func (f *Feed) damaged(what string) {
+	for _, d := range f.Damage {
+		if d == what {
+			return
+		}
+	}
+	f.Damage = append(f.Damage, what)
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+func skipSpace(b []byte, i int) int {
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,165 @@
+package syndication
+
+import "bytes"
+
+// attribute is a name and the bytes of its value, escapes as they are.
+type attribute struct {
+	name  []byte
+	value Range
+}
+
+// nameEnds are the bytes at which the name of an element or attribute ends.
+var nameEnds = func() (t [256]bool) {
+	for _, c := range " \t\r\n/>=<\"'" {
+		t[c] = true
+	}
+	return
+}()
+
+// tag is a start tag, or an end tag without attributes.
+type tag struct {
+	name  []byte
+	start int // of '<'
+	end   int // after '>'
+	empty bool
+	attrs []attribute
+}
+
+// readTag reads the tag whose name begins at i, into attrs. It is false when the document ends within the tag. A tag
+// without its '>' ends before the next '<'.
+func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err error) {
+	t.start = i - 1
+	k := i
+	for k < len(b) && !nameEnds[b[k]] {
+		k++
+	}
+	t.name, t.attrs = b[i:k], attrs[:0]
+	if k < len(b) && b[k] == '>' {
+		t.end = k + 1
+		return t, true, nil
+	}
+	for k < len(b) {
+		switch c := b[k]; c {
+		case ' ', '\n', '\t', '\r', '=', '"', '\'':
+			k++
+			continue
+		case '>':
+			t.end = k + 1
+			return t, true, nil
+		case '<':
+			t.end = k
+			return t, true, nil
+		case '/':
+			t.empty = k+1 < len(b) && b[k+1] == '>'
+			k++
+			continue
+		}
+		a := attribute{}
+		n := k
+		for k < len(b) && !nameEnds[b[k]] {
+			k++
+		}
+		a.name = b[n:k]
+		eq := skipSpace(b, k)
+		if eq < len(b) && b[eq] == '=' {
+			k = skipSpace(b, eq+1)
+			a.value, k = readValue(b, k)
+			if k < 0 {
+				return t, false, nil
+			}
+		}
+		if len(t.attrs) == most {
+			return t, false, &LimitError{"attributes", most}
+		}
+		t.attrs = append(t.attrs, a)
+	}
+	return t, false, nil
+}
+
+// readValue reads the value at k, in quotes or not, and returns where to go on, -1 when the document ends first. A
+// quote that is not closed before the tag and another one begin ends with the tag.
+func readValue(b []byte, k int) (Range, int) {
+	if k < len(b) && (b[k] == '"' || b[k] == '\'') {
+		n := bytes.IndexByte(b[k+1:], b[k])
+		value := b[k+1:]
+		if n >= 0 {
+			value = value[:n]
+		}
+		gt := bytes.IndexByte(value, '>')
+		if gt >= 0 && (n < 0 || bytes.IndexByte(value[gt:], '<') >= 0) {
+			return Range{k + 1, k + 1 + gt}, k + 1 + gt
+		}
+		if n < 0 {
+			return Range{}, -1
+		}
+		return Range{k + 1, k + 1 + n}, k + n + 2
+	}
+	start := k
+	for k < len(b) && !isSpace(b[k]) && b[k] != '>' && b[k] != '<' {
+		if b[k] == '/' && k+1 < len(b) && b[k+1] == '>' {
+			break
+		}
+		k++
+	}
+	return Range{start, k}, k
+}
+
+// skipMarkup returns the end of the comment, processing instruction, CDATA section or declaration at b[i] == '<', -1
+// when the document ends within. What a document type declares is passed over.
+func skipMarkup(b []byte, i int) int {
+	rest := b[i:]
+	after := func(n int, end string) int {
+		if j := bytes.Index(rest[min(n, len(rest)):], []byte(end)); j >= 0 {
+			return i + n + j + len(end)
+		}
+		return -1
+	}
+	switch {
+	case bytes.HasPrefix(rest, []byte("<!--")):
+		return after(4, "-->")
+	case bytes.HasPrefix(rest, cdataStart):
+		return after(len(cdataStart), "]]>")
+	case bytes.HasPrefix(rest, []byte("<?")):
+		return after(2, "?>")
+	}
+	if len(rest) < 9 || !bytes.EqualFold(rest[2:9], []byte("DOCTYPE")) {
+		return after(2, ">")
+	}
+	for k, depth := 9, 0; k < len(rest); k++ {
+		switch c := rest[k]; c {
+		case '"', '\'':
+			n := bytes.IndexByte(rest[k+1:], c)
+			if n < 0 {
+				return -1
+			}
+			k += n + 1
+		case '[':
+			depth++
+		case ']':
+			depth--
+		case '<':
+			if bytes.HasPrefix(rest[k:], []byte("<!--")) {
+				n := bytes.Index(rest[k+4:], []byte("-->"))
+				if n < 0 {
+					return -1
+				}
+				k += n + 6
+			}
+		case '>':
+			if depth <= 0 {
+				return i + k + 1
+			}
+		}
+	}
+	return -1
+}
+
+var cdataStart = []byte("<![CDATA[")
+
+// split takes a qualified name apart.
+func split(name []byte) (prefix, local []byte) {
+	if i := bytes.IndexByte(name, ':'); i > 0 {
+		return name[:i], name[i+1:]
+	}
+	return nil, name
+}

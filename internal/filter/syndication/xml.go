@@ -1,0 +1,406 @@
+package syndication
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// place is what an open element is to the feed.
+type place uint8
+
+const (
+	nowhere place = iota // nothing inside matters
+	inRoot               // rss, RDF
+	inChannel
+	inFeed
+	inItem
+	inPerson
+	inImage
+	inHours
+	inDays
+)
+
+// open is an element whose end has not come yet.
+type open struct {
+	name  []byte
+	is    place
+	bound int    // bindings before it
+	base  string // xml:base outside it
+}
+
+// xmlParser reads RSS, RDF and Atom. Elements with text are read at once, and never open.
+type xmlParser struct {
+	f     *Feed
+	o     Options
+	b     []byte
+	i     int
+	stack []open
+	scope
+	base    string
+	attrs   []attribute
+	scratch []byte
+	builder
+	item       *Item
+	itemDepth  int // of its element in stack
+	precedence     // of the open item
+	ofFeed     precedence
+	person     *Person
+	done       bool // the root is closed
+	cutOff     int  // where the document ends within an element or tag, -1
+	hasRoot    bool
+	period     string // sy:updatePeriod
+	often      int    // sy:updateFrequency
+}
+
+func (f *Feed) parseXML(o Options) error {
+	p := &xmlParser{f: f, o: o, b: f.text, cutOff: -1}
+	p.expect(len(p.b))
+	if err := p.run(); err != nil {
+		return err
+	}
+	if !p.hasRoot {
+		return ErrNoFeed
+	}
+	p.finish()
+	return nil
+}
+
+// run reads tags until the root is closed or the document ends.
+func (p *xmlParser) run() error {
+	for !p.done {
+		j := bytes.IndexByte(p.b[p.i:], '<')
+		if j < 0 || p.i+j+1 == len(p.b) {
+			if p.i = len(p.b); j >= 0 {
+				p.i--
+			}
+			return p.cut(p.i)
+		}
+		at := p.i + j
+		switch c := p.b[at+1]; {
+		case c == '!' || c == '?':
+			end := skipMarkup(p.b, at)
+			if end < 0 {
+				return p.cut(at)
+			}
+			p.i = end
+		case c == '/':
+			t, ok, err := readTag(p.b, at+2, p.attrs, p.o.MaxAttributes)
+			if err != nil {
+				return err
+			} else if !ok {
+				return p.cut(at)
+			}
+			p.i = t.end
+			p.endTag(t.name, at, t.end)
+		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == ':' || c >= 0x80:
+			t, ok, err := readTag(p.b, at+1, p.attrs, p.o.MaxAttributes)
+			if err != nil {
+				return err
+			} else if !ok {
+				return p.cut(at)
+			}
+			t.start = at
+			p.attrs, p.i = t.attrs, t.end
+			if err := p.startTag(&t); err != nil {
+				return err
+			}
+			if p.cutOff >= 0 {
+				return p.cut(p.cutOff)
+			}
+		default:
+			p.f.damaged("markup characters that are not escaped")
+			p.i = at + 1
+		}
+	}
+	return nil
+}
+
+// cut ends a document that ends at, or within what begins at, i: an item that is not whole is left out, and what is
+// open is closed.
+func (p *xmlParser) cut(i int) error {
+	if len(p.stack) == 0 {
+		return nil
+	}
+	p.f.damaged("truncated")
+	if p.item != nil {
+		i = p.item.in.Start
+		p.f.Items = p.f.Items[:len(p.f.Items)-1]
+		p.stack, p.item = p.stack[:p.itemDepth], nil
+	}
+	for k := len(p.stack) - 1; k >= 0; k-- {
+		p.f.closed += "</" + string(p.stack[k].name) + ">"
+	}
+	p.f.end = i
+	return nil
+}
+
+// top returns what the innermost open element is.
+func (p *xmlParser) top() place {
+	if len(p.stack) == 0 {
+		return nowhere
+	}
+	return p.stack[len(p.stack)-1].is
+}
+
+// push opens an element.
+func (p *xmlParser) push(t *tag, is place, bound int) error {
+	if t.empty {
+		p.release(bound)
+		return nil
+	}
+	if len(p.stack) == p.o.MaxDepth {
+		return &LimitError{"depth", p.o.MaxDepth}
+	}
+	p.stack = append(p.stack, open{name: t.name, is: is, bound: bound, base: p.base})
+	if is != nowhere && len(t.attrs) > 0 {
+		p.base = p.baseOf(t)
+	}
+	return nil
+}
+
+// endTag closes the innermost element of that name and what is open within it. One that closes nothing says nothing.
+func (p *xmlParser) endTag(name []byte, start, end int) {
+	k := p.opened(name)
+	if k < 0 {
+		p.f.damaged("end tags that close nothing")
+		return
+	}
+	for len(p.stack) > k {
+		at := end
+		if len(p.stack) > k+1 {
+			at = start
+			p.f.damaged("elements that are not closed")
+		}
+		p.pop(at)
+	}
+}
+
+// opened returns the index of the innermost open element of that name, -1 for none.
+func (p *xmlParser) opened(name []byte) int {
+	for k := len(p.stack) - 1; k >= 0; k-- {
+		if n := p.stack[k].name; len(n) == len(name) && (bytes.Equal(n, name) || bytes.EqualFold(n, name)) {
+			return k
+		}
+	}
+	return -1
+}
+
+// pop closes the innermost element at a byte.
+func (p *xmlParser) pop(at int) {
+	e := &p.stack[len(p.stack)-1]
+	p.base = e.base
+	p.stack = p.stack[:len(p.stack)-1]
+	if p.item != nil && len(p.stack) == p.itemDepth {
+		p.endItem(at)
+	}
+	if e.is == inPerson {
+		p.endPerson()
+	}
+	if e.bound < len(p.bound) {
+		p.release(e.bound)
+	}
+	p.done = len(p.stack) == 0
+}
+
+// attribute returns the text of an attribute, "" when the tag does not have it. Names are compared without prefix,
+// unless they are given with one.
+func (p *xmlParser) attribute(t *tag, name string) string {
+	for _, a := range t.attrs {
+		if string(a.name) == name {
+			return p.value(a)
+		}
+	}
+	return ""
+}
+
+func (p *xmlParser) value(a attribute) string {
+	b, _ := appendText(p.scratch[:0], p.b[a.value.Start:a.value.End])
+	p.scratch = b
+	return p.keep(bytes.TrimSpace(b))
+}
+
+// baseOf returns the base of the URLs in an element.
+func (p *xmlParser) baseOf(t *tag) string {
+	if b := p.attribute(t, "xml:base"); b != "" {
+		return resolve(p.base, b)
+	}
+	return p.base
+}
+
+// resolve makes a reference absolute where there is a base to do it with.
+func resolve(base, ref string) string {
+	if base == "" || ref == "" || strings.Contains(ref, "://") || strings.HasPrefix(ref, "mailto:") {
+		return ref
+	}
+	b, err := url.Parse(base)
+	if err != nil {
+		return ref
+	}
+	u, err := b.Parse(ref)
+	if err != nil {
+		return ref
+	}
+	return u.String()
+}
+
+// href returns the URL in an attribute.
+func (p *xmlParser) href(t *tag, name string) string {
+	return resolve(p.baseOf(t), p.attribute(t, name))
+}
+
+// urlText reads an element whose text is a URL.
+func (p *xmlParser) urlText(t *tag) string {
+	return resolve(p.baseOf(t), p.text(t))
+}
+
+// date reads an element whose text is a date.
+func (p *xmlParser) date(t *tag) time.Time {
+	s := p.text(t)
+	d, ok := parseDate(s)
+	if !ok && s != "" {
+		p.f.damaged("dates that are none")
+	}
+	return d
+}
+
+// text reads an element to its end tag and returns its text; markup within stays as it is.
+func (p *xmlParser) text(t *tag) string { return p.keep(p.inner(t, false)) }
+
+// inner reads the element of a start tag to its end. The text is in p.scratch or the document.
+func (p *xmlParser) inner(t *tag, xml bool) []byte {
+	if t.empty {
+		return nil
+	}
+	start := p.i
+	// Most have one piece of text and nothing else.
+	if j := bytes.IndexByte(p.b[start:], '<'); j >= 0 {
+		end := start + j
+		if rest := p.b[end+1:]; len(rest) > len(t.name)+1 && rest[0] == '/' && rest[len(t.name)+1] == '>' && bytes.Equal(rest[1:len(t.name)+1], t.name) {
+			p.i = end + len(t.name) + 3
+			text, good := appendText(p.scratch[:0], bytes.TrimSpace(p.b[start:end]))
+			if p.scratch = text; !good {
+				p.f.damaged("ampersands that are not escaped")
+			}
+			return text
+		}
+	}
+	text, markup, same, good := p.scratch[:0], false, 0, true
+	for {
+		j := bytes.IndexByte(p.b[p.i:], '<')
+		if j < 0 || p.i+j+1 == len(p.b) {
+			p.cutOff = t.start
+			return nil
+		}
+		at := p.i + j
+		var whole bool
+		text, whole = appendText(text, p.b[p.i:at])
+		good = good && whole
+		p.i = at + 1
+		switch c := p.b[at+1]; {
+		case c == '!' || c == '?':
+			end := skipMarkup(p.b, at)
+			if end < 0 {
+				p.cutOff = t.start
+				return nil
+			}
+			if bytes.HasPrefix(p.b[at:], cdataStart) {
+				text = appendVerbatim(text, p.b[at+len(cdataStart):end-3])
+			}
+			p.i = end
+		case c == '/':
+			e, ok, err := readTag(p.b, at+2, p.attrs[:0], p.o.MaxAttributes)
+			if !ok || err != nil {
+				p.cutOff = t.start
+				return nil
+			}
+			p.i = e.end
+			if closes := bytes.EqualFold(e.name, t.name); closes && same > 0 {
+				same--
+			} else if closes || p.opened(e.name) >= 0 {
+				if !closes {
+					p.i = at
+					p.f.damaged("elements that are not closed")
+				}
+				return p.innerText(t, text, start, at, markup, good)
+			}
+		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_':
+			e, ok, err := readTag(p.b, at+1, p.attrs[:0], p.o.MaxAttributes)
+			if !ok || err != nil {
+				p.cutOff = t.start
+				return nil
+			}
+			if !xml && p.endsText(t, &e) {
+				p.i = at
+				p.f.damaged("elements that are not closed")
+				return p.innerText(t, text, start, at, markup, good)
+			}
+			p.i, markup = e.end, true
+			if !e.empty && bytes.EqualFold(e.name, t.name) {
+				same++
+			}
+		default:
+			text = append(text, '<')
+			p.f.damaged("markup characters that are not escaped")
+		}
+	}
+}
+
+// innerText is the text of an element that ended at end: what is between its tags when there is markup in it.
+func (p *xmlParser) innerText(t *tag, text []byte, start, end int, markup, good bool) []byte {
+	p.scratch = text
+	if markup {
+		return bytes.TrimSpace(p.b[start:end])
+	}
+	if !good {
+		p.f.damaged("ampersands that are not escaped")
+	}
+	return bytes.TrimSpace(text)
+}
+
+// endsText is true for the start tag of an element that is none of the text it stands in, which then was not closed.
+func (p *xmlParser) endsText(text, next *tag) bool {
+	_, in := split(text.name)
+	switch string(next.name) {
+	case "guid", "pubDate", "enclosure", "comments", "item", "entry", "channel", "published", "updated":
+		return true
+	case "link", "description", "category", "author", "id", "content", "summary":
+		switch string(in) {
+		case "title", "link", "guid", "pubDate", "category", "author", "id", "published", "updated":
+			return true
+		}
+	}
+	return false
+}
+
+// textConstruct reads one of Atom's texts, and whether it is HTML.
+func (p *xmlParser) textConstruct(t *tag) (text string, isHTML bool) {
+	kind, mode := strings.ToLower(p.attribute(t, "type")), p.attribute(t, "mode")
+	inner := p.inner(t, mode == "xml" || kind == "xhtml" || strings.HasSuffix(kind, "xml"))
+	isHTML = kind == "html" || kind == "xhtml" || kind == "text/html" || strings.HasSuffix(kind, "+xml")
+	switch {
+	case mode == "base64" || mode == "" && kind != "" && kind != "text" && !isHTML && !strings.HasPrefix(kind, "text/") && !strings.HasSuffix(kind, "/xml"):
+		if plain, ok := decodeBase64(inner); ok {
+			inner = plain
+		}
+	case kind == "xhtml":
+		inner = withoutDiv(inner)
+	}
+	return p.keep(inner), isHTML
+}
+
+// withoutDiv strips the div that Atom puts around XHTML.
+func withoutDiv(b []byte) []byte {
+	if len(b) == 0 || b[0] != '<' {
+		return b
+	}
+	t, ok, err := readTag(b, 1, nil, defaultAttributes)
+	if _, local := split(t.name); !ok || err != nil || t.empty || !bytes.EqualFold(local, []byte("div")) {
+		return b
+	}
+	if end := bytes.LastIndex(b, []byte("</")); end > t.end {
+		return bytes.TrimSpace(b[t.end:end])
+	}
+	return b
+}
