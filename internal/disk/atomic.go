@@ -80,11 +80,22 @@ func (a *AtomicFile) did(n int, err error) (int, error) {
 // fails before the rename, path is as it was and the temporary file is gone. When only the directory cannot
 // be synced, the new file is in place, but a power failure may bring the old one back.
 func (a *AtomicFile) Commit() error {
+	if err := a.commit(a.f.Sync); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(a.path))
+}
+
+// CommitUnsynced is Commit that does not wait for the disk, for what can be had again and is checked when it
+// is read: a power failure may leave anything at path. The end of the process does not.
+func (a *AtomicFile) CommitUnsynced() error { return a.commit(func() error { return nil }) }
+
+func (a *AtomicFile) commit(sync func() error) error {
 	if a.f == nil {
 		return fmt.Errorf("commit %s: %w", a.path, os.ErrClosed)
 	}
 	temp := a.f.Name()
-	err := a.f.Sync()
+	err := sync()
 	if cerr := a.f.Close(); err == nil {
 		err = cerr
 	}
@@ -95,7 +106,7 @@ func (a *AtomicFile) Commit() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("commit %s: %w", a.path, advise(err, a.path)), os.Remove(temp))
 	}
-	return SyncDir(filepath.Dir(a.path))
+	return nil
 }
 
 // Abort throws the file away. After Commit or another Abort it does nothing, so it can be deferred.
