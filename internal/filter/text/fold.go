@@ -117,7 +117,11 @@ func foldRune(r rune, form Form) string {
 		return ""
 	}
 	// The syllables of Hangul are letters to whoever looks for them, and a spacing accent is no blank.
-	if d := norm.NFKD.String(s); !hangul(r) && !strings.Contains(d, " ") {
+	switch d := norm.NFKD.String(s); {
+	case hangul(r):
+	case strings.Contains(d, " "):
+		s = norm.NFD.String(s)
+	default:
 		s = d
 	}
 	if form&KeepAccents == 0 {

@@ -31,8 +31,8 @@ const (
 // Table is the text of a feed's items. The zero Table has none.
 type Table struct {
 	bytes []byte
-	// Where the cell of item i in column f begins, as an index of bytes: the zero byte before its first value,
-	// which is the one behind the value before. What follows the last cell of all comes last.
+	// Where the cell of item i in column f begins: the zero byte before its first value, which is the one behind
+	// the value before. The last is where all ends.
 	starts []uint32
 	items  int
 }
@@ -41,7 +41,7 @@ type Table struct {
 func NewTable(items, size int) *Table {
 	return &Table{
 		bytes:  append(make([]byte, 0, size+int(Fields)*(items+1)), 0),
-		starts: make([]uint32, 0, int(Fields)*items+1),
+		starts: append(make([]uint32, 0, int(Fields)*items+1), 0),
 		items:  items,
 	}
 }
@@ -50,7 +50,7 @@ func NewTable(items, size int) *Table {
 func (t *Table) Items() int { return t.items }
 
 // Next begins the next cell: the title of the first item, that of the second, and so on, then their summaries,
-// in the order of fields.
+// in the order of fields. All cells have to be begun before the table is read.
 func (t *Table) Next() { t.starts = append(t.starts, uint32(len(t.bytes)-1)) }
 
 // Add adds a value to the cell that was begun last. A value without text is none.
@@ -58,43 +58,29 @@ func (t *Table) Add(value string, form Form) {
 	before := len(t.bytes)
 	if t.bytes = Append(t.bytes, value, form); len(t.bytes) > before {
 		t.bytes = append(t.bytes, 0)
+		t.starts[len(t.starts)-1] = uint32(len(t.bytes) - 1)
 	}
 }
 
-// Column returns the values of a field of the items from first up to but without end, with the zero bytes
-// around them, and where in the table they begin.
-func (t *Table) Column(f Field, first, end int) (values []byte, at int) {
-	if len(t.bytes) == 0 {
-		return nil, 0
-	}
-	from, to := t.Start(f, first), t.Start(f, end)
-	return t.bytes[from : to+1], from
+// Column returns all bytes of the table, and where in them the values of a field begin and end: those of item i
+// lie between starts[i] and starts[i+1], with a zero byte at both.
+func (t *Table) Column(f Field) (bytes []byte, starts []uint32) {
+	first := int(f) * t.items
+	return t.bytes, t.starts[first : first+t.items+1]
 }
-
-// Start returns where in the table the values of an item begin. The values of the item that is one further
-// begin where these end.
-func (t *Table) Start(f Field, item int) int {
-	if i := int(f)*t.items + item; i < len(t.starts) {
-		return int(t.starts[i])
-	}
-	return max(0, len(t.bytes)-1)
-}
-
-// Has reports whether an item has a field.
-func (t *Table) Has(f Field, item int) bool { return t.Start(f, item+1) > t.Start(f, item) }
 
 // Values yields the values of an item's field. They stay what they are as long as the table is there.
 func (t *Table) Values(f Field, item int) iter.Seq[[]byte] {
+	bytes, starts := t.Column(f)
 	return func(yield func([]byte) bool) {
-		for rest, _ := t.Column(f, item, item+1); len(rest) > 1; {
-			n := 1
-			for rest[n] != 0 {
-				n++
+		from := starts[item] + 1
+		for i := from; i <= starts[item+1]; i++ {
+			if bytes[i] == 0 {
+				if !yield(bytes[from:i:i]) {
+					return
+				}
+				from = i + 1
 			}
-			if !yield(rest[1:n:n]) {
-				return
-			}
-			rest = rest[n:]
 		}
 	}
 }
