@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore",
 		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk",
 		"weir/internal/metrics", "weir/internal/config"},
-	"weir/internal/filter/syndication": {"weir/internal/jsonscan"},
+	"weir/internal/filter/syndication": {"weir/internal/filter/text", "weir/internal/jsonscan"},
 	"weir/internal/load/access":        {},
 	"weir/internal/load/measure":       {},
 	"weir/internal/load/client":        {"weir/internal/load/measure"},

@@ -13,7 +13,6 @@ type builder struct {
 	persons    []Person
 	names      []string
 	enclosures []Enclosure
-	normal     []byte
 }
 
 // expect makes room for a document of n bytes.
@@ -29,18 +28,6 @@ func (b *builder) keep(s []byte) string {
 	m := b.arena.Len()
 	b.arena.Write(s)
 	return b.arena.String()[m:]
-}
-
-// normalized is a text's normal form.
-func (b *builder) normalized(s string, html bool) string {
-	if s == "" {
-		return ""
-	}
-	b.normal = appendNormal(b.normal[:0], s, html)
-	if string(b.normal) == s {
-		return s
-	}
-	return b.keep(b.normal)
 }
 
 // addPerson adds somebody who is not there yet.
@@ -88,56 +75,11 @@ func (b *builder) begin(it *Item) {
 	it.Enclosures = b.enclosures[len(b.enclosures):]
 }
 
-// normalize sets an item's Text; its lists are whole.
-func (b *builder) normalize(it *Item) {
+// end ends the lists of an item.
+func (b *builder) end(it *Item) {
 	b.persons = it.Authors[len(it.Authors):]
 	b.names = it.Categories[len(it.Categories):]
 	b.enclosures = it.Enclosures[len(it.Enclosures):]
-	t := &it.Text
-	t.Title = b.normalized(it.Title, it.html&htmlTitle != 0)
-	t.Summary = b.normalized(it.Summary, it.html&htmlSummary != 0)
-	t.Content = b.normalized(it.Content, it.html&htmlContent != 0)
-	t.URL = b.normalized(it.URL, false)
-	t.GUID = t.URL
-	if it.GUID != it.URL {
-		t.GUID = b.normalized(it.GUID, false)
-	}
-	t.Language = b.normalized(it.Language, false)
-	t.Authors = b.list(func() {
-		for _, p := range it.Authors {
-			b.name(p.Name)
-			b.name(p.Email)
-		}
-	})
-	t.Categories = b.list(func() {
-		for _, c := range it.Categories {
-			b.name(c)
-		}
-	})
-	t.EnclosureURLs = b.list(func() {
-		for _, e := range it.Enclosures {
-			b.name(e.URL)
-		}
-	})
-	t.EnclosureTypes = b.list(func() {
-		for _, e := range it.Enclosures {
-			b.name(e.Type)
-		}
-	})
-}
-
-// list returns the names that add adds.
-func (b *builder) list(add func()) []string {
-	m := len(b.names)
-	add()
-	return b.names[m:len(b.names):len(b.names)]
-}
-
-// name adds a name's normal form.
-func (b *builder) name(s string) {
-	if s != "" {
-		b.names = append(b.names, b.normalized(s, false))
-	}
 }
 
 // person takes a text like "Name <address>", "address (Name)" or "Name (address)" apart.

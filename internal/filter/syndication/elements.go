@@ -187,7 +187,7 @@ func (p *xmlParser) endItem(end int) {
 	if it.URL == "" && p.f.Format == RSS && strings.Contains(it.GUID, "://") && p.link != permaLinkNot {
 		it.URL = it.GUID
 	}
-	p.normalize(it)
+	p.end(it)
 }
 
 // permaLinkNot is the rank of no link in an item whose GUID is none either.

@@ -247,7 +247,7 @@ func (p *jsonParser) readItem() error {
 	}
 	p.item.in.End = p.I
 	p.good = p.I
-	p.normalize(&p.item)
+	p.end(&p.item)
 	p.f.Items = append(p.f.Items, p.item)
 	return nil
 }

@@ -19,6 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"weir/internal/filter/text"
 )
 
 // Format is a family of feeds.
@@ -107,6 +109,7 @@ type Feed struct {
 	Items     []Item
 	Damage    []string // what had to be mended, each kind once
 
+	table  *text.Table
 	text   []byte // Source in UTF-8; Source itself where that is UTF-8
 	root   Range  // the start tag of the root in text
 	end    int    // where Source ends as far as it is used: before an item that was cut off
@@ -124,7 +127,6 @@ type Item struct {
 	Categories                        []string
 	Enclosures                        []Enclosure
 	Published, Updated                time.Time
-	Text                              Text
 
 	in   Range // its element or value in Feed.text, without white space
 	html uint8
@@ -143,17 +145,6 @@ type Person struct{ Name, Email, URL string }
 type Enclosure struct {
 	URL, Type string
 	Length    int64
-}
-
-// Text is an item's text as rules compare it: case folded, accents stripped, white space collapsed to single spaces,
-// and HTML reduced to its text. [Normalize] does the same to what is compared with it.
-type Text struct {
-	Title, Summary, Content, URL, GUID, Language string
-
-	Authors        []string // names and addresses
-	Categories     []string
-	EnclosureURLs  []string
-	EnclosureTypes []string
 }
 
 // Key identifies the item within its feed: its GUID, or its URL or title where it has none.
@@ -189,6 +180,7 @@ func Parse(src []byte, o Options) (*Feed, error) {
 		return nil, err
 	}
 	m.place(f)
+	f.tabulate()
 	return f, nil
 }
 

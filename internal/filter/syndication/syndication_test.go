@@ -3,6 +3,8 @@ package syndication
 import (
 	"bytes"
 	"testing"
+
+	"weir/internal/filter/text"
 )
 
 const rss = `<?xml version="1.0" encoding="UTF-8"?>
@@ -35,7 +37,17 @@ func TestParseReadsAFeed(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	one := f.Items[0]
-	if one.Text.Title != "ol now" || one.Text.Content != "creme brulee two" || one.Authors[0] != (Person{Name: "Bob", Email: "bob@example.org"}) {
+	for field, want := range map[text.Field]string{text.Title: "ol now", text.Content: "creme brulee two", text.Author: "bob"} {
+		got := ""
+		for value := range f.Text().Values(field, 0) {
+			got = string(value)
+			break
+		}
+		if got != want {
+			t.Errorf("%d: %q, want %q", field, got, want)
+		}
+	}
+	if one.Authors[0] != (Person{Name: "Bob", Email: "bob@example.org"}) {
 		t.Errorf("%+v", one)
 	}
 	if got := one.Published.Format("2006-01-02T15:04:05Z07:00"); got != "2024-11-02T07:28:28Z" {

@@ -20,13 +20,13 @@ const (
 )
 
 // Append appends s in a form: by default without case and accents. White space becomes single blanks, and
-// none at either end. What is not UTF-8 becomes U+FFFD. But for white space each character is replaced
+// none at either end, control characters disappear, and what is not UTF-8 becomes U+FFFD. Each other character is replaced
 // without regard to its neighbours, so a text that contains another contains it in every form as well.
 func Append(dst []byte, s string, form Form) []byte {
 	start := len(dst)
 	for i := 0; i < len(s); {
 		switch c := s[i]; {
-		case c > ' ' && c < utf8.RuneSelf:
+		case c > ' ' && c < 0x7f:
 			if form&HTML != 0 && (c == '<' || c == '&') {
 				dst, i = appendMarkup(dst, start, s, i, form)
 				continue
@@ -37,7 +37,9 @@ func Append(dst []byte, s string, form Form) []byte {
 			dst = append(dst, c)
 			i++
 		case c <= ' ':
-			dst = appendBlank(dst, start)
+			if unicode.IsSpace(rune(c)) {
+				dst = appendBlank(dst, start)
+			}
 			i++
 		default:
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -72,16 +74,15 @@ func appendBlank(dst []byte, start int) []byte {
 
 func appendRune(dst []byte, start int, r rune, form Form) []byte {
 	switch {
+	case unicode.IsSpace(r):
+		return appendBlank(dst, start)
+	case unicode.IsControl(r):
+		return dst
 	case r < utf8.RuneSelf:
-		if r <= ' ' {
-			return appendBlank(dst, start)
-		}
 		if 'A' <= r && r <= 'Z' && form&KeepCase == 0 {
 			r += 'a' - 'A'
 		}
 		return append(dst, byte(r))
-	case unicode.IsSpace(r):
-		return appendBlank(dst, start)
 	case form&(KeepCase|KeepAccents) == 0:
 		return append(dst, foldedRune(r)...)
 	}
@@ -261,8 +262,8 @@ func inline(name string) bool {
 	}
 	var lower [len("strong")]byte
 	switch string(Append(lower[:0], name, 0)) {
-	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "small", "span",
-		"strong", "sub", "sup", "tt", "u", "var", "wbr":
+	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "samp",
+		"small", "span", "strong", "sub", "sup", "tt", "u", "var", "wbr":
 		return true
 	}
 	return false
