@@ -19,33 +19,55 @@ type Completion struct {
 	route  *route
 	head   bool // the request is a HEAD
 	since  time.Time
+	limits *Limiter    // that the request counts for, or nil
+	size   int         // of the request, for limits
+	timer  *time.Timer // of limits, or nil
 
-	claimed atomic.Bool // somebody completes it
+	claimed atomic.Bool // somebody completes it, who has it leave its limits when that is done
 
-	mu        sync.Mutex
-	abandoned bool      // nobody waits any more
-	answer    *Response // what it was completed with
-	notify    func()    // tells the lane that answer is there; nil until the handler has returned
+	mu      sync.Mutex
+	settled bool      // it has been answered, or nobody waits any more
+	answer  *Response // what it was completed with, until it is taken
+	notify  func()    // tells the lane that answer is there; nil until the handler has returned
 }
 
 // Pend returns the handle by which the request is completed after its handler has returned Pending. Nothing
-// of the Response or the Request may be used after that; the handler copies what it needs.
+// of the Response or the Request may be used after that; the handler copies what it needs. On a route with
+// Limits, and only there, it returns nil when one of them is reached: the handler returns Done, and the kernel
+// answers 503.
 func (r *Request) Pend() *Completion {
 	if r.completion != nil {
 		panic("BUG: a handler called Pend twice")
 	}
-	base := r.ctx
-	if base == nil {
-		base = context.Background()
-	}
+	r.completion = r.newCompletion(false)
+	return r.completion
+}
+
+// newCompletion returns a completion, which is claimed if the caller is who completes it. When a limit is
+// reached it sets r.refusal and returns nil.
+func (r *Request) newCompletion(claimed bool) *Completion {
 	c := &Completion{s: r.s, route: r.route, head: r.Method == http.MethodHead, since: time.Now()}
-	c.ctx, c.cancel = context.WithCancel(base)
-	r.completion = c
+	c.claimed.Store(claimed)
+	if r.route != nil && r.route.Limits != nil && !r.counted {
+		size := len(r.Path) + len(r.Query) + len(r.header) + len(r.Body)
+		refusal, ok := r.route.Limits.enter(size)
+		if !ok {
+			r.refusal = refusal
+			return nil
+		}
+		c.limits, c.size = r.route.Limits, size
+	}
+	c.ctx, c.cancel = context.WithCancel(r.Context())
+	if c.limits != nil && c.limits.limits.Time > 0 {
+		c.mu.Lock() // expire may be at once
+		c.timer = c.limits.after(c.limits.limits.Time, c.expire)
+		c.mu.Unlock()
+	}
 	return c
 }
 
-// Context ends when the request is completed, when its client has gone, and when the server gives it up to
-// stop.
+// Context ends when the request is completed, when its client has gone, when its time is over, and when the
+// server gives it up to stop.
 func (c *Completion) Context() context.Context { return c.ctx }
 
 // Complete answers the request with what fill makes of the response. Only the first call counts, and fill is
@@ -69,19 +91,55 @@ func (c *Completion) finish(fill func(*Response)) {
 	w := new(Response)
 	w.reset()
 	c.fill(w, fill)
+	c.settle(w)
+	c.leave()
+}
+
+// settle makes w the answer, unless there is one or nobody waits. A nil w is none.
+func (c *Completion) settle(w *Response) {
+	if w == nil {
+		return
+	}
 	c.mu.Lock()
-	abandoned, notify := c.abandoned, c.notify
-	if !abandoned {
-		c.answer = w
+	late, notify := c.settled, c.notify
+	if !late {
+		c.settled, c.answer = true, w
 	}
 	c.mu.Unlock()
 	switch {
-	case abandoned:
+	case late:
 		w.drop()
 	case notify != nil:
 		notify()
 	}
+	c.end()
+}
+
+// end ends the context, and the time that runs.
+func (c *Completion) end() {
 	c.cancel()
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+}
+
+// expire answers the request because its time is over.
+func (c *Completion) expire() {
+	unclaimed := !c.claimed.Swap(true)
+	w := new(Response)
+	w.reset()
+	c.limits.overdue(w)
+	c.settle(w)
+	if unclaimed {
+		c.leave()
+	}
+}
+
+// leave has the request no longer count for its limits. It is called once, by who has set claimed.
+func (c *Completion) leave() {
+	if c.limits != nil {
+		c.limits.leave(c.size)
+	}
 }
 
 // fill calls a function that fills in a response, and answers for its panic.
@@ -108,15 +166,17 @@ func (c *Completion) deliver(notify func()) {
 
 // abandon ends the wait: nobody is there to be answered.
 func (c *Completion) abandon() {
-	c.claimed.Store(true)
+	unclaimed := !c.claimed.Swap(true)
 	c.mu.Lock()
-	c.abandoned = true
 	answer := c.answer
-	c.answer, c.notify = nil, nil
+	c.settled, c.answer, c.notify = true, nil, nil
 	c.mu.Unlock()
-	c.cancel()
+	c.end()
 	if answer != nil {
 		answer.drop()
+	}
+	if unclaimed {
+		c.leave()
 	}
 }
 

@@ -309,7 +309,6 @@ func (l *loop) parse(c *conn, data []byte) []byte {
 				return nil
 			}
 			data = moved
-			l.resp.Problem(http.StatusServiceUnavailable, "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room")
 		}
 		c.closing = c.closing || l.stopping && len(data) == total || refused && c.keepAlive
 		if refused {

@@ -389,7 +389,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				d.turn()
 				c.expect("GET", 200, "done")
 			} else {
-				d.worker.run(<-d.lane.jobs[0])
+				d.worker.run((<-d.lane.jobs[0]).conn)
 				d.post(message{kind: msgRan, conn: conn})
 				d.turn()
 				c.expect("GET", 200, "GET a ")

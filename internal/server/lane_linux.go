@@ -13,7 +13,7 @@ import (
 type fastLane struct {
 	s         *Server
 	loops     []*loop
-	jobs      []chan *conn // a service's, by its index: one whose work hangs keeps its own workers only
+	jobs      []chan job // a service's, by its index: one whose work hangs keeps its own workers only
 	workers   sync.WaitGroup
 	toNetHTTP *handover
 }
@@ -24,7 +24,7 @@ func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 		toNetHTTP: newHandover(1024, addr),
 	}
 	for range max(1, len(s.services)) {
-		f.jobs = append(f.jobs, make(chan *conn, s.cfg.WorkerQueue))
+		f.jobs = append(f.jobs, make(chan job, s.cfg.WorkerQueue))
 	}
 	for i := range s.cfg.Loops {
 		l, err := newLoop(f, i)
@@ -156,18 +156,18 @@ func (f *fastLane) awaitStop(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// finish ends the workers; all loops have ended.
-func (f *fastLane) finish() {
+// finish ends the workers; all loops have ended. A handler may hang whose client has been answered.
+func (f *fastLane) finish(ctx context.Context) error {
 	f.toNetHTTP.Close()
 	for _, l := range f.loops {
 		select {
 		case <-l.done:
 		default:
-			return // a handler hangs: its worker cannot be waited for
+			return nil // a handler hangs, which awaitStop has told: its worker cannot be waited for
 		}
 	}
 	for _, jobs := range f.jobs {
 		close(jobs)
 	}
-	f.workers.Wait()
+	return waitFor(ctx, &f.workers)
 }

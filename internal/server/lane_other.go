@@ -17,7 +17,7 @@ func (*fastLane) start(func(net.Listener))                       {}
 func (*fastLane) accept(*net.TCPListener, <-chan struct{}) error { return errors.ErrUnsupported }
 func (*fastLane) announceStop()                                  {}
 func (*fastLane) awaitStop(context.Context) error                { return nil }
-func (*fastLane) finish()                                        {}
+func (*fastLane) finish(context.Context) error                   { return nil }
 func (*fastLane) ready() int64                                   { return 0 }
 func (*fastLane) queued(int) (waited, ready uint64)              { return 0, 0 }
 

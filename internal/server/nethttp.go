@@ -218,14 +218,28 @@ func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWri
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)
 	call.req.lane, call.req.remote = call, r.RemoteAddr
+	call.req.inline = route.Limits != nil // which then says what runs on a goroutine that it can leave behind
 	if l.s.isDown(&call.resp, route) {
 		call.resp.Write(w, r)
 		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
 		return nil
 	}
-	switch outcome := l.s.run(&call.resp, &call.req); {
+	outcome := l.s.run(&call.resp, &call.req)
+	if outcome == WhenIdle {
+		call.req.inline = false
+		call.resp.reset()
+		outcome = l.s.run(&call.resp, &call.req)
+	}
+	switch {
 	case call.req.rejected:
 		return nil
+	case outcome == Offload:
+		if b := l.s.bound(&call.resp, &call.req); b != nil {
+			stripe := call.req.Stripe
+			l.s.bounded.Go(func() { b.run(stripe) })
+			l.s.answerPending(b.by, w, r)
+			return nil
+		}
 	case outcome == Pending:
 		l.s.answerPending(call.req.completion, w, r)
 		return nil
@@ -416,6 +430,9 @@ func (s *Server) run(w *Response, r *Request) (outcome Outcome) {
 	}()
 	outcome = r.route.Handler(w, r)
 	switch {
+	case r.refusal != "":
+		w.Problem(http.StatusServiceUnavailable, r.refusal)
+		return Done
 	case outcome == NetHTTP && r.route.Stream == nil:
 		panic("BUG: a handler returned NetHTTP and its route has no Stream")
 	case (outcome == WhenIdle || outcome == Offload) && !r.inline:

@@ -27,10 +27,12 @@ type Request struct {
 	s          *Server
 	lane       lane // nil in tests of handlers
 	route      *route
-	ctx        context.Context // of net/http's request; nil on the loops
+	ctx        context.Context // see Context; nil on the loops
 	class      Class
 	rejected   bool
 	completion *Completion
+	counted    bool   // for its route's Limits, by the Completion behind it
+	refusal    string // the detail of the 503, after Pend has returned nil
 	fd         int    // of the socket, on the loops
 	remote     string // address and port of the client, over net/http
 
@@ -46,6 +48,15 @@ const maxParams = 4
 // Inline reports whether the handler runs on an event loop and may return WhenIdle or Offload. Elsewhere it
 // must not.
 func (r *Request) Inline() bool { return r.inline }
+
+// Context ends when the client has gone, or the request's time is over (Limits.Time), as far as that is known
+// while its handler runs: on a worker, if the route has Limits, and over net/http.
+func (r *Request) Context() context.Context {
+	if r.ctx == nil {
+		return context.Background()
+	}
+	return r.ctx
+}
 
 // lane is what runs a handler.
 type lane interface {
@@ -143,7 +154,7 @@ func (r *Request) NextQuery(q []byte) (key, value, rest []byte, more, ok bool) {
 func (r *Request) begin() {
 	r.params = [maxParams][]byte{}
 	r.decoded = r.decoded[:0]
-	r.class, r.rejected, r.completion = shed.Critical, false, nil
+	r.class, r.rejected, r.completion, r.refusal = shed.Critical, false, nil, ""
 }
 
 // decodeParams decodes the wildcards; false means a malformed escape.

@@ -72,6 +72,9 @@ func (t *router) add(r *route) {
 	if r.Handler == nil {
 		r.Handler = func(*Response, *Request) Outcome { return NetHTTP }
 	}
+	if r.Limits != nil && r.Stream != nil {
+		panic(fmt.Sprintf("BUG: route %q has Limits, which do not hold what its Stream does", r.Pattern))
+	}
 	r.path, r.names = path, wildcards(path)
 	n, params, ended := &t.root, 0, false
 	for segment := range strings.SplitSeq(path[1:], "/") {

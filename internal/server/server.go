@@ -49,6 +49,8 @@ type Server struct {
 
 	listen, tls, admin net.Listener
 
+	bounded sync.WaitGroup // calls of handlers of routes with Limits, over net/http
+
 	shed               *shed.Shedder // nil when nothing is ever refused
 	connections        atomic.Int64
 	detached           atomic.Int64 // requests that workers or net/http have
@@ -264,8 +266,9 @@ func (s *Server) Run(ctx context.Context) error {
 		public.Close() // services may wait for what is pending to be given up
 	}
 	if s.fast != nil {
-		s.fast.finish()
+		shutdownErr = cmp.Or(shutdownErr, s.fast.finish(timeout))
 	}
+	shutdownErr = cmp.Or(shutdownErr, waitFor(timeout, &s.bounded))
 	for i := len(s.services) - 1; i >= 0; i-- {
 		service := s.services[i]
 		if closeErr := service.Close(); closeErr != nil {
@@ -279,6 +282,18 @@ func (s *Server) Run(ctx context.Context) error {
 		err = errors.Join(err, fmt.Errorf("stop: %w", shutdownErr))
 	}
 	return err
+}
+
+// waitFor waits for a group of goroutines, or returns the context's error when that is done before.
+func waitFor(ctx context.Context, group *sync.WaitGroup) error {
+	ended := make(chan struct{})
+	go func() { group.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // connectionOpened counts a new connection; false means that it is one too many, and it is not

@@ -15,9 +15,21 @@ type call struct {
 	since time.Time
 }
 
+// job is a request for a worker: that of a connection, or a bounded one.
+type job struct {
+	conn    *conn
+	bounded *boundedCall
+}
+
+// queueFull is what a request is told for which no worker has time.
+const queueFull = "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room"
+
 // offload has the handler of the request at the start of data called again and returns nil, or, when as many
-// wait as may, returns the data, which has moved.
+// wait as may, fills in the answer and returns the data, which has moved.
 func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
+	if outcome == Offload && l.req.route.Limits != nil {
+		return l.offloadBounded(c, data)
+	}
 	if !l.detach(c, data, phaseOffloaded) {
 		return nil
 	}
@@ -36,7 +48,7 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 		return nil
 	}
 	select {
-	case l.lane.jobs[k.route.service] <- c:
+	case l.lane.jobs[k.route.service] <- job{conn: c}:
 		return nil
 	default:
 		l.buffers.give(c.out)
@@ -45,7 +57,26 @@ func (l *loop) offload(c *conn, data []byte, outcome Outcome) []byte {
 		c.phase = phaseReading
 		l.s.detached.Add(-1)
 		l.s.refused.Add(l.stripe, 1)
+		l.resp.Problem(http.StatusServiceUnavailable, queueFull)
 		return c.in
+	}
+}
+
+// offloadBounded is offload for a route with Limits: the request is pending, for a worker to complete.
+func (l *loop) offloadBounded(c *conn, data []byte) []byte {
+	b := l.s.bound(&l.resp, &l.req)
+	if b == nil {
+		return data
+	}
+	select {
+	case l.lane.jobs[b.route.service] <- job{bounded: b}:
+		l.pend(c, data, b.by)
+		return nil
+	default:
+		b.drop()
+		l.s.refused.Add(l.stripe, 1)
+		l.resp.Problem(http.StatusServiceUnavailable, queueFull)
+		return data
 	}
 }
 
@@ -199,11 +230,15 @@ type worker struct {
 }
 
 // work calls handlers again until there are no more.
-func (f *fastLane) work(jobs chan *conn, stripe int) {
+func (f *fastLane) work(jobs chan job, stripe int) {
 	debug.SetPanicOnFault(true)
 	k := worker{s: f.s, stripe: stripe}
-	for c := range jobs {
-		c.loop.post(message{kind: msgRan, conn: c, outcome: k.run(c)})
+	for j := range jobs {
+		if j.bounded != nil {
+			j.bounded.run(stripe)
+			continue
+		}
+		j.conn.loop.post(message{kind: msgRan, conn: j.conn, outcome: k.run(j.conn)})
 	}
 }
 
