@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/web":         {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/control", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk", "weir/internal/webui"},
 	"weir/internal/filter/fetch":     {},
 	"weir/internal/filter/httpcache": {"weir/internal/disk"},
+	"weir/internal/filter/pieces":    {"weir/internal/filter/syndication"},
 	"weir/internal/filter/store":     {"weir/internal/disk"},
 	"weir/internal/feed/snapshot":    {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",

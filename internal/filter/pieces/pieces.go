@@ -1,0 +1,283 @@
+// Package pieces answers with parts of a document, plain or compressed, without copying or compressing
+// anything for an answer.
+//
+// A Document is cut once: into what each item takes, and what stands around items. Each part is deflated by
+// itself, into blocks that end on a byte and refer to nothing before them, so blocks of any parts in a row
+// are a deflate stream, and with a header, an end and a combined CRC-32 a gzip file. That costs size, since
+// no part profits from what others have said: docs/filtering.md says how much.
+//
+// An answer is a list of slices. They point into the source and the blocks, neither of which may change
+// while they are used. Methods do not read the source, so it may be mapped memory: a fault is up to who
+// reads the slices. New does read it. A Document does not change and may be used by many goroutines.
+//
+// Sources: RFC 1951 (deflate), RFC 1952 (gzip), and crc32_combine of zlib.
+package pieces
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+
+	"weir/internal/filter/syndication"
+)
+
+// level is that of zlib: what is compressed once is sent many times.
+const level = 9
+
+// What a part is, where it is not the item of that index.
+const (
+	always = -1 // stands in every answer
+	self   = -2 // is replaced where the answer has a URL of its own, which stands in every answer
+)
+
+// Document is described by the package. Its slices have an element for each part.
+type Document struct {
+	source []byte
+	items  int
+	owner  []int32  // the index of an item, or always, or self
+	comma  []bool   // whether the part separates an item from one before it; nil where nothing does
+	start  []uint32 // in source, and where the last ends
+	block  []uint32 // in blocks, and where the last ends
+	sums   []uint32
+	blocks []byte
+	tail   []byte // of every answer: what closes elements of a source that was cut off
+}
+
+// Tail of a gzip file.
+type Tail struct {
+	Sum  uint32 // CRC-32
+	Size int    // of the text, in bytes
+}
+
+// New cuts a feed and compresses its parts. The document has slices of f.Source.
+func New(f *syndication.Feed) (*Document, error) {
+	if len(f.Source) > math.MaxUint32 {
+		return nil, fmt.Errorf("a feed of %d bytes is too large", len(f.Source))
+	}
+	d := &Document{source: f.Source, items: len(f.Items)}
+	d.cut(f)
+	d.deflate()
+	return d, nil
+}
+
+// cut finds the parts by what the feed gives of itself when everything stays.
+func (d *Document) cut(f *syndication.Feed) {
+	everything := syndication.NewBits(len(f.Items))
+	for i := range f.Items {
+		everything.Set(i)
+	}
+	end := 0
+	for _, piece := range f.Pieces(nil, everything, "") {
+		if at, ok := d.place(piece); ok {
+			end = at + len(piece)
+		} else {
+			d.tail = piece
+		}
+	}
+	parts := 2*len(f.Items) + 2*len(f.SelfLinks) + 1
+	d.owner = make([]int32, 0, parts)
+	d.start = make([]uint32, 0, parts+1)
+	links := f.SelfLinks
+	at := 0
+	to := func(end int, owner int32) { // what follows, up to end, self links within apart
+		for len(links) > 0 && links[0].Start < end {
+			l := links[0]
+			links = links[1:]
+			if l.Start < at || l.End > end || owner != always {
+				continue // within an item it is the item's
+			}
+			d.add(at, l.Start, owner)
+			d.add(l.Start, l.End, self)
+			at = l.End
+		}
+		d.add(at, end, owner)
+		at = max(at, end)
+	}
+	for i := range f.Items {
+		it := &f.Items[i]
+		if f.Format == syndication.JSON && i > 0 {
+			if d.comma == nil {
+				d.comma = make([]bool, 0, parts)
+			}
+			d.comma = append(d.comma, make([]bool, len(d.owner)-len(d.comma))...)
+			n := len(d.owner)
+			to(it.Start, int32(i))
+			for range len(d.owner) - n {
+				d.comma = append(d.comma, true)
+			}
+		} else {
+			to(it.Start, always)
+		}
+		to(it.End, int32(i))
+	}
+	to(end, always)
+	d.start = append(d.start, uint32(end))
+	if d.comma != nil {
+		d.comma = append(d.comma, make([]bool, len(d.owner)-len(d.comma))...)
+	}
+}
+
+// add adds a part, which need not be next to the one before it, of nothing for one.
+func (d *Document) add(start, end int, owner int32) {
+	if start < end || owner == self {
+		d.owner = append(d.owner, owner)
+		d.start = append(d.start, uint32(start))
+	}
+}
+
+// place returns where in the source a slice of it begins.
+func (d *Document) place(piece []byte) (int, bool) {
+	at := cap(d.source) - cap(piece)
+	return at, len(piece) > 0 && at >= 0 && at < len(d.source) && &d.source[at] == &piece[0]
+}
+
+// compressors are of one level; each takes more than half a megabyte.
+var compressors = sync.Pool{New: func() any {
+	w, err := flate.NewWriter(nil, level)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return w
+}}
+
+// deflate compresses all parts.
+func (d *Document) deflate() {
+	w := compressors.Get().(*flate.Writer)
+	defer compressors.Put(w)
+	out := blockWriter(make([]byte, 0, len(d.source)/3+64*len(d.owner)))
+	d.sums = make([]uint32, len(d.owner))
+	d.block = make([]uint32, len(d.owner)+1)
+	for p := range d.owner {
+		text := d.source[d.start[p]:d.start[p+1]]
+		d.sums[p] = crc32.ChecksumIEEE(text)
+		begin := len(out)
+		w.Reset(&out)
+		w.Write(text) //nolint:errcheck // out takes everything
+		w.Flush()     //nolint:errcheck // as above
+		if len(out)-begin > stored(len(text)) {
+			out = appendStored(out[:begin], text)
+		}
+		d.block[p+1] = uint32(len(out))
+	}
+	d.blocks = append(make([]byte, 0, len(out)), out...)
+}
+
+type blockWriter []byte
+
+func (w *blockWriter) Write(p []byte) (int, error) {
+	*w = append(*w, p...)
+	return len(p), nil
+}
+
+// stored returns how long n bytes are in stored blocks.
+func stored(n int) int { return n + 5*((n+math.MaxUint16-1)/math.MaxUint16) }
+
+// appendStored appends text as stored blocks, none of which is the last.
+func appendStored(dst, text []byte) []byte {
+	for len(text) > 0 {
+		n := min(len(text), math.MaxUint16)
+		dst = append(dst, 0, byte(n), byte(n>>8), ^byte(n), ^byte(n>>8))
+		dst, text = append(dst, text[:n]...), text[n:]
+	}
+	return dst
+}
+
+// Items returns how many items there are to choose of.
+func (d *Document) Items() int { return d.items }
+
+// Memory returns how many bytes d takes, without the source.
+func (d *Document) Memory() int {
+	return 200 + cap(d.blocks) + 4*(cap(d.owner)+cap(d.start)+cap(d.block)+cap(d.sums)) + cap(d.comma) + cap(d.tail)
+}
+
+// runs calls yield for each run of parts that an answer has, and with replaced where the URL of the answer
+// itself takes the place of a part.
+func (d *Document) runs(keep syndication.Bits, replace bool, yield func(from, to int, replaced bool)) {
+	begun, kept := -1, false
+	for p, owner := range d.owner {
+		stays := owner < 0
+		if !stays && keep.Has(int(owner)) {
+			if stays = d.comma == nil || !d.comma[p] || kept; d.comma == nil || !d.comma[p] {
+				kept = true
+			}
+		}
+		if begun >= 0 && (!stays || owner == self && replace) {
+			yield(begun, p, false)
+			begun = -1
+		}
+		switch {
+		case owner == self && replace:
+			yield(p, p+1, true)
+		case stays && begun < 0:
+			begun = p
+		}
+	}
+	if begun >= 0 {
+		yield(begun, len(d.owner), false)
+	}
+}
+
+// Plain appends an answer with the items of keep. Where url is not nil it takes the place of the URLs by
+// which the feed refers to itself; it is written as they are in the source.
+func (d *Document) Plain(dst [][]byte, keep syndication.Bits, url []byte) [][]byte {
+	d.runs(keep, url != nil, func(from, to int, replaced bool) {
+		if replaced {
+			dst = append(dst, url)
+		} else if d.start[from] < d.start[to] {
+			dst = append(dst, d.source[d.start[from]:d.start[to]])
+		}
+	})
+	if len(d.tail) > 0 {
+		dst = append(dst, d.tail)
+	}
+	return dst
+}
+
+// Tail returns what is at the end of the gzip file of an answer.
+func (d *Document) Tail(keep syndication.Bits, url []byte) (t Tail) {
+	add := func(sum uint32, n int) { t = Tail{combine(t.Sum, sum, uint32(n)), t.Size + n} }
+	d.runs(keep, url != nil, func(from, to int, replaced bool) {
+		if replaced {
+			add(crc32.ChecksumIEEE(url), len(url))
+			return
+		}
+		for p := from; p < to; p++ {
+			add(d.sums[p], int(d.start[p+1]-d.start[p]))
+		}
+	})
+	if len(d.tail) > 0 {
+		add(crc32.ChecksumIEEE(d.tail), len(d.tail))
+	}
+	return t
+}
+
+// header is that of a gzip file without a name, made at no time by nobody.
+var header = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
+
+// Gzip appends the same answer as a gzip file. What cannot point into d is appended to memory, which is
+// returned as well and must not change while the answer is used; a memory that is large enough is not
+// allocated anew.
+func (d *Document) Gzip(dst [][]byte, memory []byte, keep syndication.Bits, url []byte, t Tail) ([][]byte, []byte) {
+	dst = append(dst, header)
+	d.runs(keep, url != nil, func(from, to int, replaced bool) {
+		if !replaced {
+			if d.block[from] < d.block[to] {
+				dst = append(dst, d.blocks[d.block[from]:d.block[to]])
+			}
+			return
+		}
+		begin := len(memory)
+		memory = appendStored(memory, url)
+		dst = append(dst, memory[begin:])
+	})
+	begin := len(memory)
+	memory = appendStored(memory, d.tail)
+	memory = append(memory, 3, 0) // a last block of nothing
+	memory = binary.LittleEndian.AppendUint32(memory, t.Sum)
+	memory = binary.LittleEndian.AppendUint32(memory, uint32(t.Size))
+	return append(dst, memory[begin:]), memory
+}
