@@ -68,7 +68,8 @@ func TestRowsOfSegmentsAreNoFeaturesOfAnItem(t *testing.T) {
 	}
 	write("item,alpha,beta,segment\n7,1.5,20,\n7,9,9,s1\n8,3,4,\n")
 	got, err := readFeatures(path)
-	if err != nil || len(got) != 2 || got["7"]["alpha"] != 1.5 || got["7"]["beta"] != 20 || got["8"]["beta"] != 4 {
+	if err != nil || len(got) != 2 || got["7"]["alpha"] != 1.5 || got["7"]["beta"] != 20 ||
+		got["8"]["beta"] != 4 {
 		t.Errorf("%v, %v", got, err)
 	}
 	write("item,alpha,beta,segment\n7,x,1,\n")

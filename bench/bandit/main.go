@@ -27,7 +27,8 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve on")
-	features := flag.String("features", "", "CSV file of item,alpha,beta,segment; rows with a segment are left out")
+	features := flag.String("features", "",
+		"CSV file of item,alpha,beta,segment; rows with a segment are left out")
 	flag.Parse()
 	if err := serve(*listen, *features); err != nil {
 		log.Fatal("bandit: ", err)

@@ -40,9 +40,13 @@ type answer struct {
 
 func (s *sequence) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /current", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.index.Load()) })
+	mux.HandleFunc("GET /current", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, s.index.Load())
+	})
 	mux.HandleFunc("GET /next", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.next()) })
-	mux.HandleFunc("GET /previous", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.previous()) })
+	mux.HandleFunc("GET /previous", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, s.previous())
+	})
 	return mux
 }
 

@@ -67,7 +67,8 @@ func wakeupsOn(core int) (*wakeups, error) {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine, and its priority with it
+		// It is not unlocked: the thread ends with the goroutine, and its priority with it.
+		runtime.LockOSThread()
 		w, err := sleepOn(core)
 		done <- result{w, err}
 	}()
@@ -82,7 +83,8 @@ func sleepOn(core int) (*wakeups, error) {
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
 		return nil, fmt.Errorf("move to core %d: %w", core, err)
 	}
-	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0); err != nil {
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+		Priority: 1}, 0); err != nil {
 		return nil, fmt.Errorf("real-time priority, as root: %w", err)
 	}
 	late := make([]int64, 0, int(wakeFor/wakeEvery))
@@ -108,6 +110,7 @@ func monotonic() int64 {
 func sleepUntil(at int64) {
 	until := unix.NsecToTimespec(at)
 	for monotonic() < at {
-		unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&until)), 0, 0, 0)
+		unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME,
+			uintptr(unsafe.Pointer(&until)), 0, 0, 0)
 	}
 }

@@ -67,7 +67,9 @@ func (b *bench) measureBandit(ctx context.Context) error {
 	}()
 	return b.inTurns([]string{baseline, weir}, func(name string, round int) (err error) {
 		if name == weir {
-			if err := b.during(ctx, b.predicting(), func(p *process) error { return b.banditTurn(ctx, p, round, forms) }); err != nil {
+			if err := b.during(ctx, b.predicting(), func(p *process) error {
+				return b.banditTurn(ctx, p, round, forms)
+			}); err != nil {
 				return err
 			}
 			return b.feedBesidePredictions(ctx, round)
@@ -78,7 +80,8 @@ func (b *bench) measureBandit(ctx context.Context) error {
 			if asleep, err = b.start(ctx, s); err != nil {
 				return err
 			}
-			if _, err := b.askPool(ctx, asleep, baselineGrows, forms[0], "--connections", banditConnections); err != nil {
+			if _, err := b.askPool(ctx, asleep, baselineGrows, forms[0], "--connections",
+				banditConnections); err != nil {
 				return err
 			}
 		} else if err := asleep.wake(); err != nil {
@@ -96,7 +99,8 @@ func (b *bench) measureBandit(ctx context.Context) error {
 
 // importArms has weir make its file of arms.
 func (b *bench) importArms(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "bin/weir", "import-arms", b.path("bandit", "arms.csv"), b.path("bandit", "users.csv"),
+	cmd := exec.CommandContext(ctx, "bin/weir", "import-arms", b.path("bandit", "arms.csv"),
+		b.path("bandit", "users.csv"),
 		"-o", b.path("bandit", "arms.weir"))
 	start := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -112,7 +116,8 @@ func (b *bench) predicting(flags ...string) server {
 }
 
 // askPool sends the requests of a form in turn.
-func (b *bench) askPool(ctx context.Context, p *process, d time.Duration, f form, args ...string) (*load, error) {
+func (b *bench) askPool(ctx context.Context, p *process, d time.Duration, f form,
+	args ...string) (*load, error) {
 	return b.weirLoad(ctx, p, d, append(b.fromPool(f), args...)...)
 }
 

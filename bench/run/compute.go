@@ -41,13 +41,15 @@ var computations = []struct {
 func (b *bench) measureArithmetic(ctx context.Context) error {
 	subjects := []string{weir, gmp}
 	if _, err := os.Stat("build/bin/gmp"); err != nil {
-		b.note("arithmetic", "GMP was not measured: it was not there to build with (Debian has it as libgmp-dev).")
+		b.note("arithmetic",
+			"GMP was not measured: it was not there to build with (Debian has it as libgmp-dev).")
 		subjects = subjects[:1]
 	}
 	return b.inTurns(subjects, func(name string, round int) error {
 		for _, c := range computations {
 			if name == weir {
-				times, err := benchmarks(ctx, "build/bin/decimal.test", "^"+c.benchmark+"$", "ns/op", c.benchtime, c.times)
+				times, err := benchmarks(ctx, "build/bin/decimal.test", "^"+c.benchmark+"$", "ns/op",
+					c.benchtime, c.times)
 				if err != nil {
 					return err
 				}
@@ -61,7 +63,8 @@ func (b *bench) measureArithmetic(ctx context.Context) error {
 			if c.index == 0 {
 				continue
 			}
-			out, _, err := runOn(ctx, serverCore, "build/bin/gmp", strconv.Itoa(c.index), strconv.Itoa(c.runs))
+			out, _, err := runOn(ctx, serverCore, "build/bin/gmp", strconv.Itoa(c.index),
+				strconv.Itoa(c.runs))
 			if err != nil {
 				return err
 			}
@@ -107,8 +110,10 @@ var benchmarkLine = regexp.MustCompile(`(?m)^(Benchmark\S+?)(?:-\d+)?\s+\d+\s+(.
 
 // benchmarks runs Go benchmarks of a test binary on the server's core and returns all values of a unit by
 // name.
-func benchmarks(ctx context.Context, binary, pattern, unit, benchtime, count string) (map[string][]float64, error) {
-	out, _, err := runOn(ctx, serverCore, binary, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+benchtime, "-test.count="+count)
+func benchmarks(ctx context.Context, binary, pattern, unit, benchtime, count string) (map[string][]float64,
+	error) {
+	out, _, err := runOn(ctx, serverCore, binary, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime="+
+		benchtime, "-test.count="+count)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +146,8 @@ const arms = "arms, ns"
 
 func (b *bench) measureSampler(ctx context.Context) error {
 	for round := range b.rounds {
-		times, err := benchmarks(ctx, "build/bin/beta.test", "^Benchmark(Sample|Gonum)$", "ns/sample", "100ms", "1")
+		times, err := benchmarks(ctx, "build/bin/beta.test", "^Benchmark(Sample|Gonum)$", "ns/sample",
+			"100ms", "1")
 		if err != nil {
 			return err
 		}

@@ -42,8 +42,10 @@ func (b *bench) feedServers(ctx context.Context) (map[string]server, []string, e
 	}
 	all := map[string]server{
 		floor: {name: floor, command: "build/bin/floor --port {port}", path: "/"},
-		baseline: {name: baseline, path: "/feed/0", patience: time.Minute + time.Duration(b.users)*50*time.Microsecond,
-			command: fmt.Sprintf("build/bin/baseline --listen {addr} --users %d --items %d --max-item %d", b.users, b.items, b.maxItem)},
+		baseline: {name: baseline, path: "/feed/0",
+			patience: time.Minute + time.Duration(b.users)*50*time.Microsecond,
+			command: fmt.Sprintf("build/bin/baseline --listen {addr} --users %d --items %d --max-item %d",
+				b.users, b.items, b.maxItem)},
 		weir:    weirServes("--feeds", lists),
 		nethttp: {name: nethttp, command: "build/bin/nethttp --listen {addr}", path: "/"},
 	}
@@ -114,7 +116,9 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	if _, err := ask(time.Second, "--connections", connections); err != nil {
 		return err
 	}
-	closed, err := b.steady("feed", func() (*load, error) { return ask(b.duration, "--connections", connections) })
+	closed, err := b.steady("feed", func() (*load, error) {
+		return ask(b.duration, "--connections", connections)
+	})
 	if err != nil {
 		return err
 	}
@@ -149,7 +153,8 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	// What the machine does to a p99 shows in the floor's.
 	half := func() (*load, error) {
 		seed++
-		return b.openLoop(ctx, "feed", p, closed.served/2, append(b.askFeed(b.users, seed), "--warm", connections)...)
+		return b.openLoop(ctx, "feed", p, closed.served/2, append(b.askFeed(b.users, seed), "--warm",
+			connections)...)
 	}
 	open, err := half()
 	if err != nil {
@@ -183,7 +188,8 @@ const inWindow = "p99 in the median window of 100 ms, ms"
 
 // askFeed is what weir load takes to ask for the next ten items of random users.
 func (b *bench) askFeed(users, seed int) []string {
-	return []string{"--scenario", "feed", "--users", fmt.Sprint(users), "--items", "10", "--seed", fmt.Sprint(seed)}
+	return []string{"--scenario", "feed", "--users", fmt.Sprint(users), "--items", "10", "--seed",
+		fmt.Sprint(seed)}
 }
 
 func (b *bench) askOffloaded(args ...string) []string {

@@ -69,7 +69,8 @@ func one(t *testing.T, addr string, body int) []byte {
 		t.Fatalf("status %d and %d bytes, %v; want 200 and %d", r.StatusCode, len(got), err, body)
 	}
 	var raw bytes.Buffer
-	fmt.Fprintf(&raw, "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nCache-Control: %s\r\nContent-Length: %d\r\n\r\n%s",
+	fmt.Fprintf(&raw, "HTTP/1.1 200 OK\r\nContent-Type: %s\r\nCache-Control: %s\r\nContent-Length: "+
+		"%d\r\n\r\n%s",
 		r.Header.Get("Content-Type"), r.Header.Get("Cache-Control"), body, got)
 	return raw.Bytes()
 }

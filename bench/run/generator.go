@@ -75,14 +75,17 @@ func parseResult(text []byte, refusals bool) (*load, error) {
 	case r.Requests == 0 || r.Served == 0:
 		return nil, errors.New("nothing was served")
 	case !refusals && r.Served != r.Requests:
-		return nil, fmt.Errorf("%d of %d requests were served, %d refused, failures %v", r.Served, r.Requests, r.Shed, r.Failures)
+		return nil, fmt.Errorf("%d of %d requests were served, %d refused, failures %v", r.Served, r.Requests,
+			r.Shed, r.Failures)
 	case r.Generator.CPU == 0:
 		return nil, errors.New("the result does not say what the requests cost")
 	}
 	l := &load{
-		requests: float64(r.Served + r.Shed), failed: float64(r.Shed + r.Errors), sent: r.Rate.Achieved, served: r.Rate.Served, refused: float64(r.Shed) / r.Seconds,
+		requests: float64(r.Served + r.Shed), failed: float64(r.Shed + r.Errors), sent: r.Rate.Achieved,
+		served: r.Rate.Served, refused: float64(r.Shed) / r.Seconds,
 		p50: r.Latency.P50, p99: r.Latency.P99, refusedP99: r.Refused.P99, lag: r.Generator.Lag,
-		generatorCPU: r.Generator.CPU, generatorBusy: r.Generator.Busy, ceiling: r.Ceiling, trace: r.Trace, started: r.Started,
+		generatorCPU: r.Generator.CPU, generatorBusy: r.Generator.Busy, ceiling: r.Ceiling, trace: r.Trace,
+		started: r.Started,
 	}
 	var windows []float64
 	for _, p := range r.Trace {
@@ -107,15 +110,18 @@ func (b *bench) overload(ctx context.Context, p *process, d time.Duration, args 
 
 // openLoop sends so many requests a second. Beside a stall of the machine some may be dropped, which is
 // noted.
-func (b *bench) openLoop(ctx context.Context, service string, p *process, rate float64, args ...string) (*load, error) {
+func (b *bench) openLoop(ctx context.Context, service string, p *process, rate float64,
+	args ...string) (*load, error) {
 	l, err := b.overload(ctx, p, b.duration, append(args, "--rate", fmt.Sprintf("%.0f/s", rate))...)
 	if err == nil && l.failed > 0 {
-		b.note(service, "Of an open loop of %s %.0f requests failed, and %.0f did not.", p.name, l.failed, l.requests)
+		b.note(service, "Of an open loop of %s %.0f requests failed, and %.0f did not.", p.name,
+			l.failed, l.requests)
 	}
 	return l, err
 }
 
-func (b *bench) weirLoadOf(ctx context.Context, p *process, d time.Duration, refusals bool, args ...string) (*load, error) {
+func (b *bench) weirLoadOf(ctx context.Context, p *process, d time.Duration, refusals bool,
+	args ...string) (*load, error) {
 	file, err := os.CreateTemp(b.dir, "load-*.json")
 	if err != nil {
 		return nil, err
@@ -123,7 +129,8 @@ func (b *bench) weirLoadOf(ctx context.Context, p *process, d time.Duration, ref
 	file.Close()
 	defer os.Remove(file.Name())
 	argv := []string{
-		"bin/weir", "load", "--quiet", "--json", file.Name(), "--duration", d.String(), "--threads", "1", "--no-check",
+		"bin/weir", "load", "--quiet", "--json", file.Name(), "--duration", d.String(), "--threads", "1",
+		"--no-check",
 	}
 	if strings.HasPrefix(args[0], "/") { // a path
 		argv, args = append(argv, "http://"+p.addr+args[0]), args[1:]
@@ -145,9 +152,11 @@ func (b *bench) weirLoadOf(ctx context.Context, p *process, d time.Duration, ref
 }
 
 // wrk runs wrk on the path / with one of the scripts in bench/wrk.
-func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, connections int, script string, args ...any) (*load, error) {
+func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, connections int, script string,
+	args ...any) (*load, error) {
 	argv := []string{
-		"wrk", "-t1", fmt.Sprint("-c", connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())), // whole seconds
+		// wrk takes whole seconds.
+		"wrk", "-t1", fmt.Sprint("-c", connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())),
 		"--timeout", "10s", "-s", filepath.Join("bench", "wrk", script), "http://" + p.addr + "/", "--",
 	}
 	for _, a := range args {
@@ -200,14 +209,16 @@ func (b *bench) steady(service string, take func() (*load, error)) (*load, error
 			return l, nil
 		}
 		if attempt == attempts {
-			b.note(service, "Others had %.0f %% of a core during one load, also when it was repeated.", 100*most)
+			b.note(service, "Others had %.0f %% of a core during one load, also when it was repeated.",
+				100*most)
 			return l, nil
 		}
 	}
 }
 
 // loaded runs a load generator and adds what it did to p and to the cores.
-func (b *bench) loaded(ctx context.Context, p *process, argv []string, parse func(out string) (*load, error)) (*load, error) {
+func (b *bench) loaded(ctx context.Context, p *process, argv []string,
+	parse func(out string) (*load, error)) (*load, error) {
 	type times struct{ server, serverCore, clientCore time.Duration }
 	now := func() (t times, err error) {
 		var errs [3]error

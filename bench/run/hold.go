@@ -52,7 +52,8 @@ func hold(ctx context.Context) (release func(), err error) {
 // ever. It tells so by a byte on standard output.
 func holdCore() error {
 	runtime.LockOSThread()
-	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0); err != nil {
+	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO,
+		Priority: 1}, 0); err != nil {
 		return fmt.Errorf("real-time priority, as root: %w", err)
 	}
 	if _, err := os.Stdout.Write([]byte{'.'}); err != nil {

@@ -141,7 +141,8 @@ func predict(a asked, quote string) request {
 	for i, id := range a.items {
 		ids[i] = quote + strconv.FormatInt(id, 10) + quote
 	}
-	return request{URL: "/predict", Body: fmt.Sprintf(`{"user":%q,"items":[%s]}`, a.user, strings.Join(ids, ","))}
+	return request{URL: "/predict", Body: fmt.Sprintf(`{"user":%q,"items":[%s]}`, a.user,
+		strings.Join(ids, ","))}
 }
 
 // inferNumbers and inferTexts are requests of the Open Inference Protocol whose tensors, there and back, are
@@ -164,12 +165,16 @@ func inferTexts(a asked) request {
 
 func infer(a asked, items []byte, datatype string) request {
 	user := appendText(nil, a.user)
-	head := fmt.Sprintf(`{"inputs":[{"name":"user","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":%d}},`+
-		`{"name":"items","shape":[%d],"datatype":%q,"parameters":{"binary_data_size":%d}}],`+
-		`"outputs":[{"name":"scores","parameters":{"binary_data":true}}]}`, len(user), len(a.items), datatype, len(items))
-	return request{URL: "/v2/models/bandit/infer", Body: head + string(user) + string(items), Headers: map[string]string{
-		"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": strconv.Itoa(len(head)),
-	}}
+	head := fmt.Sprintf(
+		`{"inputs":[{"name":"user","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":%d}},`+
+			`{"name":"items","shape":[%d],"datatype":%q,"parameters":{"binary_data_size":%d}}],`+
+			`"outputs":[{"name":"scores","parameters":{"binary_data":true}}]}`, len(user), len(a.items),
+		datatype, len(items))
+	return request{URL: "/v2/models/bandit/infer", Body: head + string(user) + string(items),
+		Headers: map[string]string{
+			"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": strconv.Itoa(
+				len(head)),
+		}}
 }
 
 // appendText appends an element of a tensor of BYTES.

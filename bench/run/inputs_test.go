@@ -46,7 +46,8 @@ func TestArmsAreOfEveryItemAndValid(t *testing.T) {
 func TestEveryFormAsksForTheSameItemsAndIsText(t *testing.T) {
 	all := draw(3, 1_000_000)
 	for _, a := range all {
-		if len(a.items) != predictItems || len(slices.Compact(slices.Sorted(slices.Values(a.items)))) != predictItems {
+		if len(a.items) != predictItems ||
+			len(slices.Compact(slices.Sorted(slices.Values(a.items)))) != predictItems {
 			t.Errorf("%d items, or one of them twice", len(a.items))
 		}
 		for _, f := range forms {
@@ -142,7 +143,8 @@ func TestAnswersWithoutScoresAreNotMeasured(t *testing.T) {
 		scores(7, "0.25"):            "7 scores, want 400",
 		"nothing":                    "invalid character",
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, said) }))
+		s := httptest.NewServer(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, said) }))
 		err := checkScores(t.Context(), s.Listener.Addr().String(), predictText(asked{"u1", []int64{1}}))
 		s.Close()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -38,7 +38,8 @@ func (b *bench) limited(ctx context.Context, d time.Duration) (err error) {
 	s := weirServes("--feeds", lists)
 	s.before = []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}
 	return b.during(ctx, s, func(p *process) error {
-		top, err := b.overload(ctx, p, 3*time.Second, append(b.askFeed(b.users, 1), "--connections", ceilingConnections)...)
+		top, err := b.overload(ctx, p, 3*time.Second, append(b.askFeed(b.users, 1), "--connections",
+			ceilingConnections)...)
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,8 @@ func (b *bench) limited(ctx context.Context, d time.Duration) (err error) {
 			found, err := b.overload(ctx, p, d, append(b.askFeed(b.users, 2),
 				"--rate", fmt.Sprintf("%.0f/s", 3*top.served), "--max-connections", shedConnections)...)
 			if err == nil {
-				log.Printf("limited: ceiling %.0f/s; at three times that for %v: %.0f/s served, p99 %.1f ms, %.0f/s refused",
+				log.Printf("limited: ceiling %.0f/s; at three times that for %v: %.0f/s served, p99 %.1f "+
+					"ms, %.0f/s refused",
 					top.served, d, found.served, found.p99/1000, found.refused)
 			}
 			over <- err
@@ -78,7 +80,8 @@ type memoryGroup struct {
 }
 
 var memoryGroups = []memoryGroup{
-	{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control", "memory.stat", "total_swap"},
+	{"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control",
+		"memory.stat", "total_swap"},
 	{"/sys/fs/cgroup", "memory.max", "memory.peak", "memory.events", "memory.swap.current", ""},
 }
 
@@ -139,7 +142,8 @@ func (g *memoryGroup) decide(asked int, slowest time.Duration) error {
 	if err := errors.Join(errPeak, errKills, errSwap); err != nil {
 		return err
 	}
-	log.Printf("limited: of %.0f MiB at most %.0f were in use, cached files included; %d killed, %.0f MiB swapped; "+
+	log.Printf("limited: of %.0f MiB at most %.0f were in use, cached files included; %d killed, %.0f MiB "+
+		"swapped; "+
 		"/health was answered %d times, the slowest after %v",
 		mib(limitedMemory), mib(int64(peak)), kills, mib(int64(swap)), asked, slowest.Round(time.Millisecond))
 	if kills > 0 || swap > 0 {

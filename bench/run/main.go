@@ -92,8 +92,10 @@ func main() {
 	flag.StringVar(&b.dir, "dir", "build/bench", "directory for inputs, data and logs")
 	flag.StringVar(&b.inputs, "inputs", "build/bench/inputs", "directory with the inputs of imports")
 	soak := flag.Duration("soak", 0, "load weir for so long and watch what it uses, instead of measuring")
-	limited := flag.Duration("limited", 0, "overload weir for so long in 768 MiB, as root, instead of measuring")
-	holds := flag.Bool("hold", false, "take a part of this core's time, which the overload needs, and nothing else")
+	limited := flag.Duration("limited", 0,
+		"overload weir for so long in 768 MiB, as root, instead of measuring")
+	holds := flag.Bool("hold", false,
+		"take a part of this core's time, which the overload needs, and nothing else")
 	jsonPath := flag.String("json", "build/bench/results.json", "file for the results")
 	flag.Parse()
 	if *holds {
@@ -106,7 +108,8 @@ func main() {
 		}
 	}
 	if b.rounds < 1 || b.users < 1 || b.arms < predictItems || b.duration < time.Second {
-		log.Fatalf("--rounds and --users take 1 or more, --arms %d or more, --duration 1s or more", predictItems)
+		log.Fatalf("--rounds and --users take 1 or more, --arms %d or more, --duration 1s or more",
+			predictItems)
 	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

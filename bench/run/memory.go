@@ -97,7 +97,8 @@ func resident(path string) (cached, size int64, err error) {
 	page := int64(os.Getpagesize())
 	pages := make([]byte, (size+page-1)/page)
 	_, _, errno := unix.Syscall(unix.SYS_MINCORE,
-		uintptr(unsafe.Pointer(unsafe.SliceData(m))), uintptr(size), uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
+		uintptr(unsafe.Pointer(unsafe.SliceData(m))), uintptr(size),
+		uintptr(unsafe.Pointer(unsafe.SliceData(pages))))
 	if errno != 0 {
 		return 0, 0, fmt.Errorf("mincore %s: %w", path, errno)
 	}

@@ -81,9 +81,11 @@ func (b *bench) coldStart(ctx context.Context, s server, lists string, round int
 	go func() {
 		defer warm()
 		watched <- awaitResident(ctx, lists)
-		b.put("starts", weir, "from exec until the lists are in memory, s", round, time.Since(began).Seconds())
+		b.put("starts", weir, "from exec until the lists are in memory, s", round,
+			time.Since(began).Seconds())
 	}()
-	open, err := b.overload(warming, p, warmingPatience, append(b.askFeed(b.users, 1000+round), "--rate", warmingRate)...)
+	open, err := b.overload(warming, p, warmingPatience, append(b.askFeed(b.users, 1000+round), "--rate",
+		warmingRate)...)
 	if err := errors.Join(err, <-watched); err != nil {
 		return err
 	}

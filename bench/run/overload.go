@@ -52,10 +52,12 @@ func (b *bench) measureShed(ctx context.Context) error {
 		}
 		return b.during(ctx, s, func(p *process) error {
 			ask := func(args ...string) (*load, error) {
-				return b.overload(ctx, p, b.duration, append(append(b.askFeed(b.users, round), "--warmup", "2s"), args...)...)
+				return b.overload(ctx, p, b.duration,
+					append(append(b.askFeed(b.users, round), "--warmup", "2s"), args...)...)
 			}
 			at := func(times float64, ceiling *load) (*load, error) {
-				return ask("--rate", fmt.Sprintf("%.0f/s", times*ceiling.served), "--max-connections", shedConnections)
+				return ask("--rate", fmt.Sprintf("%.0f/s", times*ceiling.served), "--max-connections",
+					shedConnections)
 			}
 			top, err := ask("--connections", ceilingConnections)
 			if err != nil {
@@ -94,7 +96,8 @@ type look struct {
 }
 
 // recovery looks at the reject probability during a light load after an overload.
-func (b *bench) recovery(ctx context.Context, p *process, put func(string, float64), ask func() (*load, error)) error {
+func (b *bench) recovery(ctx context.Context, p *process, put func(string, float64),
+	ask func() (*load, error)) error {
 	over := time.Now()
 	done := make(chan error, 1)
 	go func() {
@@ -171,7 +174,8 @@ func (b *bench) measureStorm(ctx context.Context) error {
 		put := func(figure string, value float64) { b.put("storm", weir, figure, round, value) }
 		during := func(args ...string) (found *load, err error) {
 			err = b.during(ctx, b.predicting(), func(p *process) error {
-				found, err = b.overload(ctx, p, b.duration, append([]string{"--scenario", "predict", "--items", "100"}, args...)...)
+				found, err = b.overload(ctx, p, b.duration,
+					append([]string{"--scenario", "predict", "--items", "100"}, args...)...)
 				return err
 			})
 			return found, err
@@ -186,9 +190,11 @@ func (b *bench) measureStorm(ctx context.Context) error {
 			name  string
 			args  []string
 		}{
-			{0.5, "0.5x", []string{"--warm", stormConnections}}, {1.6, "1.6x", nil}, {3, "3x", nil}, {6, "6x", nil},
+			{0.5, "0.5x", []string{"--warm", stormConnections}}, {1.6, "1.6x", nil}, {3, "3x", nil},
+			{6, "6x", nil},
 		} {
-			args := append([]string{"--rate", fmt.Sprintf("%.0f/s", at.times*top.served), "--max-connections", stormConnections}, at.args...)
+			args := append([]string{"--rate", fmt.Sprintf("%.0f/s", at.times*top.served), "--max-connections",
+				stormConnections}, at.args...)
 			found, err := during(args...)
 			if err != nil {
 				return fmt.Errorf("at %s: %w", at.name, err)
@@ -221,7 +227,8 @@ func (b *bench) soak(ctx context.Context, d time.Duration) error {
 			var feeds *load
 			b.duration = slice
 			offloaded, err := b.beside(ctx, p, b.askOffloaded("--connections", "1"), func() (err error) {
-				feeds, err = b.weirLoad(ctx, p, slice, append(b.askFeed(b.users, len(g.memory)), "--rate", "20000/s")...)
+				feeds, err = b.weirLoad(ctx, p, slice, append(b.askFeed(b.users, len(g.memory)), "--rate",
+					"20000/s")...)
 				return err
 			})
 			if err != nil {
@@ -235,7 +242,8 @@ func (b *bench) soak(ctx context.Context, d time.Duration) error {
 			if err != nil {
 				return err
 			}
-			log.Printf("soak: %.0f feed and %.0f offloaded requests, p99 %.2f ms, own memory %.0f MiB, %d descriptors",
+			log.Printf("soak: %.0f feed and %.0f offloaded requests, p99 %.2f ms, own memory %.0f MiB, %d "+
+				"descriptors",
 				feeds.requests, offloaded.requests, feeds.p99/1000, mib(bytes), descriptors)
 			if err := g.add(bytes, descriptors); err != nil {
 				return err

@@ -105,7 +105,8 @@ func launch(ctx context.Context, core int, name string, argv []string, there fun
 	for !there() {
 		select {
 		case <-p.exited:
-			return nil, fmt.Errorf("%s ended before it answered: %v; it said:\n%s", name, p.err, tail(logPath))
+			return nil, fmt.Errorf("%s ended before it answered: %v; it said:\n%s", name, p.err,
+				tail(logPath))
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(500 * time.Microsecond):

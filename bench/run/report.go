@@ -52,9 +52,11 @@ func describe() (m machine, restore func()) {
 		Date:   time.Now().UTC().Format(time.DateOnly),
 		Kernel: read("/proc/sys/kernel/osrelease"),
 		// The model name of a virtual machine may say next to nothing.
-		CPU: fmt.Sprintf("%s (family %s, model %s)", field(cpus, "model name"), field(cpus, "cpu family"), field(cpus, "model")),
+		CPU: fmt.Sprintf("%s (family %s, model %s)", field(cpus, "model name"), field(cpus, "cpu family"),
+			field(cpus, "model")),
 	}
-	if kb, err := strconv.Atoi(strings.TrimSuffix(field(read("/proc/meminfo"), "MemTotal"), " kB")); err == nil {
+	if kb, err := strconv.Atoi(strings.TrimSuffix(field(read("/proc/meminfo"), "MemTotal"),
+		" kB")); err == nil {
 		m.Memory = fmt.Sprintf("%.0f GiB", float64(kb)/(1<<20))
 	}
 	if out, err := exec.Command("bin/weir", "version").Output(); err == nil {
@@ -62,7 +64,8 @@ func describe() (m machine, restore func()) {
 	}
 	m.Load1, _, _ = strings.Cut(read("/proc/loadavg"), " ")
 	if load1, err := strconv.ParseFloat(m.Load1, 64); err == nil && load1 > 0.5 {
-		log.Printf("the load average is %.2f: somebody else is at work here, and the figures will show it", load1)
+		log.Printf("the load average is %.2f: somebody else is at work here, and the figures will show it",
+			load1)
 	}
 	m.Asleep = probe()
 	restore = func() {}
@@ -102,8 +105,9 @@ type figure struct {
 
 func (b *bench) report(m machine) *report {
 	r := &report{Machine: m, Notes: b.notes, services: b.services, Parameters: map[string]any{
-		"users": b.users, "items": b.items, "max_item": b.maxItem, "arms": b.arms, "connections": b.connections,
-		"rounds": b.rounds, "seconds": b.duration.Seconds(),
+		"users": b.users, "items": b.items, "max_item": b.maxItem, "arms": b.arms,
+		"connections": b.connections,
+		"rounds":      b.rounds, "seconds": b.duration.Seconds(),
 	}}
 	for _, bar := range bars {
 		if slices.Contains(b.services, bar.service) {
@@ -127,11 +131,14 @@ func (r *report) writeJSON(path string) error {
 func (r *report) writeMarkdown(to io.Writer) error {
 	var w strings.Builder
 	m, p := r.Machine, r.Parameters
-	fmt.Fprintf(&w, "%s, %s; %s, %s, Linux %s, load average %s at the start. Medians of %d rounds of %.0f s.\n",
+	fmt.Fprintf(&w, "%s, %s; %s, %s, Linux %s, load average %s at the start. Medians of %d rounds of %.0f "+
+		"s.\n",
 		m.Date, m.Weir, m.CPU, m.Memory, m.Kernel, m.Load1, p["rounds"], p["seconds"])
-	fmt.Fprintf(&w, "%d users x %d items up to %d; %d items with arms.\n\n", p["users"], p["items"], p["max_item"], p["arms"])
+	fmt.Fprintf(&w, "%d users x %d items up to %d; %d items with arms.\n\n", p["users"], p["items"],
+		p["max_item"], p["arms"])
 	if p["users"] != barUsers || p["arms"] != barArms {
-		fmt.Fprintf(&w, "The bars are about %d users and %d items with arms: this was a quick look.\n\n", barUsers, barArms)
+		fmt.Fprintf(&w, "The bars are about %d users and %d items with arms: this was a quick look.\n\n",
+			barUsers, barArms)
 	}
 	m.writeWakeups(&w)
 	for _, s := range services() {
@@ -147,7 +154,8 @@ func (r *report) writeMarkdown(to io.Writer) error {
 func (m *machine) writeWakeups(w io.Writer) {
 	say := func(how string, late *wakeups) {
 		if late != nil {
-			fmt.Fprintf(w, "- %s, its core wakes a real-time process %.0f us late at p50, %.0f us at p99, %.0f us at most.\n",
+			fmt.Fprintf(w, "- %s, its core wakes a real-time process %.0f us late at p50, %.0f us at p99, "+
+				"%.0f us at most.\n",
 				how, late.P50, late.P99, late.Max)
 		}
 	}
@@ -159,12 +167,14 @@ func (m *machine) writeWakeups(w io.Writer) {
 	if m.Nice == nil {
 		fmt.Fprintln(w, "- Servers and load generators were no more urgent than anything else that ran.")
 	} else {
-		fmt.Fprintf(w, "- Servers and load generators ran with a nice value of %d, so that kernel threads wait.\n", *m.Nice)
+		fmt.Fprintf(w, "- Servers and load generators ran with a nice value of %d, so that kernel threads "+
+			"wait.\n", *m.Nice)
 	}
 }
 
 func (r *report) writeService(w *strings.Builder, s service) {
-	fmt.Fprintf(w, "\n### %s\n\n%s\n\n| figure | bar | aim | measured | lowest..highest | | how |\n|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(w, "\n### %s\n\n%s\n\n| figure | bar | aim | measured | lowest..highest | | how |\n"+
+		"|---|---|---|---|---|---|---|\n",
 		s.title, s.about)
 	for _, b := range r.Bars {
 		if b.Service == s.name {
@@ -188,7 +198,8 @@ func (r *report) writeService(w *strings.Builder, s service) {
 		}
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(w, "\n| median of the rounds | %s |\n|---|%s\n", strings.Join(subjects, " | "), strings.Repeat("---|", len(subjects)))
+		fmt.Fprintf(w, "\n| median of the rounds | %s |\n|---|%s\n", strings.Join(subjects, " | "),
+			strings.Repeat("---|", len(subjects)))
 	}
 	for _, name := range names {
 		fmt.Fprintf(w, "| %s |", name)

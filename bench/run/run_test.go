@@ -29,7 +29,8 @@ func TestCPUTimeIsUserAndSystemWhateverTheCommandIsCalled(t *testing.T) {
 }
 
 func TestABusyCoreIsOneThatIsNotIdle(t *testing.T) {
-	const stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 20 3 5000 700 4 5 6 50 0\ncpu1 1 1 1 1 1 1 1 1 1 1\nintr 5\n"
+	const stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 20 3 5000 700 4 5 6 50 0\ncpu1 1 1 1 1 1 1 1 1 1 1\n" +
+		"intr 5\n"
 	got, err := parseBusy(stat, 0)
 	if err != nil || got != 1380*time.Millisecond {
 		t.Errorf("got %v, %v, want 1.38s", got, err)
@@ -57,7 +58,8 @@ func TestResidentCountsPagesInTheCache(t *testing.T) {
 	}
 	cached, size, err := resident(path)
 	if err != nil || cached != int64(3*page) || size != int64(2*page+1) {
-		t.Errorf("%d of %d bytes, %v; want 3 pages of 2 and a byte: they were just written", cached, size, err)
+		t.Errorf("%d of %d bytes, %v; want 3 pages of 2 and a byte: they were just written",
+			cached, size, err)
 	}
 	total, err := residentUnder(filepath.Dir(path))
 	if err != nil || total != int64(3*page) {
@@ -76,7 +78,8 @@ func TestResidentCountsPagesInTheCache(t *testing.T) {
 }
 
 func TestALoadWithFailedRequestsIsAnError(t *testing.T) {
-	wrk, err := parseWrk("noise\nsummary: {\"requests\":10,\"micros\":5000000,\"p99\":7,\"socket_errors\":0}\n")
+	wrk, err := parseWrk(
+		"noise\nsummary: {\"requests\":10,\"micros\":5000000,\"p99\":7,\"socket_errors\":0}\n")
 	if err != nil || wrk.requests != 10 || wrk.served != 2 || wrk.p99 != 7 {
 		t.Errorf("got %+v, %v", wrk, err)
 	}
@@ -97,11 +100,13 @@ func TestAResultWithRefusalsIsOneOfOverloadOnly(t *testing.T) {
 	const text = `{"seconds":2,"requests":10,"served":7,"shed":2,"errors":1,"failures":{"cut":1},"rate":{"achieved":5,"served":3.5},` +
 		`"latency_us":{"p50":100,"p99":900},"shed_latency_us":{"p99":50},"generator":{"cpu_us_per_request":6.5,"lag_p99_us":3},` +
 		`"trace":[{"t":1,"p99":5,"measured":false},{"t":2,"p99":300,"measured":true},{"t":3,"p99":700,"measured":true},{"t":4,"p99":500,"measured":true}]}`
-	if _, err := parseResult([]byte(text), false); err == nil || !strings.Contains(err.Error(), "7 of 10 requests were served, 2 refused, failures map[cut:1]") {
+	if _, err := parseResult([]byte(text), false); err == nil ||
+		!strings.Contains(err.Error(), "7 of 10 requests were served, 2 refused, failures map[cut:1]") {
 		t.Errorf("error %v", err)
 	}
 	l, err := parseResult([]byte(text), true)
-	if err != nil || l.requests != 9 || l.served != 3.5 || l.refused != 1 || l.p99 != 900 || l.refusedP99 != 50 || l.lag != 3 || l.window != 500 {
+	if err != nil || l.requests != 9 || l.served != 3.5 || l.refused != 1 || l.p99 != 900 ||
+		l.refusedP99 != 50 || l.lag != 3 || l.window != 500 {
 		t.Errorf("%+v, %v", l, err)
 	}
 	for text, want := range map[string]string{
@@ -142,7 +147,8 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	f.put("feed", weir, cpu, 2, 11)
 	f.put("feed", weir, cpu, 3, 6) // the other one is missing
 	f.put("load", floor, cpu, 3, 1)
-	if got := f.ratios(key{"feed", weir, cpu}, key{"feed", floor, cpu}); !slices.Equal(got, []float64{1.2, 1.1}) {
+	if got := f.ratios(key{"feed", weir, cpu}, key{"feed", floor, cpu}); !slices.Equal(got,
+		[]float64{1.2, 1.1}) {
 		t.Errorf("ratios are %v, want 1.2 and 1.1", got)
 	}
 }
@@ -196,7 +202,8 @@ func TestEveryBarBelongsToAServiceAndIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| CPU a request, weir / C floor | <= 1.18 | <= 1.10 | 1.20 | - | **missed** |", "| requests/s | 123456 | - |",
+		"| CPU a request, weir / C floor | <= 1.18 | <= 1.10 | 1.20 | - | **missed** |",
+		"| requests/s | 123456 | - |",
 		"### Storm of connections", "- there is no redis-server", "this was a quick look",
 	} {
 		if !strings.Contains(text.String(), want) {
@@ -210,9 +217,12 @@ func TestAllocationsAreZeroOnlyIfAPackageHasTestsAndAllPass(t *testing.T) {
 		name, log string
 		want      map[string]float64
 	}{
-		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n", map[string]float64{"weir/internal/server": 0}},
-		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n", map[string]float64{"weir/internal/server": 0}},
-		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/a\t0.1s\nFAIL\n--- PASS: TestA (0.00s)\nok  \tweir/b\t0.1s\n",
+		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n",
+			map[string]float64{"weir/internal/server": 0}},
+		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n",
+			map[string]float64{"weir/internal/server": 0}},
+		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/a\t0.1s\nFAIL\n--- " +
+			"PASS: TestA (0.00s)\nok  \tweir/b\t0.1s\n",
 			map[string]float64{"weir/a": 1, "weir/b": 0}},
 		{"skipped", "--- SKIP: TestA (0.00s)\nPASS\nok  \tweir/a\t0.1s\n", map[string]float64{}},
 		{"none", "PASS\nok  \tweir/internal/server\t0.1s [no tests to run]\n", map[string]float64{}},
@@ -294,7 +304,8 @@ func TestRecoveryIsWhenSomethingWasRefusedLast(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-	if p, err := parseProbability(strings.NewReader(`{"probability":{"normal":0,"low":0.4}}`)); p != 0.4 || err != nil {
+	if p, err := parseProbability(strings.NewReader(`{"probability":{"normal":0,"low":0.4}}`)); p != 0.4 ||
+		err != nil {
 		t.Errorf("%v, error %v", p, err)
 	}
 	if _, err := parseProbability(strings.NewReader(`{"probability":{"normal":1}}`)); err == nil {
@@ -305,8 +316,10 @@ func TestRecoveryIsWhenSomethingWasRefusedLast(t *testing.T) {
 func TestAServerThatEndsBeforeItAnswersIsAnErrorWithItsWords(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	never := func() bool { return false }
-	_, err := launch(t.Context(), serverCore, "broken", []string{"sh", "-c", "echo no feeds here >&2; exit 3"}, never, log, time.Minute)
-	if err == nil || !strings.Contains(err.Error(), "no feeds here") || !strings.Contains(err.Error(), "exit status 3") {
+	_, err := launch(t.Context(), serverCore, "broken",
+		[]string{"sh", "-c", "echo no feeds here >&2; exit 3"}, never, log, time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "no feeds here") ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("error %v, want what it said and its status", err)
 	}
 }
@@ -357,7 +370,8 @@ func allowed(t *testing.T, path string) string {
 
 // A process with a handler for SIGTERM has to be woken to run it.
 func TestASleepingProcessEndsOrderly(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", `trap "exit 7" TERM; echo ready; while :; do sleep 0.02; done`)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c",
+		`trap "exit 7" TERM; echo ready; while :; do sleep 0.02; done`)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -46,7 +46,9 @@ var searched = []struct {
 
 func (b *bench) measureSearch(ctx context.Context) error {
 	for _, c := range searched {
-		s := server{name: nethttp, command: fmt.Sprintf("build/bin/nethttp --listen {addr} --rate %.0f --beyond %s", c.rate, c.beyond)}
+		s := server{name: nethttp,
+			command: fmt.Sprintf("build/bin/nethttp --listen {addr} --rate %.0f --beyond %s", c.rate,
+				c.beyond)}
 		err := b.during(ctx, s, func(p *process) error {
 			put := func(name string, value float64) { b.put("search", c.name, name, 1, value) }
 			length, truth := searchTime, c.rate
@@ -57,7 +59,8 @@ func (b *bench) measureSearch(ctx context.Context) error {
 				defer cancel()
 				go func() {
 					url := fmt.Sprintf("http://%s/rate?to=%.0f", p.addr, c.to)
-					if pause(moving, movesAfter) == nil && call(moving, http.MethodPut, url, "", io.Discard) == nil {
+					if pause(moving, movesAfter) == nil &&
+						call(moving, http.MethodPut, url, "", io.Discard) == nil {
 						moved <- time.Now()
 					}
 				}()

@@ -42,7 +42,8 @@ var sequenceLoads = []struct {
 	loads []sequenceLoad
 }{
 	{50_000, []sequenceLoad{{lowStep, "/next /previous"}}},
-	{100_000, []sequenceLoad{{highStep, "/next /previous"}, {current, "/current"}, {allThree, "/current /next /previous"}}},
+	{100_000, []sequenceLoad{{highStep, "/next /previous"}, {current, "/current"},
+		{allThree, "/current /next /previous"}}},
 }
 
 type sequenceLoad struct{ name, paths string }
@@ -106,7 +107,8 @@ func (b *bench) sequenceTurn(ctx context.Context, p *process, round, index int, 
 				return nil, err
 			}
 			taken++
-			return b.weirLoad(ctx, p, d, "--scenario", "requests", "--requests", file, "--connections", sequenceConnections)
+			return b.weirLoad(ctx, p, d, "--scenario", "requests", "--requests", file, "--connections",
+				sequenceConnections)
 		}
 		if i == 0 {
 			if _, err := ask(time.Second); err != nil { // is not counted
@@ -137,7 +139,8 @@ func (b *bench) walk(ctx context.Context, p *process, round int) error {
 		return fmt.Errorf("%s is gone: %w", p.name, err)
 	}
 	for _, f := range []struct{ name, field string }{
-		{residentAfter, "VmRSS"}, {"of that anonymous, MiB", "RssAnon"}, {"resident at most on the walk, MiB", "VmHWM"},
+		{residentAfter, "VmRSS"}, {"of that anonymous, MiB", "RssAnon"},
+		{"resident at most on the walk, MiB", "VmHWM"},
 	} {
 		bytes, err := parseStatus(string(status), f.field)
 		if err != nil {
@@ -166,7 +169,8 @@ func checkCurrent(ctx context.Context, addr string, index, slack int) error {
 		return fmt.Errorf("GET /current is at %d, want %d or up to %d from it", got.Index, index, slack)
 	}
 	if got.Value != fibonacci(got.Index) {
-		return fmt.Errorf("GET /current gives %d digits that are not those of F(%d)", len(got.Value), got.Index)
+		return fmt.Errorf("GET /current gives %d digits that are not those of F(%d)",
+			len(got.Value), got.Index)
 	}
 	return nil
 }
@@ -193,7 +197,8 @@ func call(ctx context.Context, method, url, body string, to io.Writer) error {
 }
 
 // exchange is call with headers there and back.
-func exchange(ctx context.Context, method, url string, headers map[string]string, body string, to io.Writer) (http.Header, error) {
+func exchange(ctx context.Context, method, url string, headers map[string]string, body string,
+	to io.Writer) (http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -44,7 +44,8 @@ type server struct {
 
 // weirServes is a weir on one loop, with more flags.
 func weirServes(flags ...string) server {
-	command := "bin/weir serve --listen {addr} --admin {admin} --data {data} --loops 1 " + strings.Join(flags, " ")
+	command := "bin/weir serve --listen {addr} --admin {admin} --data {data} --loops 1 " +
+		strings.Join(flags, " ")
 	return server{name: weir, command: command, path: "/health"}
 }
 
@@ -74,7 +75,8 @@ func (b *bench) start(ctx context.Context, s server) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := strings.NewReplacer("{addr}", addr, "{port}", port, "{admin}", admin, "{data}", data, "{none}", "")
+	words := strings.NewReplacer("{addr}", addr, "{port}", port, "{admin}", admin, "{data}",
+		data, "{none}", "")
 	argv := append([]string{}, s.before...)
 	for _, word := range strings.Fields(s.command) {
 		argv = append(argv, words.Replace(word))

@@ -23,7 +23,8 @@ const (
 )
 
 func (b *bench) measureSize(context.Context) error {
-	for name, roots := range map[string][]string{"cmd and internal": {"cmd", "internal"}, "bench": {"bench"}} {
+	for name, roots := range map[string][]string{"cmd and internal": {"cmd", "internal"},
+		"bench": {"bench"}} {
 		lines := 0
 		for _, root := range roots {
 			n, err := goLines(root)

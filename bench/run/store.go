@@ -42,18 +42,22 @@ func (b *bench) measureStore(ctx context.Context) (err error) {
 	}
 	defer redis.stop()
 	repo := b.path("bandit", "feast")
-	if _, _, err := runOn(ctx, clientCore, filepath.Join(bin, "python3"), "bench/feast/fill.py", "--repo", repo, "--project", "weir",
-		"--redis", redis.addr, "--arms", b.path("bandit", "arms.csv"), "--items", fmt.Sprint(feastItems)); err != nil {
+	if _, _, err := runOn(ctx, clientCore, filepath.Join(bin, "python3"), "bench/feast/fill.py", "--repo",
+		repo, "--project", "weir",
+		"--redis", redis.addr, "--arms", b.path("bandit", "arms.csv"), "--items",
+		fmt.Sprint(feastItems)); err != nil {
 		return err
 	}
-	feasts, err := b.start(ctx, server{name: feast, path: "/health", patience: 3 * time.Minute, command: filepath.Join(bin, "feast") +
-		" -c " + repo + " serve --host 127.0.0.1 --port {port} --workers 1 --no-access-log"})
+	feasts, err := b.start(ctx, server{name: feast, path: "/health", patience: 3 * time.Minute,
+		command: filepath.Join(bin, "feast") +
+			" -c " + repo + " serve --host 127.0.0.1 --port {port} --workers 1 --no-access-log"})
 	if err != nil {
 		return err
 	}
 	defer feasts.stop()
 	weirs, err := b.start(ctx, weirServes("--bandit-store", "feast+redis://"+redis.addr+"/weir",
-		"--bandit-store-cache-ttl", "0s", "--bandit-store-cache-stale", "0s", "--bandit-store-timeout", "10s"))
+		"--bandit-store-cache-ttl", "0s", "--bandit-store-cache-stale", "0s",
+		"--bandit-store-timeout", "10s"))
 	if err != nil {
 		return err
 	}

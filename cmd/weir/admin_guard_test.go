@@ -31,10 +31,14 @@ func TestEveryAdminRouteIsGuardedAgainstForeignPages(t *testing.T) {
 			change func(r *http.Request)
 			want   int
 		}{
-			"another name":   {func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
-			"another origin": {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, http.StatusForbidden},
-			"another site":   {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, http.StatusForbidden},
-			"a form":         {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
+			"another name": {func(r *http.Request) { r.Host = "evil.example" },
+				http.StatusMisdirectedRequest},
+			"another origin": {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },
+				http.StatusForbidden},
+			"another site": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+				http.StatusForbidden},
+			"a form": {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
+				http.StatusUnsupportedMediaType},
 		} {
 			if name == "a form" && (method == http.MethodGet || method == http.MethodHead) {
 				continue

@@ -32,7 +32,8 @@ const dataFormat = "1"
 // serves and closes all of it. Ports come first, so that an address that is taken leaves no files behind;
 // connections wait until the services are open. Without a data directory the services must have been told
 // of places of their own.
-func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener, off ...server.Opener) (_ *app, err error) {
+func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener,
+	off ...server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
@@ -55,7 +56,8 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	cfg.Metrics.Gauge("weir_build_info", "1, with what was built as labels.", func() float64 { return 1 },
 		"version", version, "commit", commit, "go", runtime.Version())
 	// Services are opened before the server is there that they ask.
-	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore, Reject: func() bool { return a.Server.Reject() }}
+	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore,
+		Reject: func() bool { return a.Server.Reject() }}
 	for _, o := range openers {
 		service, err := o.Open(ctx, env)
 		if err != nil {
@@ -107,7 +109,8 @@ func openData(dir string) (*disk.DirLock, error) {
 		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
 	}
 	path := filepath.Join(dir, "format")
-	if err := checkFormat(path); err != nil && !errors.Is(err, os.ErrNotExist) { // in which the lock would be a file too many
+	// Refused before the lock, which would be a file too many.
+	if err := checkFormat(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	lock, err := disk.LockDir(dir)
@@ -130,7 +133,8 @@ func openData(dir string) (*disk.DirLock, error) {
 func checkFormat(path string) error {
 	format, err := os.ReadFile(path)
 	if found := strings.TrimSpace(string(format)); err == nil && found != dataFormat {
-		err = fmt.Errorf("%s says version %.20q, this weir reads version %s: use the weir that wrote it, or another --data directory", path, found, dataFormat)
+		err = fmt.Errorf("%s says version %.20q, this weir reads version %s: use the weir that wrote it, "+
+			"or another --data directory", path, found, dataFormat)
 	}
 	return err
 }

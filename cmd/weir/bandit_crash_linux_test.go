@@ -52,7 +52,8 @@ func newFeedback(kind, id string) *feedback {
 		f.counts[item].alpha += reward
 		f.counts[item].beta += 1 - reward
 		for _, twin := range []string{"", "'"} {
-			event := fmt.Sprintf(`{"user":"u%d","item":"%s%d%s","reward":%g`, rand.IntN(50), kind, item, twin, reward)
+			event := fmt.Sprintf(`{"user":"u%d","item":"%s%d%s","reward":%g`, rand.IntN(50), kind, item,
+				twin, reward)
 			if id != "" {
 				event += fmt.Sprintf(`,"id":"%s.%d%s"`, id, n, twin)
 			}
@@ -71,7 +72,8 @@ func newFeedback(kind, id string) *feedback {
 // tell sends batches of the requests that next returns over one connection, several at once, and passes on
 // every answer that came whole, until the connection ends or next returns nil. It returns those that were
 // sent, or may have been, and not answered.
-func tell(addr string, batch int, next func() *feedback, answered func(f *feedback, status int, body string)) (open []*feedback) {
+func tell(addr string, batch int, next func() *feedback,
+	answered func(f *feedback, status int, body string)) (open []*feedback) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil
@@ -87,7 +89,8 @@ func tell(addr string, batch int, next func() *feedback, answered func(f *feedba
 				break
 			}
 			asked = append(asked, f)
-			requests = fmt.Appendf(requests, "POST /events HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(f.body), f.body)
+			requests = fmt.Appendf(requests, "POST /events HTTP/1.1\r\nHost: weir\r\nContent-Type: "+
+				"application/json\r\nContent-Length: %d\r\n\r\n%s", len(f.body), f.body)
 		}
 		if len(asked) == 0 {
 			return nil
@@ -116,11 +119,13 @@ func (p *ports) learned(kind string) (t sumsByKind) {
 	for i := range t {
 		items = append(items, fmt.Sprintf("%q,%q", fmt.Sprint(kind, i), fmt.Sprint(kind, i, "'")))
 	}
-	status, body := ask(p.t, "POST", "http://"+p.public+"/predict", `{"items":[`+strings.Join(items, ",")+`],"explain":true}`)
+	status, body := ask(p.t, "POST", "http://"+p.public+"/predict", `{"items":[`+strings.Join(items, ",")+
+		`],"explain":true}`)
 	var answer struct {
 		Explain []struct{ Alpha, Beta float64 }
 	}
-	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK || len(answer.Explain) != 2*len(t) {
+	if err := json.Unmarshal([]byte(body), &answer); err != nil || status != http.StatusOK ||
+		len(answer.Explain) != 2*len(t) {
 		p.t.Fatalf("POST /predict: %d %.300s", status, body)
 	}
 	for i := range t {
@@ -140,7 +145,8 @@ func between(t *testing.T, round int, kind string, got, acked, open *sumsByKind)
 	for i := range got {
 		g, a, o := got[i], acked[i], open[i]
 		if g.alpha < a.alpha || g.beta < a.beta || g.alpha > a.alpha+o.alpha || g.beta > a.beta+o.beta {
-			t.Errorf("round %d: item %s%d has learned %v; %v was acknowledged, and %v was in flight", round, kind, i, g, a, o)
+			t.Errorf("round %d: item %s%d has learned %v; %v was acknowledged, and %v was in flight", round,
+				kind, i, g, a, o)
 		}
 	}
 }
@@ -159,7 +165,8 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 	t.Logf("%d kills; %s=1 makes it 1000", rounds, soakEnv)
 	dir := t.TempDir()
 	serve := func(round int) *process {
-		return start(t, "--data", dir, "--sequence=false", "--bandit-sync", "10ms", "--bandit-checkpoint", "1MiB", fmt.Sprintf("--net-http=%t", round%6 == 5))
+		return start(t, "--data", dir, "--sequence=false", "--bandit-sync", "10ms", "--bandit-checkpoint",
+			"1MiB", fmt.Sprintf("--net-http=%t", round%6 == 5))
 	}
 
 	var mu sync.Mutex // of what follows
@@ -192,7 +199,8 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 				counted++
 			}
 		default:
-			t.Errorf("%d events that were sent %d times, acknowledged before: %t, were answered %s", f.events, f.sent, f.acked, body)
+			t.Errorf("%d events that were sent %d times, acknowledged before: %t, were answered %s", f.events,
+				f.sent, f.acked, body)
 		}
 		if f.acked {
 			return
@@ -298,7 +306,8 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 		t.Errorf("events without ids have taught %v after %v", got, plain)
 	}
 	if again == 0 || counted == again || counted == 0 && rounds > 100 { // ten in a short run, usually
-		t.Errorf("of %d requests that were sent again %d had counted before: that proves nothing", again, counted)
+		t.Errorf("of %d requests that were sent again %d had counted before: that proves nothing",
+			again, counted)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "bandit", "checkpoint")); err != nil {
 		t.Errorf("no checkpoint was made between the kills: %v", err)
@@ -311,7 +320,8 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 		t.Errorf("after a restart %v and %v, want %v and %v", a, b, known, plain)
 	}
 	stop(t, p)
-	t.Logf("%d events, %d kills, %d requests sent again, %d of which had counted", events, rounds, again, counted)
+	t.Logf("%d events, %d kills, %d requests sent again, %d of which had counted", events,
+		rounds, again, counted)
 }
 
 // TestKillBringsNothingBackThatWasForgotten kills the server between events and what is forgotten of them:
@@ -319,11 +329,14 @@ func TestKillLosesNoAcknowledgedEvent(t *testing.T) {
 func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
 	systest.LongRun(t, "many processes to kill")
 	dir := t.TempDir()
-	serve := func() *process { return start(t, "--data", dir, "--sequence=false", "--bandit-learn", "segment") }
+	serve := func() *process {
+		return start(t, "--data", dir, "--sequence=false", "--bandit-learn", "segment")
+	}
 	p := serve()
 	send := func(address, path, body, want string) {
 		t.Helper()
-		if status, answer := ask(t, "POST", "http://"+address+path, body); status != http.StatusOK || answer != want {
+		if status, answer := ask(t, "POST", "http://"+address+path, body); status != http.StatusOK ||
+			answer != want {
 			t.Fatalf("POST %s %s: %d %s, want %s", path, body, status, answer, want)
 		}
 	}
@@ -332,7 +345,8 @@ func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
 	knows := func(sources ...string) {
 		t.Helper()
 		for range 2 {
-			for i, query := range []string{`{"items":["a"]`, `{"segment":"s","items":["a"]`, `{"items":["b"]`} {
+			for i, query := range []string{`{"items":["a"]`, `{"segment":"s","items":["a"]`,
+				`{"items":["b"]`} {
 				status, answer := ask(t, "POST", "http://"+p.public+"/predict", query+`,"explain":true}`)
 				if status != http.StatusOK || !strings.Contains(answer, sources[i]) {
 					t.Errorf("%s}: %d %s, want %s", query, status, answer, sources[i])
@@ -343,7 +357,8 @@ func TestKillBringsNothingBackThatWasForgotten(t *testing.T) {
 			p = serve()
 		}
 	}
-	const prior, item, segment = `"alpha":1,"beta":1,"mean":0.5,"source":"prior"`, `"alpha":2,"beta":1,"mean":0.6666666666666666,"source":"item"`, `"source":"segment"`
+	const prior, item, segment = `"alpha":1,"beta":1,"mean":0.5,"source":"prior"`,
+		`"alpha":2,"beta":1,"mean":0.6666666666666666,"source":"item"`, `"source":"segment"`
 	send(p.public, "/events", `{"item":"a","segment":"s","reward":1}`, one)
 	send(p.public, "/events", `{"item":"b","reward":1,"id":"x"}`, one)
 	knows(item, segment, item)

@@ -92,7 +92,8 @@ type explained struct {
 
 func predict(t *testing.T, p *ports, user, items string) (status int, e explained) {
 	t.Helper()
-	status, body := ask(t, http.MethodPost, "http://"+p.public+"/predict", fmt.Sprintf(`{"user":%q,"items":%s,"explain":true}`, user, items))
+	status, body := ask(t, http.MethodPost, "http://"+p.public+"/predict",
+		fmt.Sprintf(`{"user":%q,"items":%s,"explain":true}`, user, items))
 	if err := json.Unmarshal([]byte(body), &e); err != nil {
 		t.Fatalf("%d %s: %v", status, body, err)
 	}
@@ -109,16 +110,19 @@ func TestPredictionsOutOfFeast(t *testing.T) {
 			if kind == "feast+redis" {
 				url += "/" + feasttest.Project
 			}
-			flags := []string{"--bandit-store", url, "--bandit-store-user-view", "users", "--bandit-store-timeout", "20s",
+			flags := []string{"--bandit-store", url, "--bandit-store-user-view", "users",
+				"--bandit-store-timeout", "20s",
 				"--bandit-store-cache-ttl", "1ns", "--bandit-store-retry", "1ms", "--bandit-prior", "3,5"}
 			p := serveHere(t, server.Config{}, t.TempDir(), flags...)
-			lenient := serveHere(t, server.Config{}, t.TempDir(), append(flags, "--bandit-on-store-error", "prior")...)
+			lenient := serveHere(t, server.Config{}, t.TempDir(),
+				append(flags, "--bandit-on-store-error", "prior")...)
 
 			known := func(p *ports, degraded bool) {
 				t.Helper()
 				// 1001 and the word are unknown, alpha of 2002 is negative.
 				status, e := predict(t, p, "u1", `[1,"1000",1001,"word",2002]`)
-				if status != http.StatusOK || len(e.Scores) != 5 || len(e.Explain) != 5 || e.Degraded != degraded || e.Segment != "young" {
+				if status != http.StatusOK || len(e.Scores) != 5 || len(e.Explain) != 5 ||
+					e.Degraded != degraded || e.Segment != "young" {
 					t.Fatalf("%d %+v", status, e)
 				}
 				for i, want := range [][2]float64{{1.5, 2}, {1000.5, 2000}, {3, 5}, {3, 5}, {3, 5}} {
@@ -137,11 +141,14 @@ func TestPredictionsOutOfFeast(t *testing.T) {
 			way.take()
 			known(p, true)
 			status, e := predict(t, p, "u1", `[2,1]`)
-			if status != http.StatusServiceUnavailable || !strings.Contains(e.Detail, "the feature store failed: it cannot be reached") || strings.Contains(e.Detail, way.addr) {
+			if status != http.StatusServiceUnavailable ||
+				!strings.Contains(e.Detail, "the feature store failed: it cannot be reached") ||
+				strings.Contains(e.Detail, way.addr) {
 				t.Errorf("an item that was never fetched, while the store is down: %d %+v", status, e)
 			}
 			status, e = predict(t, lenient, "u1", `[2,1]`)
-			if status != http.StatusOK || !e.Degraded || len(e.Explain) != 2 || e.Explain[0].Alpha != 3 || e.Explain[1].Beta != 5 || e.Explain[0].Source != "prior" {
+			if status != http.StatusOK || !e.Degraded || len(e.Explain) != 2 || e.Explain[0].Alpha != 3 ||
+				e.Explain[1].Beta != 5 || e.Explain[0].Source != "prior" {
 				t.Errorf("--bandit-on-store-error=prior: %d %+v", status, e)
 			}
 			if n, _ := p.metric("weir_bandit_store_errors_total"); n == 0 {

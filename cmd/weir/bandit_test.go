@@ -64,33 +64,43 @@ func (p *ports) wantPosterior(query, want string) {
 func TestServeHasTheBanditBesideTheFeed(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg server.Config) {
 		dir := t.TempDir()
-		feeds, arms, data := filepath.Join(dir, "feeds.weir"), filepath.Join(dir, "arms.weir"), filepath.Join(dir, "data")
+		feeds, arms, data := filepath.Join(dir, "feeds.weir"), filepath.Join(dir, "arms.weir"),
+			filepath.Join(dir, "data")
 		numbered(10, 20).write(t, feeds)
-		importArms(t, arms, "items.csv", "item,alpha,beta\na,2,3\nb,4,4\n", "segments.csv", "item,segment,clicks,impressions\na,young,9,38\n", "users.csv", "user,segment\nu1,young\n")
+		importArms(t, arms, "items.csv", "item,alpha,beta\na,2,3\nb,4,4\n", "segments.csv",
+			"item,segment,clicks,impressions\na,young,9,38\n", "users.csv", "user,segment\nu1,young\n")
 		t.Run("without arms", func(t *testing.T) {
 			p := serveHere(t, cfg, data, "--feeds", feeds, "--bandit-prior", "1,4")
 			p.want("/feed/1?size=2", 200, "[21,22]")
 			p.want("/next", 200, `{"index":1,"value":"1"}`)
 			p.want("/health", 200)
-			p.wantPosterior(`{"user":"u1","items":["a"]`, `[{"alpha":1,"beta":4,"mean":0.2,"source":"prior"}]`)
-			p.post("/events", `{"user":"u1","item":"a","reward":1,"id":"e1"}`, `{"accepted":1,"duplicates":0}`)
-			p.post("/events", `{"user":"u1","item":"a","reward":1,"id":"e1"}`, `{"accepted":0,"duplicates":1}`)
-			p.wantPosterior(`{"user":"u1","items":["a"]`, `[{"alpha":2,"beta":4,"mean":0.3333333333333333,"source":"item"}]`)
+			p.wantPosterior(`{"user":"u1","items":["a"]`,
+				`[{"alpha":1,"beta":4,"mean":0.2,"source":"prior"}]`)
+			p.post("/events", `{"user":"u1","item":"a","reward":1,"id":"e1"}`,
+				`{"accepted":1,"duplicates":0}`)
+			p.post("/events", `{"user":"u1","item":"a","reward":1,"id":"e1"}`,
+				`{"accepted":0,"duplicates":1}`)
+			p.wantPosterior(`{"user":"u1","items":["a"]`,
+				`[{"alpha":2,"beta":4,"mean":0.3333333333333333,"source":"item"}]`)
 		})
 		t.Run("again, with arms", func(t *testing.T) {
 			p := serveHere(t, cfg, data, "--bandit-arms", arms)
 			systest.Eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
 			p.post("/events", `{"item":"a","reward":1,"id":"e1"}`, `{"accepted":0,"duplicates":1}`)
 			p.wantPosterior(`{"items":["a"]`, `[{"alpha":3,"beta":3,"mean":0.5,"source":"item"}]`)
-			p.wantPosterior(`{"user":"u1","items":["a"]`, `[{"alpha":10,"beta":30,"mean":0.25,"source":"segment"}],"segment":"young"`)
+			p.wantPosterior(`{"user":"u1","items":["a"]`,
+				`[{"alpha":10,"beta":30,"mean":0.25,"source":"segment"}],"segment":"young"`)
 			p.want("/feed/1", 404)
-			for name, want := range map[string]float64{"weir_bandit_predictions_total": 2, "weir_bandit_requests_total": 2, "weir_bandit_imported_arms": 3, "weir_bandit_generation": 1,
-				"weir_bandit_learned_arms": 1, "weir_bandit_event_ids": 1, "weir_bandit_events_total": 1, "weir_bandit_stage_seconds": 6, "weir_bandit_event_lag_seconds": 0} {
+			for name, want := range map[string]float64{"weir_bandit_predictions_total": 2,
+				"weir_bandit_requests_total": 2, "weir_bandit_imported_arms": 3, "weir_bandit_generation": 1,
+				"weir_bandit_learned_arms": 1, "weir_bandit_event_ids": 1, "weir_bandit_events_total": 1,
+				"weir_bandit_stage_seconds": 6, "weir_bandit_event_lag_seconds": 0} {
 				if got, ok := p.metric(name); !ok || got != want {
 					t.Errorf("%s is %v, %t, want %v", name, got, ok, want)
 				}
 			}
-			for _, name := range []string{"weir_bandit_journal_appends_total", "weir_sync_lag_seconds", "weir_bandit_save_errors_total", "weir_bandit_checkpoint_errors_total"} {
+			for _, name := range []string{"weir_bandit_journal_appends_total", "weir_sync_lag_seconds",
+				"weir_bandit_save_errors_total", "weir_bandit_checkpoint_errors_total"} {
 				if _, ok := p.metric(name); !ok {
 					t.Errorf("there is no %s", name)
 				}
@@ -98,7 +108,8 @@ func TestServeHasTheBanditBesideTheFeed(t *testing.T) {
 		})
 		t.Run("off", func(t *testing.T) {
 			p := serveHere(t, cfg, data, "--bandit=false")
-			if status, body := ask(t, "POST", "http://"+p.public+"/predict", `{"items":["a"]}`); status != 404 {
+			if status, body := ask(t, "POST", "http://"+p.public+"/predict",
+				`{"items":["a"]}`); status != 404 {
 				t.Errorf("%d %s", status, body)
 			}
 			p.want("/v2/health/ready", 404)
@@ -122,10 +133,12 @@ func TestDamagedArmsAreTheReasonInHealth(t *testing.T) {
 	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--bandit-arms", arms)
 	systest.Eventually(t, "what is wrong", func() bool {
 		status, body := p.get("/health")
-		return status == 503 && strings.Contains(body, "bandit") && strings.Contains(body, "the arms cannot be used; see the log, and replace the file")
+		return status == 503 && strings.Contains(body, "bandit") &&
+			strings.Contains(body, "the arms cannot be used; see the log, and replace the file")
 	})
 	p.want("/next", 200)
-	if status, body := ask(t, "POST", "http://"+p.public+"/predict", `{"items":["a"]}`); status != 503 || !strings.Contains(body, "the arms cannot be used") {
+	if status, body := ask(t, "POST", "http://"+p.public+"/predict", `{"items":["a"]}`); status != 503 ||
+		!strings.Contains(body, "the arms cannot be used") {
 		t.Errorf("%d %s", status, body)
 	}
 	importArms(t, arms, "items.csv", "item,alpha,beta\na,5,6\n")
@@ -150,7 +163,8 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loops := serveHere(t, server.Config{TLS: keys.config()}, filepath.Join(dir, "data"), "--bandit-arms", arms)
+	loops := serveHere(t, server.Config{TLS: keys.config()}, filepath.Join(dir, "data"),
+		"--bandit-arms", arms)
 	other := serveHere(t, server.Config{NetHTTP: true}, filepath.Join(dir, "other"), "--bandit-arms", arms)
 	for _, p := range []*ports{loops, other} {
 		systest.Eventually(t, "arms", func() bool { status, _ := p.get("/health"); return status == 200 })
@@ -167,7 +181,8 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 		other.post("/predict", query, want)
 		loops.post("/predict/batch", "["+query+"]", `{"results":[`+want+`]}`)
 		for range 3 {
-			resp, err := secure.Post("https://"+loops.tls+"/predict", "application/json", strings.NewReader(query))
+			resp, err := secure.Post("https://"+loops.tls+"/predict", "application/json",
+				strings.NewReader(query))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +193,8 @@ func TestASeedIsAnsweredAlikeByAllWays(t *testing.T) {
 			}
 		}
 		// A body whose length is not said leaves the event loops.
-		resp, err := client.Post("http://"+loops.public+"/predict", "application/json", struct{ io.Reader }{strings.NewReader(query)})
+		resp, err := client.Post("http://"+loops.public+"/predict", "application/json",
+			struct{ io.Reader }{strings.NewReader(query)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,8 +239,11 @@ func TestAllServicesAtOnce(t *testing.T) {
 				for range rounds {
 					for _, list := range []string{"1,2,3", strings.Join(many, ",")} {
 						var answer struct{ Scores []float64 }
-						if err := json.Unmarshal([]byte(p.post("/predict", `{"items":[`+list+`]}`, "")), &answer); err != nil || len(answer.Scores) != strings.Count(list, ",")+1 ||
-							slices.ContainsFunc(answer.Scores, func(x float64) bool { return !(x >= 0 && x <= 1) }) {
+						if err := json.Unmarshal([]byte(p.post("/predict", `{"items":[`+list+`]}`, "")),
+							&answer); err != nil || len(answer.Scores) != strings.Count(list, ",")+1 ||
+							slices.ContainsFunc(answer.Scores, func(x float64) bool {
+								return !(x >= 0 && x <= 1)
+							}) {
 							t.Errorf("%d scores, %v", len(answer.Scores), err)
 						}
 					}
@@ -232,7 +251,8 @@ func TestAllServicesAtOnce(t *testing.T) {
 			})
 			all.Go(func() {
 				for range rounds {
-					p.post("/events", `[{"user":1,"item":1,"reward":1},{"user":1,"item":1,"reward":0}]`, `{"accepted":2,"duplicates":0}`)
+					p.post("/events", `[{"user":1,"item":1,"reward":1},{"user":1,"item":1,"reward":0}]`,
+						`{"accepted":2,"duplicates":0}`)
 					events.Add(1)
 				}
 			})
@@ -243,7 +263,8 @@ func TestAllServicesAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		p.wantPosterior(`{"items":[1]`, fmt.Sprintf(`[{"alpha":%d,"beta":%d,"mean":%v,"source":"item"}]`, 2+events.Load(), 3+events.Load(), float64(2+events.Load())/float64(5+2*events.Load())))
+		p.wantPosterior(`{"items":[1]`, fmt.Sprintf(`[{"alpha":%d,"beta":%d,"mean":%v,"source":"item"}]`,
+			2+events.Load(), 3+events.Load(), float64(2+events.Load())/float64(5+2*events.Load())))
 	})
 }
 
@@ -271,7 +292,8 @@ func TestSIGHUPTakesUpArms(t *testing.T) {
 		t.Fatal(err)
 	}
 	systest.Eventually(t, "a refusal", func() bool {
-		return strings.Contains(p.logs.String(), "the new arms are refused, generation 2 serves on") && strings.Contains(p.logs.String(), "not a file of arms")
+		return strings.Contains(p.logs.String(), "the new arms are refused, generation 2 serves on") &&
+			strings.Contains(p.logs.String(), "not a file of arms")
 	})
 	p.want("/health", 200)
 	p.wantPosterior(`{"items":["a"]`, `[{"alpha":4,"beta":4,"mean":0.5,"source":"item"}]`)

@@ -17,11 +17,13 @@ func newLoadCompare() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare BEFORE AFTER",
 		Short: "Say how two results of weir load differ",
-		Long: `Compare two results of weir load --json: rates, latencies, errors and ceilings side by side, and which of the differences
-are more than chance; of the others, below which change these runs can decide nothing. Either side may be several runs, by comma, which
-shows what differs from run to run. With --fail-over the exit code is 1 when a figure of the second is worse by more than that.`,
-		Example: "  weir load compare before.json after.json --fail-over 10%\n  weir load compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json",
-		Args:    exactly(2, "two files that weir load --json wrote, or two lists of them by comma"),
+		Long: `Compare two results of weir load --json: rates, latencies, errors and ceilings side by side,
+and which of the differences are more than chance; of the others, below which change these runs can
+decide nothing. Either side may be several runs, by comma, which shows what differs from run to run.
+With --fail-over the exit code is 1 when a figure of the second is worse by more than that.`,
+		Example: `  weir load compare before.json after.json --fail-over 10%
+  weir load compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json`,
+		Args: exactly(2, "two files that weir load --json wrote, or two lists of them by comma"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o report.CompareOptions
 			var err error
@@ -57,7 +59,8 @@ shows what differs from run to run. With --fail-over the exit code is 1 when a f
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "as JSON")
-	f.StringVar(&worse, "fail-over", "", "`percentage` by which the second may be worse before the exit code is 1")
+	f.StringVar(&worse, "fail-over", "",
+		"`percentage` by which the second may be worse before the exit code is 1")
 	return cmd
 }
 

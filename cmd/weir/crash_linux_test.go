@@ -61,7 +61,8 @@ func killAndRestart(t *testing.T, step uint64) {
 	ended := int64(0)
 	for round := 1; round <= rounds && !t.Failed(); round++ {
 		lane := fmt.Sprintf("--net-http=%t", round%6 == 5)
-		p := start(t, lane, "--feeds", feeds, "--data", data, "--feeds-watch", "-1s", "--sync-interval", "20ms")
+		p := start(t, lane, "--feeds", feeds, "--data", data, "--feeds-watch", "-1s",
+			"--sync-interval", "20ms")
 
 		before := make([]int, users)
 		for u := range before {
@@ -144,7 +145,8 @@ func killAndRestart(t *testing.T, step uint64) {
 		t.Errorf("only %d items of the present lists came", got)
 	}
 	stop(t, p)
-	t.Logf("%d answers with %d items, %d swaps, %d kills; positions are %d items ahead", answers.Load(), len(received), version, rounds, ahead)
+	t.Logf("%d answers with %d items, %d swaps, %d kills; positions are %d items ahead", answers.Load(),
+		len(received), version, rounds, ahead)
 }
 
 // batch is how many requests a client of pipeline sends at once, at most.
@@ -152,7 +154,8 @@ const batch = 16
 
 // pipeline sends requests of random users, whose numbers are step apart, and of random sizes over one
 // connection, several at once, and passes on every answer that came whole, until the connection ends.
-func pipeline(addr string, users, step uint64, largest int, answered func(user uint64, status int, body string)) {
+func pipeline(addr string, users, step uint64, largest int,
+	answered func(user uint64, status int, body string)) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return
@@ -164,7 +167,9 @@ func pipeline(addr string, users, step uint64, largest int, answered func(user u
 		var requests []byte
 		for i := range asked {
 			asked[i] = rand.Uint64N(users) * step
-			requests = fmt.Appendf(requests, "POST /feed/%d?size=%d HTTP/1.1\r\nHost: weir\r\nContent-Length: 0\r\n\r\n", asked[i], 1+rand.IntN(largest))
+			requests = fmt.Appendf(requests,
+				"POST /feed/%d?size=%d HTTP/1.1\r\nHost: weir\r\nContent-Length: 0\r\n\r\n", asked[i],
+				1+rand.IntN(largest))
 		}
 		if _, err := conn.Write(requests); err != nil {
 			return

@@ -89,7 +89,8 @@ func metricsOfLoad() string {
 }
 
 func TestDocumentsNameOnlyMetricsThatExist(t *testing.T) {
-	_, public, admin := startAPI(t, "--bandit-store", "feast+http://127.0.0.1:1") // with a store there are all of them
+	// A store has metrics of its own.
+	_, public, admin := startAPI(t, "--bandit-store", "feast+http://127.0.0.1:1")
 	callAPI(t, "GET", public+"/health", "", 0)
 	var exposed string
 	systest.Eventually(t, "the metrics of a request", func() bool {

@@ -31,7 +31,8 @@ the new one is complete.`,
 				return usageError{cmd.CommandPath(), errors.New("say with -o FILE where the feeds are to go")}
 			}
 			if out == "-" {
-				return usageError{cmd.CommandPath(), errors.New("-o -: the feeds go to a file, not to standard output: name one")}
+				return usageError{cmd.CommandPath(),
+					errors.New("-o -: the feeds go to a file, not to standard output: name one")}
 			}
 			if err := o.Check(); err != nil {
 				return usageError{cmd.CommandPath(), err}
@@ -50,14 +51,17 @@ the new one is complete.`,
 			} else if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %d bits an item, in %.1f s\n",
-				out, stats.Users, stats.Longest, byteSize(stats.Bytes), stats.ItemBits, time.Since(start).Seconds())
+			_, err = fmt.Fprintf(cmd.OutOrStdout(),
+				"%s: %d users, %d items each, %s, %d bits an item, in %.1f s\n",
+				out, stats.Users, stats.Longest, byteSize(stats.Bytes), stats.ItemBits,
+				time.Since(start).Seconds())
 			return err
 		},
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "`file` to write")
-	f.Uint64Var(&o.Users, "users", 100_000, "how many users, 0 to 4294967295; their ids are 0 to that less one")
+	f.Uint64Var(&o.Users, "users", 100_000,
+		"how many users, 0 to 4294967295; their ids are 0 to that less one")
 	f.IntVar(&o.Items, "items", 200, "items of every list, 0 to 65535")
 	f.Uint32Var(&o.MaxItem, "max-item", 1_000_000, "largest item id, at most 4294967295; the smallest is 1")
 	f.Uint64Var(&o.Seed, "seed", 1, "number that everything random depends on")

@@ -55,22 +55,30 @@ complete; on failure it stays as it is.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.UserColumn, "user-column", "", "`name` of the column of users, or its number in CSV without a header")
-	f.StringVar(&o.ItemColumn, "item-column", "", "`name` or number of the column with one item a row, or of the member in lists of structs")
+	f.StringVar(&o.UserColumn, "user-column", "",
+		"`name` of the column of users, or its number in CSV without a header")
+	f.StringVar(&o.ItemColumn, "item-column", "",
+		"`name` or number of the column with one item a row, or of the member in lists of structs")
 	f.StringVar(&o.ItemsColumn, "items-column", "", "`name` or number of the column with a list of items")
-	f.StringVar(&o.RankColumn, "rank-column", "", "`name` or number of the column to arrange a user's items by, ascending")
-	f.StringVar(&o.ScoreColumn, "score-column", "", "`name` or number of the column to arrange a user's items by, descending")
-	f.StringVar(&userIDs, "user-ids", userIDs, "what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)")
+	f.StringVar(&o.RankColumn, "rank-column", "",
+		"`name` or number of the column to arrange a user's items by, ascending")
+	f.StringVar(&o.ScoreColumn, "score-column", "",
+		"`name` or number of the column to arrange a user's items by, descending")
+	f.StringVar(&userIDs, "user-ids", userIDs,
+		"what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)")
 	f.StringVar(&itemIDs, "item-ids", itemIDs, "what items are: auto, number or string")
-	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has several lists: merge them in the order of the sources, or refuse")
-	f.IntVar(&o.Fallback, "fallback", o.Fallback, "how many of the most frequent items to keep for users who have none left, 0 to 65535")
+	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has "+
+		"several lists: merge them in the order of the sources, or refuse")
+	f.IntVar(&o.Fallback, "fallback", o.Fallback,
+		"how many of the most frequent items to keep for users who have none left, 0 to 65535")
 	common.add(cmd)
 	for flag, values := range map[string][]string{
 		"user-ids":          {"auto", "number", "string"},
 		"item-ids":          {"auto", "number", "string"},
 		"on-duplicate-user": {"merge", "refuse"},
 	} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	return cmd
 }
@@ -102,7 +110,8 @@ longest     %s
 bytes       %d (%s)
 duplicates  %s left out
 bad rows    %d left out
-`, out, counted(s.Rows, "row"), took.Seconds(), s.Users, s.Items, items, counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"),
+`, out, counted(s.Rows, "row"), took.Seconds(), s.Users, s.Items, items,
+		counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"),
 		s.Bytes, byteSize(s.Bytes), counted(s.Duplicates, "item"), s.Bad)
 	return err
 }

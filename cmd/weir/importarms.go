@@ -31,7 +31,7 @@ name them, and what was guessed is said. An existing file is replaced once the n
 on failure it stays as it is.`,
 		Example: `  weir import-arms posteriors.parquet/ -o arms.weir
   weir import-arms items.csv by-segment.csv users.csv -o arms.weir
-  weir import-arms --clicks-column wins --impressions-column shown --on-duplicate sum days/*.jsonl.gz -o arms.weir`,
+  weir import-arms --clicks-column wins --impressions-column shown --on-duplicate sum days/ -o arms.weir`,
 		RunE: func(cmd *cobra.Command, sources []string) error {
 			usage := usageOf(cmd)
 			if err := common.parse(cmd, sources); err != nil {
@@ -55,16 +55,22 @@ on failure it stays as it is.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.ItemColumn, "item-column", "", "`name` of the column of items, or its number in CSV without a header")
+	f.StringVar(&o.ItemColumn, "item-column", "",
+		"`name` of the column of items, or its number in CSV without a header")
 	f.StringVar(&o.SegmentColumn, "segment-column", "", "`name` or number of the column of segments of users")
 	f.StringVar(&o.UserColumn, "user-column", "", "`name` or number of the column of users")
 	f.StringVar(&o.AlphaColumn, "alpha-column", "", "`name` or number of the column of alphas, above 0")
 	f.StringVar(&o.BetaColumn, "beta-column", "", "`name` or number of the column of betas, above 0")
-	f.StringVar(&o.ClicksColumn, "clicks-column", "", "`name` or number of the column of clicks; with it they win over alpha and beta")
-	f.StringVar(&o.ImpressionsColumn, "impressions-column", "", "`name` or number of the column of impressions")
-	f.StringVar(&prior, "prior", prior, "`alpha,beta` that clicks and impressions are added to; that of the server, its --bandit-prior")
-	f.StringVar(&duplicate, "on-duplicate", duplicate, "when there are several rows of an arm or a user: refuse, take the last, or sum them up")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("on-duplicate", cobra.FixedCompletions([]string{"refuse", "last", "sum"}, cobra.ShellCompDirectiveNoFileComp)))
+	f.StringVar(&o.ClicksColumn, "clicks-column", "",
+		"`name` or number of the column of clicks; with it they win over alpha and beta")
+	f.StringVar(&o.ImpressionsColumn, "impressions-column", "",
+		"`name` or number of the column of impressions")
+	f.StringVar(&prior, "prior", prior,
+		"`alpha,beta` that clicks and impressions are added to; that of the server, its --bandit-prior")
+	f.StringVar(&duplicate, "on-duplicate", duplicate,
+		"when there are several rows of an arm or a user: refuse, take the last, or sum them up")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("on-duplicate",
+		cobra.FixedCompletions([]string{"refuse", "last", "sum"}, cobra.ShellCompDirectiveNoFileComp)))
 	common.add(cmd)
 	return cmd
 }
@@ -85,7 +91,8 @@ users       %d with a segment
 segments    %d
 bytes       %d (%s)
 bad rows    %d left out
-`, common.out, counted(s.Rows, "row"), took.Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms,
+`, common.out, counted(s.Rows, "row"), took.Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms,
+		s.SegmentArms, s.UserArms,
 		s.Users, s.Segments, s.Bytes, byteSize(s.Bytes), s.Bad)
 	return err
 }

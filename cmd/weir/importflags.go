@@ -36,11 +36,15 @@ func (o *importFlags) add(cmd *cobra.Command) {
 	o.memory = 1 << 30
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`file` to write")
-	f.StringVar(&o.header, "header", "auto", "whether CSV begins with the names of its columns: auto, yes or no")
+	f.StringVar(&o.header, "header", "auto",
+		"whether CSV begins with the names of its columns: auto, yes or no")
 	f.Int64Var(o.maxBad, "max-bad", 0, "how many bad rows to leave out before giving up (default 0)")
-	f.Var(&o.memory, "memory", "bytes for decoding and sorting, at least 64MiB; the process takes up to half as much again, and 32MiB")
-	f.StringVar(&o.ingest.TempDir, "temp-dir", "", "`directory` for temporary files as large as the input (default that of the output)")
-	f.BoolVar(&o.ingest.AllowIncomplete, "allow-incomplete", false, "read a directory although the job that writes it has not finished")
+	f.Var(&o.memory, "memory", "bytes for decoding and sorting, at least 64MiB; the process takes up to "+
+		"half as much again, and 32MiB")
+	f.StringVar(&o.ingest.TempDir, "temp-dir", "",
+		"`directory` for temporary files as large as the input (default that of the output)")
+	f.BoolVar(&o.ingest.AllowIncomplete, "allow-incomplete", false,
+		"read a directory although the job that writes it has not finished")
 	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("header",
 		cobra.FixedCompletions([]string{"auto", "yes", "no"}, cobra.ShellCompDirectiveNoFileComp)))
@@ -72,7 +76,8 @@ func (o *importFlags) parse(cmd *cobra.Command, sources []string) (err error) {
 }
 
 // run runs an import until it is done or interrupted, and says how long it took.
-func (o *importFlags) run(cmd *cobra.Command, do func(context.Context, *importMeter) error) (time.Duration, error) {
+func (o *importFlags) run(cmd *cobra.Command, do func(context.Context, *importMeter) error) (time.Duration,
+	error) {
 	// Garbage is collected in time rather than let grow to the size of the buffers.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(o.memory) + int64(o.memory)/2))
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -156,7 +161,8 @@ func (m *importMeter) update(phase string, rows, done, total int64) {
 	}
 	m.last = now
 	if phase == "reading" {
-		m.bar.Describe(fmt.Sprintf("reading, %s rows/s", thousands(float64(rows-m.rows)/now.Sub(m.start).Seconds())))
+		m.bar.Describe(fmt.Sprintf("reading, %s rows/s",
+			thousands(float64(rows-m.rows)/now.Sub(m.start).Seconds())))
 	}
 	m.bar.Set64(done)
 }

@@ -38,17 +38,20 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 			byUser := cmd.Flags().Changed("user")
 			if holdsArms(args[0]) {
 				return inspectArms(cmd, args[0], armQuery{
-					item: item, segment: segment, user: user, byItem: cmd.Flags().Changed("item"), bySegment: cmd.Flags().Changed("segment"),
-					byUser: byUser, asJSON: asJSON, verify: verify,
+					item: item, segment: segment, user: user, byItem: cmd.Flags().Changed("item"),
+					bySegment: cmd.Flags().Changed("segment"),
+					byUser:    byUser, asJSON: asJSON, verify: verify,
 				})
 			}
 			for _, flag := range []string{"item", "segment"} {
 				if cmd.Flags().Changed(flag) {
-					return usageError{cmd.CommandPath(), fmt.Errorf("--%s is for files of arms, and %s is none", flag, args[0])}
+					return usageError{cmd.CommandPath(),
+						fmt.Errorf("--%s is for files of arms, and %s is none", flag, args[0])}
 				}
 			}
 			if verify && (byUser || asJSON) {
-				return usageError{cmd.CommandPath(), errors.New("--verify goes with neither --user nor --json")}
+				return usageError{cmd.CommandPath(),
+					errors.New("--verify goes with neither --user nor --json")}
 			}
 			s, err := snapshot.Open(args[0])
 			if err != nil {
@@ -69,7 +72,8 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&user, "user", "", "print the list of the user of this `id`, an item a line; of arms, the user's segment")
+	f.StringVar(&user, "user", "",
+		"print the list of the user of this `id`, an item a line; of arms, the user's segment")
 	f.StringVar(&item, "item", "", "of arms, print the posterior of the item of this `id`")
 	f.StringVar(&segment, "segment", "", "of arms, with --item: that for the segment of this `name`")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -89,7 +93,8 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 	} else if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(s.Stats().Bytes), time.Since(start).Seconds())
+	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(s.Stats().Bytes),
+		time.Since(start).Seconds())
 	return err
 }
 
@@ -181,7 +186,8 @@ func printList(out io.Writer, s *snapshot.Snapshot, user string, asJSON bool) er
 	if s.Users() == snapshot.Number {
 		number, err := strconv.ParseUint(user, 10, 64)
 		if err != nil {
-			return fmt.Errorf("--user %q: the users of this snapshot are numbers, 0 to 18446744073709551615", user)
+			return fmt.Errorf("--user %q: the users of this snapshot are numbers, 0 to 18446744073709551615",
+				user)
 		}
 		rank, ok = s.FindNumber(number)
 		id = number

@@ -55,7 +55,8 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 	defer stop()
 	bar := newBar("checking", "", f.Stats().Bytes)
 	start := time.Now()
-	err = f.Load(ctx, func(done, _ int64) { bar.Set64(done) }) // looking something up in a damaged file might not end
+	// Looking something up in a damaged file might not end.
+	err = f.Load(ctx, func(done, _ int64) { bar.Set64(done) })
 	bar.Exit()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: not all was checked")
@@ -64,7 +65,8 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 	}
 	out := cmd.OutOrStdout()
 	if q.verify {
-		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(f.Stats().Bytes), time.Since(start).Seconds())
+		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path,
+			byteSize(f.Stats().Bytes), time.Since(start).Seconds())
 		return err
 	}
 	return disk.Guard(func() error {
@@ -95,11 +97,13 @@ func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 			UserArms    uint64   `json:"user_arms"`
 			Users       uint64   `json:"users"`
 			Segments    []string `json:"segments"`
-		}{arms.Format.Version, s.Bytes, s.Arms, s.Arms - s.SegmentArms - s.UserArms, s.SegmentArms, s.UserArms, s.Users, segments})
+		}{arms.Format.Version, s.Bytes, s.Arms, s.Arms - s.SegmentArms - s.UserArms, s.SegmentArms,
+			s.UserArms, s.Users, segments})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Format.Version, byteSize(s.Bytes))
-	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
+	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms,
+		s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
 	fmt.Fprintf(w, "users\t%d with a segment\n", s.Users)
 	fmt.Fprintf(w, "segments\t%d", s.Segments)
 	const most = 5

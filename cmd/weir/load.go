@@ -37,15 +37,15 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load [URL]",
 		Short: "Make load, measure it, and find where the target breaks",
-		Long: `Load makes requests for one URL, or those of a --scenario that knows weir, and measures what comes of them.
+		Long: `Load makes requests for one URL, or those of a --scenario that knows weir, and measures
+what comes of them.
 
-The open model sends at a --rate, whatever the target does, and counts latency from the moment a request was to be
-sent. The closed model keeps a number of --connections busy. --mode adaptive searches for the highest rate that the
-target sustains in good health, and follows it.
+The open model sends at a --rate, whatever the target does, and counts latency from the moment a request
+was to be sent. The closed model keeps a number of --connections busy. --mode adaptive searches for the
+highest rate that the target sustains in good health, and follows it.
 
-Load goes to loopback; another host must be named with --i-own-this-target. SIGINT ends a run, and its result has
-what was measured until then. The exit code is 1 when a --fail-when condition held or the run failed, and 2 when the
-command line cannot be understood.`,
+Load goes to loopback; another host must be named with --i-own-this-target. SIGINT ends a run, and its
+result has what was measured until then.`,
 		Example: `  weir load http://127.0.0.1:8080/feed/1 --rate 5000/s --duration 30s --fail-when 'p99>20ms'
   weir load --scenario feed --target http://127.0.0.1:8080 --users 100000 --mode adaptive --html ceiling.html
   weir load --scenario poll --target http://127.0.0.1:8091 --users 5000 --every 5m
@@ -54,7 +54,9 @@ command line cannot be understood.`,
   weir load compare before.json after.json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{cmd.CommandPath(), fmt.Errorf("one URL, got %d arguments; several URLs go into a file for --requests", len(args))}
+				return usageError{cmd.CommandPath(),
+					fmt.Errorf("one URL, got %d arguments; several URLs go into a file for --requests",
+						len(args))}
 			}
 			return nil
 		},
@@ -62,9 +64,11 @@ command line cannot be understood.`,
 	f := cmd.Flags()
 	plan.AddFlags(f)
 	out.addFlags(f)
-	f.StringVar(&planFile, "plan", "", "`file` with a plan, JSON as in a result's \"plan\"; flags given beside it win")
+	f.StringVar(&planFile, "plan", "",
+		"`file` with a plan, JSON as in a result's \"plan\"; flags given beside it win")
 	f.StringVar(&prometheus, "prometheus", "", "`address` to serve the run's metrics on, at /metrics")
-	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
+	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_TOKEN"),
+		"`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("token").DefValue = ""
 	f.BoolVarP(&quiet, "quiet", "q", false, "show nothing until the run is over")
 	for _, name := range []string{"requests", "vars", "feed-urls", "plan", "json", "csv", "html", "svg"} {
@@ -76,11 +80,14 @@ command line cannot be understood.`,
 		"vars-order": scenario.VarsOrders(),
 		"method":     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
 	} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return scenario.Complete(typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario",
+		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return scenario.Complete(typed),
+				cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		}))
 	for _, flag := range []string{"stop-when", "fail-when", "healthy-when"} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, completeCondition))
 	}
@@ -93,7 +100,8 @@ command line cannot be understood.`,
 			plan.URL = args[0]
 		}
 		if plan.URL == "" && plan.Scenario == "" && plan.Requests == "" {
-			return usageError{cmd.CommandPath(), errors.New("say what to ask for: a URL, or --scenario with --target")}
+			return usageError{cmd.CommandPath(),
+				errors.New("say what to ask for: a URL, or --scenario with --target")}
 		}
 		if err := load.CheckFlags(f); err != nil {
 			return usageError{cmd.CommandPath(), err}
@@ -112,7 +120,8 @@ command line cannot be understood.`,
 
 // completeCondition completes a condition, which goes on after what completes it.
 func completeCondition(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return control.CompleteCondition(typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return control.CompleteCondition(typed),
+		cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // planOf returns the plan of the flags, on top of what planFile says.
@@ -181,7 +190,8 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 		stop() // a second signal ends the process
 		whenLong(over, func() {
 			apart()
-			fmt.Fprintf(cmd.ErrOrStderr(), "weir: waiting for answers, up to the --timeout of %v; a second Ctrl-C ends it at once, without a result\n",
+			fmt.Fprintf(cmd.ErrOrStderr(), "weir: waiting for answers, up to the --timeout of %v; a second "+
+				"Ctrl-C ends it at once, without a result\n",
 				time.Duration(plan.Timeout))
 		})
 	})
@@ -314,7 +324,8 @@ func (o *outputs) write(stdout io.Writer, result *report.Result) error {
 			var b bytes.Buffer
 			err := f.write(&b, result)
 			if err == nil {
-				err = disk.WriteFileAtomic(f.path, b.Bytes(), 0o600) // what is asked for may be nobody else's business
+				// Requests may be nobody else's business.
+				err = disk.WriteFileAtomic(f.path, b.Bytes(), 0o600)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))

@@ -7,7 +7,8 @@ import (
 )
 
 func TestWhatTakesLongIsSaidAndNothingElse(t *testing.T) {
-	for takes, want := range map[time.Duration]bool{0: false, 900 * time.Millisecond: false, 10 * time.Second: true} {
+	for takes, want := range map[time.Duration]bool{0: false, 900 * time.Millisecond: false,
+		10 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
 			over, said := make(chan struct{}), false
 			time.AfterFunc(takes, func() { close(over) })

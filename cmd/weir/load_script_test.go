@@ -22,16 +22,23 @@ func upstream(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("/shed", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	mux.HandleFunc("/shed", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
 	mux.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "it is broken", http.StatusInternalServerError)
 	})
-	mux.HandleFunc("/secret", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusMovedPermanently) })
+	mux.HandleFunc("/secret", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/ok", http.StatusMovedPermanently)
+	})
 	mux.HandleFunc("/stuck", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	mux.HandleFunc("POST /posted", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "process_cpu_seconds_total %f\nprocess_resident_memory_bytes 1e6\n", float64(time.Now().UnixMilli())/1000)
+		fmt.Fprintf(w, "process_cpu_seconds_total %f\nprocess_resident_memory_bytes 1e6\n",
+			float64(time.Now().UnixMilli())/1000)
 	})
 	mux.Handle("/feed/", feeds)
 	mux.Handle("/stats", feeds)

@@ -31,7 +31,8 @@ func loadFor(t *testing.T, p load.Plan) *report.Result {
 		t.Fatal(err)
 	}
 	if result.Requests == 0 || result.Errors > 0 || result.Shed > 0 {
-		t.Errorf("%d requests, %d shed, errors %v, expected some that were all served", result.Requests, result.Shed, result.Failures)
+		t.Errorf("%d requests, %d shed, errors %v, expected some that were all served", result.Requests,
+			result.Shed, result.Failures)
 	}
 	return result
 }
@@ -40,7 +41,8 @@ func loadFor(t *testing.T, p load.Plan) *report.Result {
 func TestWeirServesEveryScenario(t *testing.T) {
 	dir := t.TempDir()
 	numbered(50, 400).write(t, filepath.Join(dir, "feeds.weir"), 1, 2, 3)
-	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds", filepath.Join(dir, "feeds.weir"))
+	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds",
+		filepath.Join(dir, "feeds.weir"))
 	plan := func(scenario string) load.Plan {
 		plan := load.Default()
 		plan.Scenario, plan.Target = scenario, "http://"+p.public
@@ -92,10 +94,13 @@ func TestAServerIsNoAgent(t *testing.T) {
 	p := serveHere(t, server.Config{}, t.TempDir())
 	plan := load.Default()
 	plan.URL, plan.Rate = "http://"+p.public+"/next", "10/s"
-	for address, what := range map[string]string{p.public: "a weir server answers", p.admin: "the admin port of a weir server answers"} {
+	for address, what := range map[string]string{p.public: "a weir server answers",
+		p.admin: "the admin port of a weir server answers"} {
 		plan.Agents = []string{address}
-		want := "--agents: agent " + address + ": " + what + ", which makes no load; start weir load agent on that machine"
-		if _, err := load.New(t.Context(), plan, load.Options{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		want := "--agents: agent " + address + ": " + what +
+			", which makes no load; start weir load agent on that machine"
+		if _, err := load.New(t.Context(), plan, load.Options{}); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

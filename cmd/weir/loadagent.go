@@ -20,11 +20,12 @@ func newLoadAgent() *cobra.Command {
 		Short: "Make load for a weir load on another machine",
 		Long: `Wait for a weir load --agents on another machine, and make its part of the load from here.
 
-Beyond loopback leaders have to show the --token. An agent loads nothing but this machine, and the hosts that it was
-itself told to with --i-own-this-target. It makes one run at a time, which ends when its leader is silent for
-three seconds.`,
+Beyond loopback leaders have to show the --token. An agent loads nothing but this machine, and the hosts
+that it was itself told to with --i-own-this-target. It makes one run at a time, which ends when its
+leader is silent for three seconds.`,
 		Example: `  WEIR_LOAD_TOKEN=secret weir load agent --listen :8092 --i-own-this-target shop.example
-  WEIR_LOAD_TOKEN=secret weir load http://shop.example/ --rate 50000/s --agents box1:8092,box2:8092 --i-own-this-target shop.example`,
+  WEIR_LOAD_TOKEN=secret weir load http://shop.example/ --rate 50000/s \
+    --agents box1:8092,box2:8092 --i-own-this-target shop.example`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -40,9 +41,12 @@ three seconds.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "listen", "127.0.0.1:8092", "`address` that leaders come to; beyond loopback with --token")
-	f.StringVar(&o.Token, "token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that leaders have to show (default: $WEIR_LOAD_TOKEN)")
+	f.StringVar(&listen, "listen", "127.0.0.1:8092",
+		"`address` that leaders come to; beyond loopback with --token")
+	f.StringVar(&o.Token, "token", os.Getenv("WEIR_LOAD_TOKEN"),
+		"`secret` that leaders have to show (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("token").DefValue = ""
-	f.StringSliceVar(&o.Own, "i-own-this-target", nil, "`host` beyond loopback that the load may go to; may be repeated")
+	f.StringSliceVar(&o.Own, "i-own-this-target", nil,
+		"`host` beyond loopback that the load may go to; may be repeated")
 	return cmd
 }

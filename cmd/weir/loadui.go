@@ -38,26 +38,35 @@ func newLoadUI() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Make load from a browser, and watch it",
-		Long: `Serve pages that start a load run, change its rate and stop it, with plots of rate, latency and the target as
-they come, and with the results of earlier runs to open, compare, download and run again.
+		Long: `Serve pages that start a load run, change its rate and stop it, with plots of rate, latency
+and the target as they come, and with the results of earlier runs to open, compare, download and run
+again.
 
-Who can open the pages can make load from this machine, so they are for this machine's browsers alone. To listen on other
-addresses give a --token: the pages ask for it. It is sent as it is, so put TLS before it where others can listen.`,
+Who can open the pages can make load from this machine, so they are for this machine's browsers alone. To
+listen on other addresses give a --token: the pages ask for it. It is sent as it is, so put TLS before it
+where others can listen.`,
 		Example: `  weir load ui
   weir load ui --listen 0.0.0.0:8090 --token new`,
 		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8090", "`address` of the pages")
-	f.StringVar(&history, "history", "", "`folder` of the results (default: weir/load in the user's data folder)")
+	f.StringVar(&history, "history", "",
+		"`folder` of the results (default: weir/load in the user's data folder)")
 	f.IntVar(&keep, "keep", 200, "results that stay in --history; older ones go")
-	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"), "`secret` that the pages ask for, 16 characters or more; new makes one up and prints it (default: $WEIR_LOAD_UI_TOKEN)")
+	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"),
+		"`secret` that the pages ask for, 16 characters or more; new makes one up and prints it (default: "+
+			"$WEIR_LOAD_UI_TOKEN)")
 	f.Lookup("token").DefValue = ""
-	f.StringSliceVar(&agents, "agents", nil, "agents that plans may name, `host:port`,...; without it they may name none")
-	f.StringVar(&secret, "agents-token", os.Getenv("WEIR_LOAD_TOKEN"), "`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
+	f.StringSliceVar(&agents, "agents", nil,
+		"agents that plans may name, `host:port`,...; without it they may name none")
+	f.StringVar(&secret, "agents-token", os.Getenv("WEIR_LOAD_TOKEN"),
+		"`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("agents-token").DefValue = ""
-	f.StringVar(&files, "files", "", "`folder` of the files that plans may name as requests and variables; without it they may name none")
-	f.StringSliceVar(&own, "i-own-this-target", nil, "`host` beyond loopback that the load may go to; may be repeated")
+	f.StringVar(&files, "files", "", "`folder` of the files that plans may name as requests and variables; "+
+		"without it they may name none")
+	f.StringSliceVar(&own, "i-own-this-target", nil,
+		"`host` beyond loopback that the load may go to; may be repeated")
 	cobra.CheckErr(cmd.MarkFlagDirname("history"))
 	cobra.CheckErr(cmd.MarkFlagDirname("files"))
 

@@ -38,7 +38,10 @@ func startUI(t *testing.T, args ...string) (address string, stop func() error) {
 }
 
 func TestLoadUIMakesARunAndKeepsItsResultWhenItIsStopped(t *testing.T) {
-	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })) //nolint:errcheck
+	target := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "ok")
+		})) //nolint:errcheck
 	defer target.Close()
 	history := filepath.Join(t.TempDir(), "results")
 	address, stop := startUI(t, "--history", history)
@@ -56,7 +59,8 @@ func TestLoadUIMakesARunAndKeepsItsResultWhenItIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer events.Body.Close() //nolint:errcheck
-	started, err := http.Post(address+"api/runs", "application/json", strings.NewReader(`{"url":"`+target.URL+`","rate":"50/s","duration":"10m"}`))
+	started, err := http.Post(address+"api/runs", "application/json",
+		strings.NewReader(`{"url":"`+target.URL+`","rate":"50/s","duration":"10m"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +135,8 @@ func TestLoadUIRefusesWhatIsNotSafe(t *testing.T) {
 		{[]string{"--listen", "nonsense"}, "--listen", false},
 	} {
 		root := newRoot()
-		root.SetArgs(append([]string{"load", "ui", "--listen", "127.0.0.1:0", "--history", t.TempDir()}, c.args...))
+		root.SetArgs(append([]string{"load", "ui", "--listen", "127.0.0.1:0", "--history", t.TempDir()},
+			c.args...))
 		root.SetOut(io.Discard)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // if it starts after all, it ends
@@ -141,7 +146,8 @@ func TestLoadUIRefusesWhatIsNotSafe(t *testing.T) {
 		}
 		var usage usageError
 		if errors.As(err, &usage) != c.usage {
-			t.Errorf("%q: the error is a %T; whether it is about the command line: %v expected", c.args, err, c.usage)
+			t.Errorf("%q: the error is a %T; whether it is about the command line: %v expected", c.args, err,
+				c.usage)
 		}
 	}
 }

@@ -24,7 +24,8 @@ func checkManifest(dir string) error {
 	if err != nil || missing == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s is missing: restore it from a backup, or begin without it by weir repair --accept-loss %s",
+	return fmt.Errorf("%w: %s is missing: restore it from a backup, or begin without it by weir repair "+
+		"--accept-loss %s",
 		record.ErrCorrupt, filepath.Join(dir, strings.Join(missing, ", ")), dir)
 }
 

@@ -12,7 +12,8 @@ import (
 
 // The lists below take 50 MB, the users 2 million, and the counters of items all they may.
 func TestGenerateNeedsLessThan200MiB(t *testing.T) {
-	most(t, 200, "generate", "--users", "2000000", "--items", "5", "--max-item", "16777215", "-o", filepath.Join(t.TempDir(), "feeds.weir"))
+	most(t, 200, "generate", "--users", "2000000", "--items", "5", "--max-item", "16777215", "-o",
+		filepath.Join(t.TempDir(), "feeds.weir"))
 }
 
 // What the flag allows is half as much again, and 32 MiB. A user with all the rows is what costs most for
@@ -30,7 +31,8 @@ func TestImportKeepsToItsMemory(t *testing.T) {
 	if err := os.WriteFile(source, rows, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	most(t, 64+32+32, "import", "--memory", "64MiB", "--max-bad", "1", source, "-o", filepath.Join(dir, "feeds.weir"))
+	most(t, 64+32+32, "import", "--memory", "64MiB", "--max-bad", "1", source, "-o",
+		filepath.Join(dir, "feeds.weir"))
 }
 
 // most runs a command, which may take so many MiB of memory.

@@ -25,9 +25,9 @@ func newMock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mock",
 		Short: "Serve feeds made up for tests: an upstream as slow and broken as you like",
-		Long: `Serve RSS, Atom and JSON feeds at /feed/{seed}.rss, .atom and .json, for whoever is to be tested with
-them: large or small, slow, hanging, failing, malformed, in old charsets. The same seed, step of the
-clock and parameters give the same bytes.
+		Long: `Serve RSS, Atom and JSON feeds at /feed/{seed}.rss, .atom and .json, for whoever is to be
+tested with them: large or small, slow, hanging, failing, malformed, in old charsets. The same seed, step
+of the clock and parameters give the same bytes.
 
 A knob is a flag here, a parameter of a feed's URL, and a member of what PUT /knobs takes: the flag is the
 default, PUT /knobs changes it while the mock runs, the parameter is for one request. / lists them all.`,
@@ -40,8 +40,10 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8091", "address to listen on; port 0 takes a free one")
-	config.Choice(f, &clock, "clock", "real", "what moves time on: real, or stepped for POST /clock", "real", "stepped")
-	f.DurationVar(&step, "step", time.Minute, "how long a step of the clock takes, or is said to take in dates")
+	config.Choice(f, &clock, "clock", "real", "what moves time on: real, or stepped for POST /clock",
+		"real", "stepped")
+	f.DurationVar(&step, "step", time.Minute,
+		"how long a step of the clock takes, or is said to take in dates")
 	f.Var(&cache, "cache", "memory for feeds that were made, so that they need not be again")
 	knobs.AddFlags(f)
 	kernel.add(cmd)
@@ -57,7 +59,8 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 		}
 		var m *mock.Server
 		if err == nil {
-			m, err = mock.Open(mock.Options{Knobs: &knobs, Stepped: clock == "stepped", Step: step, CacheBytes: int64(cache)})
+			m, err = mock.Open(mock.Options{Knobs: &knobs, Stepped: clock == "stepped", Step: step,
+				CacheBytes: int64(cache)})
 		}
 		if err != nil {
 			return usageError{cmd.CommandPath(), err}

@@ -14,11 +14,13 @@ import (
 func TestMockServesFeedsUntilItIsTold(t *testing.T) {
 	for _, netHTTP := range []string{"--net-http=false", "--net-http"} {
 		t.Run(netHTTP, func(t *testing.T) {
-			p := startCommand(t, []string{"mock", netHTTP, "--listen", "127.0.0.1:0", "--clock", "stepped", "--churn", "1", "--items", "3"})
+			p := startCommand(t, []string{"mock", netHTTP, "--listen", "127.0.0.1:0", "--clock", "stepped",
+				"--churn", "1", "--items", "3"})
 			p.want("/feed/7.rss", 200)
 			p.want("/stats?seed=7", 200, `{"seed":7,"requests":1}`)
 			p.want("/knobs", 200)
-			if status, body := ask(t, "POST", "http://"+p.public+"/clock", ""); status != 200 || !strings.Contains(string(body), `"step":1`) {
+			if status, body := ask(t, "POST", "http://"+p.public+"/clock", ""); status != 200 ||
+				!strings.Contains(string(body), `"step":1`) {
 				t.Errorf("POST /clock: %d %s", status, body)
 			}
 			hung := make(chan error, 1)

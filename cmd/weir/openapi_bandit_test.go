@@ -19,7 +19,9 @@ func TestPredictionsAreAsOpenAPIDescribes(t *testing.T) {
 		status     int
 	}{
 		{predict, `{"user":"ada","items":["dune","ubik",7]}`, 200},
-		{predict, `{"user":"ada","items":["dune","ubik",7],"top":2,"seed":18446744073709551615,"explain":true}`, 200},
+		{predict,
+			`{"user":"ada","items":["dune","ubik",7],"top":2,"seed":18446744073709551615,"explain":true}`,
+			200},
 		{predict, `{"user":"bob","items":["dune"],"explain":true}`, 200},
 		{predict, `{"user":null,"segment":null,"items":[7],"explain":true}`, 200},
 		{predict, `{"user":7,"segment":"readers","items":["dune"],"explain":false}`, 200},
@@ -53,8 +55,10 @@ func TestPredictionsAreAsOpenAPIDescribes(t *testing.T) {
 		{batch, `[]`, 422},
 		{batch, `[`, 400},
 		{events, `{"user":"ada","item":"dune","reward":1,"id":"e1"}`, 200},
-		{events, `{"user":"ada","item":"dune","reward":1,"id":"e1","segment":"readers","ts":1795273260.5}`, 200},
-		{events, `[{"item":7,"reward":0.25,"ts":"2026-01-31T12:00:00Z"},{"item":"7","reward":0,"ts":null,"user":null}]`, 200},
+		{events, `{"user":"ada","item":"dune","reward":1,"id":"e1","segment":"readers","ts":1795273260.5}`,
+			200},
+		{events,
+			`[{"item":7,"reward":0.25,"ts":"2026-01-31T12:00:00Z"},{"item":"7","reward":0,"ts":null,"user":null}]`, 200},
 		{events, `[]`, 200},
 		{events, "{\"item\":7,\"reward\":1}\n{\"item\":8,\"reward\":0}\n", 200},
 		{events, `{"reward":1}`, 422},
@@ -81,7 +85,8 @@ func TestInferencesAreAsOpenAPIDescribes(t *testing.T) {
 	}
 	for _, at := range []struct{ path, is, none string }{
 		{"/v2/models/{model}", "/v2/models/bandit", "/v2/models/other"},
-		{"/v2/models/{model}/versions/{version}", "/v2/models/bandit/versions/1", "/v2/models/bandit/versions/2"},
+		{"/v2/models/{model}/versions/{version}", "/v2/models/bandit/versions/1",
+			"/v2/models/bandit/versions/2"},
 	} {
 		for _, path := range []string{"", "/ready"} {
 			doc.test(t, apiRequest{"GET", at.path + path, public + at.is + path, "", 200})
@@ -107,14 +112,16 @@ func TestInferencesAreAsOpenAPIDescribes(t *testing.T) {
 		} {
 			doc.test(t, apiRequest{"POST", at.path + "/infer", public + at.is + "/infer", r.body, r.status})
 		}
-		doc.test(t, apiRequest{"POST", at.path + "/infer", public + at.none + "/infer", `{"inputs":[{"name":"items","datatype":"INT64","shape":[1],"data":[7]}]}`, 404})
+		doc.test(t, apiRequest{"POST", at.path + "/infer", public + at.none + "/infer",
+			`{"inputs":[{"name":"items","datatype":"INT64","shape":[1],"data":[7]}]}`, 404})
 	}
 }
 
 func TestForgettingIsAsOpenAPIDescribes(t *testing.T) {
 	doc := readAPI(t)
 	_, public, admin := startAPI(t)
-	doc.test(t, apiRequest{"POST", "/events", public + "/events", `{"user":"bob","item":"dune","reward":1}`, 200})
+	doc.test(t, apiRequest{"POST", "/events", public + "/events", `{"user":"bob","item":"dune","reward":1}`,
+		200})
 	for _, r := range []struct {
 		body   string
 		status int
@@ -134,7 +141,8 @@ func TestForgettingIsAsOpenAPIDescribes(t *testing.T) {
 		{`{`, 400},
 		{`{"item":"` + strings.Repeat("x", 16<<10) + `"}`, 413},
 	} {
-		doc.test(t, apiRequest{"POST", "/admin/bandit/forget", admin + "/admin/bandit/forget", r.body, r.status})
+		doc.test(t, apiRequest{"POST", "/admin/bandit/forget", admin + "/admin/bandit/forget",
+			r.body, r.status})
 	}
 }
 
@@ -170,7 +178,8 @@ func TestWhatCannotBeAnsweredIsAsOpenAPIDescribes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte("x"), 4096); err != nil { // within the arms, which are checked after the start
+	// That is within the arms, which are checked after the start.
+	if _, err := file.WriteAt([]byte("x"), 4096); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {
@@ -187,7 +196,8 @@ func TestWhatCannotBeAnsweredIsAsOpenAPIDescribes(t *testing.T) {
 		{"GET", "/v2/health/live", public + "/v2/health/live", "", 200},
 		{"GET", "/v2/health/ready", public + "/v2/health/ready", "", 503},
 		{"GET", "/v2/models/{model}/ready", public + "/v2/models/bandit/ready", "", 503},
-		{"POST", "/v2/models/{model}/infer", public + "/v2/models/bandit/infer", `{"inputs":[{"name":"items","datatype":"INT64","shape":[1],"data":[7]}]}`, 503},
+		{"POST", "/v2/models/{model}/infer", public + "/v2/models/bandit/infer",
+			`{"inputs":[{"name":"items","datatype":"INT64","shape":[1],"data":[7]}]}`, 503},
 		{"POST", "/admin/bandit/reload", admin + "/admin/bandit/reload", "", 409},
 	} {
 		doc.test(t, r)
@@ -214,7 +224,8 @@ func TestPredictionsFromAStoreThatFailsAreAsOpenAPIDescribes(t *testing.T) {
 	}))
 	defer store.Close()
 	doc := readAPI(t)
-	_, public, _ := startAPI(t, "--bandit-store", "feast+"+store.URL, "--bandit-store-id-type", "string", "--bandit-store-cache-ttl", "1ns", "--bandit-store-timeout", "1m")
+	_, public, _ := startAPI(t, "--bandit-store", "feast+"+store.URL, "--bandit-store-id-type", "string",
+		"--bandit-store-cache-ttl", "1ns", "--bandit-store-timeout", "1m")
 
 	const infer = "/v2/models/{model}/infer"
 	tensor := func(id string) string {
@@ -225,14 +236,19 @@ func TestPredictionsFromAStoreThatFailsAreAsOpenAPIDescribes(t *testing.T) {
 		degraded bool
 		request  apiRequest
 	}{
-		{false, false, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune"],"explain":true}`, 200}},
-		{true, true, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune"],"explain":true}`, 200}},
-		{true, true, apiRequest{"POST", "/predict/batch", public + "/predict/batch", `[{"items":["dune"]}]`, 200}},
+		{false, false, apiRequest{"POST", "/predict", public + "/predict",
+			`{"items":["dune"],"explain":true}`, 200}},
+		{true, true, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune"],"explain":true}`,
+			200}},
+		{true, true, apiRequest{"POST", "/predict/batch", public + "/predict/batch",
+			`[{"items":["dune"]}]`, 200}},
 		{true, true, apiRequest{"POST", infer, public + "/v2/models/bandit/infer", tensor("dune"), 200}},
 		{true, false, apiRequest{"POST", "/predict", public + "/predict", `{"items":["dune","emma"]}`, 503}},
-		{true, false, apiRequest{"POST", "/predict/batch", public + "/predict/batch", `[{"items":["dune"]},{"items":["emma"]}]`, 503}},
+		{true, false, apiRequest{"POST", "/predict/batch", public + "/predict/batch",
+			`[{"items":["dune"]},{"items":["emma"]}]`, 503}},
 		{true, false, apiRequest{"POST", infer, public + "/v2/models/bandit/infer", tensor("emma"), 503}},
-		{true, false, apiRequest{"POST", "/events", public + "/events", `{"user":"ada","item":"emma","reward":1}`, 200}},
+		{true, false, apiRequest{"POST", "/events", public + "/events",
+			`{"user":"ada","item":"emma","reward":1}`, 200}},
 	} {
 		failing.Store(r.fails)
 		got := doc.test(t, r.request)

@@ -37,7 +37,8 @@ type apiDoc struct {
 }
 
 type apiPath struct {
-	Servers    []struct{ URL string } `yaml:"servers"` // only what is on the admin port has some, paths or methods
+	// Only what is on the admin port has servers, a path or a method.
+	Servers    []struct{ URL string } `yaml:"servers"`
 	Parameters []apiParameter         `yaml:"parameters"`
 	Methods    map[string]apiCall     `yaml:",inline"`
 }
@@ -144,7 +145,8 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 		t.Fatal(err)
 	}
 	overload := shed.Defaults()
-	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1, Shed: &overload, Log: log}
+	cfg := server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, Workers: 1,
+		Shed: &overload, Log: log}
 	ctx, cancel := context.WithCancel(context.Background())
 	if a, err = openApp(ctx, cfg, filepath.Join(dir, "data"), on, off...); err != nil {
 		cancel()
@@ -172,15 +174,18 @@ func startAPI(t *testing.T, further ...string) (a *app, public, admin string) {
 // writeArms imports an arm of an item, one of it for a segment and one for a user, and returns their file.
 func writeArms(t *testing.T, dir string) string {
 	t.Helper()
-	items, users, path := filepath.Join(dir, "items.jsonl"), filepath.Join(dir, "users.jsonl"), filepath.Join(dir, "arms.weir")
-	if err := errors.Join(os.WriteFile(items, []byte(`{"item":"dune","segment":null,"user":null,"alpha":12,"beta":88}
+	items, users, path := filepath.Join(dir, "items.jsonl"), filepath.Join(dir, "users.jsonl"),
+		filepath.Join(dir, "arms.weir")
+	if err := errors.Join(
+		os.WriteFile(items, []byte(`{"item":"dune","segment":null,"user":null,"alpha":12,"beta":88}
 {"item":"dune","segment":"readers","user":null,"alpha":7.5,"beta":2.5}
 {"item":"dune","segment":null,"user":"bob","alpha":1,"beta":1e-3}
 `), 0o600), os.WriteFile(users, []byte(`{"user":"ada","segment":"readers"}
 `), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	stats, err := bandit.ImportArms(t.Context(), []string{items, users}, path, bandit.ImportOptions{Prior: bandit.Defaults().Prior})
+	stats, err := bandit.ImportArms(t.Context(), []string{items, users}, path,
+		bandit.ImportOptions{Prior: bandit.Defaults().Prior})
 	if err != nil || stats.Arms != 3 || stats.Users != 1 {
 		t.Fatalf("imported %+v, %v", stats, err)
 	}
@@ -253,7 +258,8 @@ func TestOpenAPIDescribesTheParameters(t *testing.T) {
 		for _, parameter := range p.Parameters {
 			parameter = doc.parameter(parameter)
 			if parameter.In != "path" || !parameter.Required {
-				t.Errorf("%s: the parameter %q is in %q, required %t", path, parameter.Name, parameter.In, parameter.Required)
+				t.Errorf("%s: the parameter %q is in %q, required %t", path, parameter.Name, parameter.In,
+					parameter.Required)
 			}
 			described = append(described, parameter.Name)
 		}
@@ -264,7 +270,8 @@ func TestOpenAPIDescribesTheParameters(t *testing.T) {
 			for _, parameter := range call.Parameters {
 				switch parameter = doc.parameter(parameter); parameter.In {
 				case "query":
-					testQuery(t, strings.ToUpper(method), base+wildcard.ReplaceAllString(path, "1"), parameter)
+					testQuery(t, strings.ToUpper(method), base+wildcard.ReplaceAllString(path, "1"),
+						parameter)
 				case "header": // see the requests of TestAnswersAreAsOpenAPIDescribes
 					if parameter.Name != inferenceHeaderLength {
 						t.Errorf("%s: the field %s is described and not tested", path, parameter.Name)
@@ -298,7 +305,8 @@ func testQuery(t *testing.T, method, url string, p apiParameter) {
 		if got.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("%s %s=%s: %s, expected 422", method, p.Name, value, got.Status)
 		} else if method != http.MethodHead && !strings.HasPrefix(got.problem(t), p.Name) {
-			t.Errorf("%s %s=%s: the detail %q does not begin with the parameter's name", method, p.Name, value, got.problem(t))
+			t.Errorf("%s %s=%s: the detail %q does not begin with the parameter's name", method, p.Name,
+				value, got.problem(t))
 		}
 	}
 	refused("x")
@@ -336,7 +344,8 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 	doc := readAPI(t)
 	_, public, admin := startAPI(t)
 	var page struct{ List string }
-	if err := json.Unmarshal(callAPI(t, "GET", public+"/feed/1?peek=1&meta=1", "", 0).body, &page); err != nil {
+	if err := json.Unmarshal(callAPI(t, "GET", public+"/feed/1?peek=1&meta=1", "", 0).body,
+		&page); err != nil {
 		t.Fatal(err)
 	}
 	const user, position, value = "/feed/{userId}", "/feed/{userId}/position", "/fib/{n}"
@@ -399,10 +408,11 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 func (d *apiDoc) test(t *testing.T, r apiRequest) (got *answerOfAPI) {
 	t.Helper()
 	path := r.url[strings.Index(r.url, "//")+2:]
-	t.Run(fmt.Sprintf("%s %s %.80s %d", r.method, path[strings.IndexByte(path, '/'):], r.body, r.status), func(t *testing.T) {
-		got = callAPI(t, r.method, r.url, r.body, 0)
-		d.check(t, r, got)
-	})
+	t.Run(fmt.Sprintf("%s %s %.80s %d", r.method, path[strings.IndexByte(path, '/'):], r.body, r.status),
+		func(t *testing.T) {
+			got = callAPI(t, r.method, r.url, r.body, 0)
+			d.check(t, r, got)
+		})
 	return got
 }
 
@@ -417,11 +427,13 @@ func (d *apiDoc) check(t *testing.T, r apiRequest, got *answerOfAPI) {
 	}
 	call := d.Paths[r.path].Methods[strings.ToLower(r.method)]
 	var sent any
-	if described, ok := call.RequestBody.Content["application/json"]; ok && json.Unmarshal([]byte(r.body), &sent) == nil {
+	if described, ok := call.RequestBody.Content["application/json"]; ok &&
+		json.Unmarshal([]byte(r.body), &sent) == nil {
 		switch err := d.fits(sent, described.Schema); {
 		case r.status == http.StatusOK && err != nil:
 			t.Errorf("%.200s is taken, and not as described: %v", r.body, err)
-		case r.status == http.StatusUnprocessableEntity && err == nil && !slices.Contains(beyondSchemas, r.body) && got.Request.Header.Get(inferenceHeaderLength) == "":
+		case r.status == http.StatusUnprocessableEntity && err == nil &&
+			!slices.Contains(beyondSchemas, r.body) && got.Request.Header.Get(inferenceHeaderLength) == "":
 			t.Errorf("%.200s is refused, and as described", r.body)
 		}
 	}
@@ -445,7 +457,8 @@ func (d *apiDoc) check(t *testing.T, r apiRequest, got *answerOfAPI) {
 	case mediaType == "application/octet-stream": // the rest of it is JSON
 		n, err := strconv.Atoi(got.Header.Get(inferenceHeaderLength))
 		if err != nil || n > len(body) || len(body) == n || (len(body)-n)%8 != 0 {
-			t.Fatalf("%s is %q of %d bytes", inferenceHeaderLength, got.Header.Get(inferenceHeaderLength), len(body))
+			t.Fatalf("%s is %q of %d bytes", inferenceHeaderLength, got.Header.Get(inferenceHeaderLength),
+				len(body))
 		}
 		described, body = content["application/json"], body[:n]
 	}
@@ -471,7 +484,8 @@ func TestBodiesWithAContentCodingAreRefusedAsOpenAPIDescribes(t *testing.T) {
 			if len(p.Servers)+len(call.Servers) > 0 {
 				host = admin
 			}
-			r, err := http.NewRequest(method, host+strings.NewReplacer("{", "", "}", "").Replace(path), strings.NewReader("\x1f\x8b"))
+			r, err := http.NewRequest(method, host+strings.NewReplacer("{", "", "}", "").Replace(path),
+				strings.NewReader("\x1f\x8b"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,8 @@ func TestOpenAPIIsValid(t *testing.T) {
 	if exec.Command(python, "-c", "import openapi_spec_validator").Run() != nil {
 		t.Skip("no openapi-spec-validator in build/venv, which make test-deps makes")
 	}
-	if out, err := exec.Command(python, "-m", "openapi_spec_validator", "../../docs/openapi.yaml").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-m", "openapi_spec_validator",
+		"../../docs/openapi.yaml").CombinedOutput(); err != nil {
 		t.Errorf("docs/openapi.yaml: %v: %s", err, out)
 	}
 }

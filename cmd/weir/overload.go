@@ -29,13 +29,18 @@ var shedSignals = []struct {
 	unit         shed.Unit
 	usage        string
 }{
-	{"shed-memory", shed.MemoryAvailable, shed.Bytes, "memory available on the host and under all limits of cgroups"},
+	{"shed-memory", shed.MemoryAvailable, shed.Bytes,
+		"memory available on the host and under all limits of cgroups"},
 	{"shed-load", shed.Load, shed.Number, "load average over a minute, for each processor"},
-	{"shed-cpu-stalls", shed.CPUPressure, shed.Share, "share of the time that something waits for a processor"},
-	{"shed-memory-stalls", shed.MemoryPressure, shed.Share, "share of the time that something waits for memory"},
-	{"shed-scheduling", shed.SchedulingLatency, shed.Seconds, "how long goroutines wait for a processor, 99th percentile"},
+	{"shed-cpu-stalls", shed.CPUPressure, shed.Share,
+		"share of the time that something waits for a processor"},
+	{"shed-memory-stalls", shed.MemoryPressure, shed.Share,
+		"share of the time that something waits for memory"},
+	{"shed-scheduling", shed.SchedulingLatency, shed.Seconds,
+		"how long goroutines wait for a processor, 99th percentile"},
 	{"shed-in-flight", shed.InFlight, shed.Number, "requests between their arrival and their answer"},
-	{"shed-loop-delay", shed.LoopDelay, shed.Seconds, "how long the requests that wait for an event loop will take it"},
+	{"shed-loop-delay", shed.LoopDelay, shed.Seconds,
+		"how long the requests that wait for an event loop will take it"},
 }
 
 func newShedFlags() *shedFlags {
@@ -45,13 +50,17 @@ func newShedFlags() *shedFlags {
 func (s *shedFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.on, "shed", true, "refuse requests when the server is overloaded")
 	f.DurationVar(&s.cfg.Interval, "shed-interval", s.cfg.Interval, "how often to look whether it is")
-	f.DurationVar(&s.cfg.Pause, "shed-pause", s.cfg.Pause, "the longest time for which a connection is not read after its request was rejected; 0 is never")
-	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf, "whose stalls are looked at: host or cgroup, the server's own",
+	f.DurationVar(&s.cfg.Pause, "shed-pause", s.cfg.Pause,
+		"the longest time for which a connection is not read after its request was rejected; 0 is never")
+	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf,
+		"whose stalls are looked at: host or cgroup, the server's own",
 		shed.Host, shed.OwnCgroup)
 	for _, sig := range shedSignals {
-		f.Var(&limitsFlag{s.cfg.Limits, sig.signal, sig.unit}, sig.flag, sig.usage+": from where to refuse, and where to refuse all; or off")
+		f.Var(&limitsFlag{s.cfg.Limits, sig.signal, sig.unit}, sig.flag,
+			sig.usage+": from where to refuse, and where to refuse all; or off")
 	}
-	f.Float64Var(&s.memory, "memory-ratio", 0.7, "share of the memory its cgroup may have that the garbage collector keeps to (GOMEMLIMIT); 0 leaves that alone")
+	f.Float64Var(&s.memory, "memory-ratio", 0.7, "share of the memory its cgroup may have that the garbage "+
+		"collector keeps to (GOMEMLIMIT); 0 leaves that alone")
 }
 
 // config returns what the flags say; nil is never to refuse.
@@ -91,7 +100,8 @@ func (f *limitsFlag) Set(text string) error {
 	l.Soft, errSoft = f.parse(soft)
 	l.Hard, errHard = f.parse(hard)
 	if !ok || errSoft != nil || errHard != nil {
-		return fmt.Errorf("must be two values and a colon, like %s, or off", f.format(shed.DefaultLimits()[f.signal]))
+		return fmt.Errorf("must be two values and a colon, like %s, or off",
+			f.format(shed.DefaultLimits()[f.signal]))
 	}
 	if err := shed.Check(f.signal, f.unit, l); err != nil {
 		return err

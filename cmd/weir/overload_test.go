@@ -22,7 +22,8 @@ func parseShed(t *testing.T, args ...string) (*shed.Config, error) {
 }
 
 func TestThresholdsOfOverloadAreFlags(t *testing.T) {
-	cfg, err := parseShed(t, "--shed-memory", "1GiB:512MiB", "--shed-load", "off", "--shed-cpu-stalls", "90%:0.95",
+	cfg, err := parseShed(t, "--shed-memory", "1GiB:512MiB", "--shed-load", "off",
+		"--shed-cpu-stalls", "90%:0.95",
 		"--shed-loop-delay", "10ms:1s", "--shed-in-flight", "5:7", "--shed-stalls-of", "cgroup")
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,8 @@ func TestTheReadmeIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
-	demo := "weir generate --users 100000 --items 200 -o demo.weir && exec weir serve --feeds demo.weir --data demo"
+	demo := "weir generate --users 100000 --items 200 -o demo.weir && exec weir serve --feeds demo.weir " +
+		"--data demo"
 	readme := strings.Replace(string(text), "    make run\n", "    $ "+demo+"\n", 1)
 	ports := strings.NewReplacer("8080", freePort(t), "8081", freePort(t))
 	stop := func() {}
@@ -94,9 +95,11 @@ func TestTheReadmeIsTrue(t *testing.T) {
 			stop()
 			stop = background(t, line, "http://127.0.0.1:"+ports.Replace("8080")+"/health")
 		default:
-			out, err := exec.Command("bash", "-c", "curl() { command curl -sS \"$@\"; }\n"+line).CombinedOutput()
+			out, err := exec.Command("bash", "-c", "curl() { command curl -sS \"$@\"; }\n"+
+				line).CombinedOutput()
 			if loads { // a second has other figures, and may fail a condition
-				if err != nil && err.Error() != "exit status 1" || !strings.Contains(string(out), "\n  latency ") {
+				if err != nil && err.Error() != "exit status 1" ||
+					!strings.Contains(string(out), "\n  latency ") {
 					t.Errorf("%s: %v\n%s", c.line, err, out)
 				}
 				continue
@@ -123,7 +126,8 @@ func background(t *testing.T, line, health string) (stop func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	systest.Eventually(t, line+" to be healthy", func() bool { return exec.Command("curl", "-sf", health).Run() == nil })
+	systest.Eventually(t, line+" to be healthy",
+		func() bool { return exec.Command("curl", "-sf", health).Run() == nil })
 	return func() {
 		cancel()
 		cmd.Wait() //nolint:errcheck // of the interrupt
@@ -151,7 +155,8 @@ func TestDocumentsShowOnlyCommandLinesThatAreTaken(t *testing.T) {
 	for path, text := range documents(t) {
 		for _, m := range line.FindAllStringSubmatch(text, -1) {
 			found++
-			quoted := "weir() { printf '%s\\0' \"$@\" >&3; }\n" + strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(m[1]), "&"), " ... ", " ")
+			quoted := "weir() { printf '%s\\0' \"$@\" >&3; }\n" +
+				strings.ReplaceAll(strings.TrimSuffix(strings.TrimSpace(m[1]), "&"), " ... ", " ")
 			args := filepath.Join(t.TempDir(), "args")
 			if out, err := exec.Command("bash", "-c", quoted+" 3>"+args).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", quoted, err, out)

@@ -21,15 +21,16 @@ func newRepair() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair --accept-loss DIR",
 		Short: "Give up what is damaged in a data directory, and keep the rest",
-		Long: `Repair makes a data directory usable again that weir serve refuses because it is damaged: of each
-file what is whole is kept, and what cannot be told any more is given up. Events behind a damaged
+		Long: `Repair makes a data directory usable again that weir serve refuses because it is damaged: of
+each file what is whole is kept, and what cannot be told any more is given up. Events behind a damaged
 one are lost; positions that are lost are those of some time before, so that items may be given again.
 
 Copy the directory first. A backup, if there is one, is better.`,
 		Args: exactly(1, "the data directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !accept {
-				return usageError{cmd.CommandPath(), errors.New("what is damaged is given up: copy the directory, then say so by --accept-loss")}
+				return usageError{cmd.CommandPath(),
+					errors.New("what is damaged is given up: copy the directory, then say --accept-loss")}
 			}
 			return repair(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
 		},

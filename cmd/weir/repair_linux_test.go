@@ -72,7 +72,8 @@ func TestAMissingFileIsRefusedUntilTheLossIsAccepted(t *testing.T) {
 	feeds := filepath.Join(t.TempDir(), "feeds.weir")
 	numbered(10, 20).write(t, feeds)
 	for _, gone := range [][]string{
-		{"feed/ids.cells"}, {"feed/keys.cells"}, {"feed/ids.cells", "feed/keys.cells", "feed/keys.log"}, {"feed"},
+		{"feed/ids.cells"}, {"feed/keys.cells"}, {"feed/ids.cells", "feed/keys.cells", "feed/keys.log"},
+		{"feed"},
 		{"sequence/current.cells"}, {"bandit"},
 	} {
 		data := filepath.Join(t.TempDir(), "data")

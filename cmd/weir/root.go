@@ -50,19 +50,21 @@ func (e usageError) Unwrap() error { return e.err }
 const exitCodes = `Exit codes of every command:
 
     0  it did what it was asked; a server or a load run was ended by SIGINT or SIGTERM
-    1  it failed: a file is missing or damaged, a port is taken, a condition of --fail-when or --fail-over holds
+    1  it failed: a file is missing or damaged, a port is taken, a condition of --fail-when holds
     2  the command line cannot be understood or makes no sense; nothing was created`
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "Serve personal feeds from one box",
-		Long:          "weir serves personal feeds, predictions and a sequence from one box, and finds where it breaks.\n\n" + exitCodes,
+		Use:   "weir",
+		Short: "Serve personal feeds from one box",
+		Long: "weir serves personal feeds, predictions and a sequence from one box, and finds " +
+			"where it breaks.\n\n" + exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q%s", args[0], meant(cmd.SuggestionsFor(args[0])))}
+				return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q%s", args[0],
+					meant(cmd.SuggestionsFor(args[0])))}
 			}
 			return nil
 		},
@@ -86,18 +88,21 @@ func newRoot() *cobra.Command {
 		case errors.As(err, &value) && value.GetFlag().Value.Type() == config.Word:
 			err = fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
 		case errors.As(err, &number) && errors.As(err, &value): // without the name of a Go function
-			err = fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(), value.GetFlag().Name, number.Err)
+			err = fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(),
+				value.GetFlag().Name, number.Err)
 		}
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(), newRepair(), newMock(), newLoad(), newVersion())
+	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(),
+		newRepair(), newMock(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
 	cobra.CheckErr(err)
 	show := help.Run
 	help.Run, help.RunE = nil, func(cmd *cobra.Command, args []string) error {
 		if _, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-			return usageError{root.CommandPath(), fmt.Errorf("there is no command %q", strings.Join(args, " "))}
+			return usageError{root.CommandPath(),
+				fmt.Errorf("there is no command %q", strings.Join(args, " "))}
 		}
 		show(cmd, args)
 		return nil
@@ -134,7 +139,8 @@ func similarFlags(cmd *cobra.Command, name string) (flags []string) {
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{cmd.CommandPath(), fmt.Errorf("%s takes %s, got %d arguments", cmd.CommandPath(), what, len(args))}
+			return usageError{cmd.CommandPath(), fmt.Errorf("%s takes %s, got %d arguments",
+				cmd.CommandPath(), what, len(args))}
 		}
 		return nil
 	}

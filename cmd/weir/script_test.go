@@ -28,7 +28,9 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"damage": damage, "upstream": upstream},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"damage": damage, "upstream": upstream,
+		},
 	})
 }
 

@@ -25,8 +25,8 @@ func newSequence() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sequence",
 		Short: "Serve the Fibonacci sequence alone",
-		Long: `Serve the Fibonacci sequence under one shared index, alone: /current, /next and /previous on all
-addresses of --port, and any value at /fib/N. weir serve has the same beside its other services.
+		Long: `Serve the Fibonacci sequence under one shared index, alone: /current, /next and /previous on
+all addresses of --port, and any value at /fib/N. weir serve has the same beside its other services.
 
 The index is kept in --file. No move that was answered is lost when the process ends, however it
 ends; after a loss of power the index may be behind by --seconds.`,

@@ -27,7 +27,8 @@ type stepped struct {
 // steps sends batches of requests over one connection, each for a path that next returns, and passes on
 // every answer that came whole, until the connection ends. It returns how many requests were sent and not
 // answered.
-func steps(t testing.TB, addr string, batch int, next func() string, answered func(path string, status int, s stepped)) (open int) {
+func steps(t testing.TB, addr string, batch int, next func() string,
+	answered func(path string, status int, s stepped)) (open int) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return 0
@@ -90,7 +91,8 @@ func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 	var highest uint64
 	inFlight := uint64(0)
 	for round := 1; round <= rounds && !t.Failed(); round++ {
-		p := startCommand(t, []string{"sequence", "--port", "0", "--file", file, "--seconds", "0.02", fmt.Sprintf("--net-http=%t", round%5 == 4)})
+		p := startCommand(t, []string{"sequence", "--port", "0", "--file", file, "--seconds", "0.02",
+			fmt.Sprintf("--net-http=%t", round%5 == 4)})
 		if round == rounds/2 { // from here on with values of 10 KB
 			if status, body := ask(t, "PUT", "http://"+p.admin+"/current", `{"index":50000}`); status != 200 {
 				t.Fatal(status, body)
@@ -98,7 +100,8 @@ func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 			highest, inFlight = 50_000, 0
 		}
 		if at := p.current().Index; at < highest || at > highest+inFlight {
-			t.Fatalf("round %d: the index is %d after %d was given and %d were in flight", round, at, highest, inFlight)
+			t.Fatalf("round %d: the index is %d after %d was given and %d were in flight", round, at, highest,
+				inFlight)
 		}
 		inFlight = 0
 		var mu sync.Mutex
@@ -108,21 +111,23 @@ func TestKillLosesNoAcknowledgedStep(t *testing.T) {
 		var load sync.WaitGroup
 		for range clients {
 			load.Go(func() {
-				open := steps(t, p.public, batch, func() string { return "/next" }, func(_ string, status int, s stepped) {
-					if status != 200 || len(s.Value) != decimal.Digits(s.Index) {
-						t.Errorf("round %d: %d %d with %d digits", round, status, s.Index, len(s.Value))
-					}
-					mu.Lock()
-					if was, ok := given[s.Index]; ok {
-						t.Errorf("index %d was given in round %d and again in round %d", s.Index, was, round)
-					}
-					given[s.Index] = round
-					highest = max(highest, s.Index)
-					mu.Unlock()
-					if answers.Add(1) >= killAt {
-						killed.Do(func() { p.cmd.Process.Kill() }) //nolint:errcheck // it lives
-					}
-				})
+				open := steps(t, p.public, batch, func() string { return "/next" },
+					func(_ string, status int, s stepped) {
+						if status != 200 || len(s.Value) != decimal.Digits(s.Index) {
+							t.Errorf("round %d: %d %d with %d digits", round, status, s.Index, len(s.Value))
+						}
+						mu.Lock()
+						if was, ok := given[s.Index]; ok {
+							t.Errorf("index %d was given in round %d and again in round %d", s.Index, was,
+								round)
+						}
+						given[s.Index] = round
+						highest = max(highest, s.Index)
+						mu.Unlock()
+						if answers.Add(1) >= killAt {
+							killed.Do(func() { p.cmd.Process.Kill() }) //nolint:errcheck // it lives
+						}
+					})
 				mu.Lock()
 				inFlight += uint64(open)
 				mu.Unlock()

@@ -33,13 +33,13 @@ func newServe() *cobra.Command {
 		Long: `Serve answers requests on --listen, and metrics, profiles and reloads on --admin.
 
 Recommendation feeds are served when --feeds names their lists, the Fibonacci sequence unless
---sequence=false, predictions by Thompson sampling unless --bandit=false. Positions and everything else that must outlive the process are kept in the
---data directory, which one server at a time may use.
+--sequence=false, predictions by Thompson sampling unless --bandit=false. Positions and everything else
+that must outlive the process are kept in the --data directory, which one server at a time may use.
 
 SIGHUP takes up new data and certificates, as renaming a new snapshot over --feeds does for that
 snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Example: `  weir serve --feeds feeds.weir --data /var/lib/weir
-  weir serve --feeds feeds.weir --data data --listen 127.0.0.1:8080 --tls-listen :8443 --tls-cert cert.pem --tls-key key.pem`,
+  weir serve --feeds feeds.weir --listen 127.0.0.1:8080 --tls-listen :8443 --tls-cert c.pem --tls-key k.pem`,
 		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
@@ -108,33 +108,47 @@ func (k *kernelFlags) groups() []config.Group {
 	}
 	return []config.Group{
 		group("Ports and logs", func(f *pflag.FlagSet) {
-			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081", "address of the admin port (metrics, profiles, reload); keep it private; empty is off")
-			f.StringVar(&cfg.TLSListen, "tls-listen", "", "address of the public port with TLS and HTTP/2; empty is off")
-			config.File(f, &k.certificate, "tls-cert", "certificate chain for --tls-listen, PEM; read again at SIGHUP")
+			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081",
+				"address of the admin port (metrics, profiles, reload); keep it private; empty is off")
+			f.StringVar(&cfg.TLSListen, "tls-listen", "",
+				"address of the public port with TLS and HTTP/2; empty is off")
+			config.File(f, &k.certificate, "tls-cert",
+				"certificate chain for --tls-listen, PEM; read again at SIGHUP")
 			config.File(f, &k.keyFile, "tls-key", "private key for --tls-listen, PEM; read again at SIGHUP")
 			config.Choice(f, &k.logFormat, "log-format", "text", "how to log: text or json", "text", "json")
 			config.Choice(f, &k.logLevel, "log-level", "info", "what to log: debug, info, warn or error",
 				"debug", "info", "warn", "error")
 		}),
 		group("Limits", func(f *pflag.FlagSet) {
-			f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections, "open connections; one more is answered 503 and closed")
+			f.IntVar(&cfg.MaxConnections, "max-connections", cfg.MaxConnections,
+				"open connections; one more is answered 503 and closed")
 			f.Var(&k.maxHeader, "max-header", "size of a request's line and headers")
-			f.Var(&k.maxBody, "max-body", "size of a request's body, but for routes with a bound of their own")
+			f.Var(&k.maxBody, "max-body",
+				"size of a request's body, but for routes with a bound of their own")
 			f.Var(&k.maxOutput, "max-output", "answers waiting for one client before its requests wait too")
 			f.Var(&k.maxInput, "max-input", "unfinished requests held in memory, all together")
-			f.IntVar(&cfg.Workers, "workers", cfg.Workers, "workers of each service, for requests too long for an event loop")
-			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue, "requests of a service that may wait for its workers; one more is answered 503")
+			f.IntVar(&cfg.Workers, "workers", cfg.Workers,
+				"workers of each service, for requests too long for an event loop")
+			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue,
+				"requests of a service that may wait for its workers; one more is answered 503")
 			f.StringSliceVar(&cfg.CriticalServices, "critical-services", nil,
-				"services without which /health is 503, separated by commas; empty is none (default those that were given data)")
+				"services without which /health is 503, separated by commas; empty is none (default those "+
+					"that were given data)")
 			f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
-			f.BoolVar(&cfg.NetHTTP, "net-http", false, "serve everything by net/http, without event loops (always so where there is no epoll)")
+			f.BoolVar(&cfg.NetHTTP, "net-http", false,
+				"serve everything by net/http, without event loops (always so where there is no epoll)")
 		}),
 		group("Timeouts", func(f *pflag.FlagSet) {
-			f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout, "from a request's first byte to its last")
-			f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout, "from an answer to the connection's next request")
-			f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout, "without the client taking a byte of its answer")
-			f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout, "discarding what follows a refused request, so that its answer arrives")
-			f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout, "for requests in flight at SIGTERM")
+			f.DurationVar(&cfg.RequestTimeout, "request-timeout", cfg.RequestTimeout,
+				"from a request's first byte to its last")
+			f.DurationVar(&cfg.IdleTimeout, "idle-timeout", cfg.IdleTimeout,
+				"from an answer to the connection's next request")
+			f.DurationVar(&cfg.WriteTimeout, "write-timeout", cfg.WriteTimeout,
+				"without the client taking a byte of its answer")
+			f.DurationVar(&cfg.LingerTimeout, "linger-timeout", cfg.LingerTimeout,
+				"discarding what follows a refused request, so that its answer arrives")
+			f.DurationVar(&cfg.ShutdownTimeout, "shutdown-timeout", cfg.ShutdownTimeout,
+				"for requests in flight at SIGTERM")
 		}),
 		group("Overload", k.shed.add),
 	}
@@ -217,7 +231,8 @@ func checkAddress(flag, address string) error {
 }
 
 // serve runs a server until it is told to stop.
-func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir string, openers []server.Opener, keys *certificates) error {
+func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir string, openers []server.Opener,
+	keys *certificates) error {
 	on, off, err := checkServices(cfg.Log, openers)
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
@@ -246,7 +261,8 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 				return
 			case <-hangups:
 				if err := keys.load(); err != nil {
-					cfg.Log.Error("the certificate could not be read again, the old one is used on", "error", err)
+					cfg.Log.Error("the certificate could not be read again, the old one is used on", "error",
+						err)
 				}
 				a.Reload(ctx)
 			}

@@ -73,7 +73,8 @@ func TestAnswersByteByByte(t *testing.T) {
 			if first != "HTTP/1.1 "+c.status {
 				t.Errorf("%s: %s, want %s", c.request, first, c.status)
 			}
-			for _, field := range []string{"Content-Type: " + c.kind, "Cache-Control: no-store", "Date: ", "Content-Length: ", "Connection: close"} {
+			for _, field := range []string{"Content-Type: " + c.kind, "Cache-Control: no-store", "Date: ",
+				"Content-Length: ", "Connection: close"} {
 				if !strings.Contains(fields+"\r\n", field) {
 					t.Errorf("%s: no %q in %q", c.request, field, fields)
 				}
@@ -132,11 +133,13 @@ func TestHealthAndAdminPort(t *testing.T) {
 	feeds := filepath.Join(dir, "feeds.weir")
 	numbered(10, 20).write(t, feeds)
 	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds", feeds)
-	p.want("/health", 200, `{"status":"ready"`, `"feed":{"status":"ready","storage":{"durability":"a change`, `"lag_seconds":`)
+	p.want("/health", 200, `{"status":"ready"`, `"feed":{"status":"ready","storage":{"durability":"a change`,
+		`"lag_seconds":`)
 	p.want("/metrics", 404)
 	p.want("/version", 200, `"version":"dev"`)
 	for path, says := range map[string]string{
-		"/health/live": `{"status":"ok"}`, "/health/ready": `{"status":"ready"`, "/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile",
+		"/health/live": `{"status":"ok"}`, "/health/ready": `{"status":"ready"`, "/debug/pprof/": "goroutine",
+		"/debug/pprof/goroutine?debug=1": "goroutine profile",
 	} {
 		status, body := ask(t, "GET", "http://"+p.admin+path, "")
 		if status != 200 {
@@ -144,7 +147,8 @@ func TestHealthAndAdminPort(t *testing.T) {
 		}
 		wantSays(t, path, body, says)
 	}
-	if status, body := ask(t, "GET", "http://"+p.admin+"/nowhere", ""); status != 404 || !strings.Contains(body, `"status":404`) {
+	if status, body := ask(t, "GET", "http://"+p.admin+"/nowhere", ""); status != 404 ||
+		!strings.Contains(body, `"status":404`) {
 		t.Errorf("/nowhere: %d %s", status, body)
 	}
 	if status, _ := ask(t, "GET", "http://"+p.admin+"/feed/1", ""); status != 404 {
@@ -168,7 +172,8 @@ func TestMetricsAreThereByTheirPromisedNames(t *testing.T) {
 		feeds := filepath.Join(dir, "feeds.weir")
 		numbered(4, 20).write(t, feeds, 1000, 1001)
 		p := serveHere(t, cfg, filepath.Join(dir, "data"), "--feeds", feeds)
-		for _, path := range []string{"/feed/1?size=20", "/feed/2?size=5", "/feed/2?size=0&peek=1", "/feed/3?size=22", "/feed/77?size=2", "/feed/x", "/nowhere"} {
+		for _, path := range []string{"/feed/1?size=20", "/feed/2?size=5", "/feed/2?size=0&peek=1",
+			"/feed/3?size=22", "/feed/77?size=2", "/feed/x", "/nowhere"} {
 			p.get(path)
 		}
 		for name, want := range map[string]float64{
@@ -187,7 +192,8 @@ func TestMetricsAreThereByTheirPromisedNames(t *testing.T) {
 			}
 		}
 		for _, name := range []string{
-			"weir_sync_lag_seconds", "weir_sync_seconds", "weir_progress_durability", "weir_feed_reloads_total",
+			"weir_sync_lag_seconds", "weir_sync_seconds", "weir_progress_durability",
+			"weir_feed_reloads_total",
 			"weir_http_connections", "go_goroutines", "process_resident_memory_bytes", "go_build_info",
 		} {
 			if _, ok := p.metric(name); !ok {
@@ -294,7 +300,8 @@ func TestOpenAppClosesWhatItHasOpened(t *testing.T) {
 	cfg.Listen = listener.Addr().String()
 	for range 2 { // the second time the directory must not be locked
 		_, err := openApp(context.Background(), cfg, filepath.Join(dir, "data"), nil)
-		if err == nil || !strings.Contains(err.Error(), "--listen "+cfg.Listen) || strings.Contains(err.Error(), "in use by") && !strings.Contains(err.Error(), "address") {
+		if err == nil || !strings.Contains(err.Error(), "--listen "+cfg.Listen) ||
+			strings.Contains(err.Error(), "in use by") && !strings.Contains(err.Error(), "address") {
 			t.Fatalf("a taken port: %v", err)
 		}
 	}

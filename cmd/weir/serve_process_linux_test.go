@@ -104,7 +104,8 @@ func TestNewListsAreTakenUpUnderLoad(t *testing.T) {
 			}
 			for v := 1; v <= swaps && !t.Failed(); v++ {
 				before := answers.Load()
-				systest.Eventually(t, "answers", func() bool { return answers.Load() > before+100 || t.Failed() })
+				systest.Eventually(t, "answers",
+					func() bool { return answers.Load() > before+100 || t.Failed() })
 				versions(v, users, perList).write(t, feeds)
 				c.trigger(t, p)
 				p.reaches("weir_feed_generation", float64(v+1))
@@ -146,7 +147,8 @@ func TestABrokenFileIsRefusedAndWhatServesServesOn(t *testing.T) {
 	if err := os.Rename(feeds+".bad", feeds); err != nil {
 		t.Fatal(err)
 	}
-	systest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "generation 1 serves on") })
+	systest.Eventually(t, "the refusal in the log",
+		func() bool { return strings.Contains(p.logs.String(), "generation 1 serves on") })
 	wantSays(t, "the log", p.logs.String(), "block 0 of the lists", feeds)
 	p.want("/feed/1?size=2", 200, "[21,22]")
 	p.want("/health", 200)
@@ -160,10 +162,12 @@ func TestABrokenFileIsRefusedAndWhatServesServesOn(t *testing.T) {
 	stop(t, p)
 	// It is refused at start, too, as far as it can be known at once; a broken list is found later.
 	p = start(t, "--feeds", feeds, "--data", filepath.Join(dir, "data"), "--feeds-watch", "5ms")
-	systest.Eventually(t, "the damage to be found", func() bool { _, body := p.get("/health"); return strings.Contains(body, "the snapshot is damaged") })
+	systest.Eventually(t, "the damage to be found",
+		func() bool { _, body := p.get("/health"); return strings.Contains(body, "the snapshot is damaged") })
 	p.want("/health", 200, `"feed":{"status":"degraded","reason":"the snapshot is damaged`)
 	numbered(10, 20).write(t, feeds)
-	systest.Eventually(t, "readiness after the repair", func() bool { _, body := p.get("/health"); return strings.HasPrefix(body, `{"status":"ready"`) })
+	systest.Eventually(t, "readiness after the repair",
+		func() bool { _, body := p.get("/health"); return strings.HasPrefix(body, `{"status":"ready"`) })
 	p.want("/feed/1?size=2", 200, "[23,24]")
 	stop(t, p)
 }
@@ -182,7 +186,8 @@ func TestAFileChangedInPlaceIsAnAlarm(t *testing.T) {
 	}
 	f.Close()
 	p.reaches("weir_feed_changed_in_place", 1)
-	systest.Eventually(t, "a line in the log", func() bool { return strings.Contains(p.logs.String(), "changed in place") })
+	systest.Eventually(t, "a line in the log",
+		func() bool { return strings.Contains(p.logs.String(), "changed in place") })
 	p.want("/feed/1?size=2", 200, "[21,22]")
 	if n, _ := p.metric("weir_feed_generation"); n != 1 {
 		t.Errorf("generation %v serves", n)
@@ -239,11 +244,14 @@ func TestLogsAreJSONWithoutSecrets(t *testing.T) {
 	p := start(t, "--feeds", feeds, "--data", filepath.Join(dir, "data"), "--log-level", "debug",
 		"--tls-listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key)
 	for _, request := range []string{
-		"GET /feed/1?token=hunter2", "GET /feed/hunter2", "GET /feed/1/position", "GET /feed/77", "GET /hunter2", "POST /feed/1", "BREW /hunter2", "GET /health",
+		"GET /feed/1?token=hunter2", "GET /feed/hunter2", "GET /feed/1/position", "GET /feed/77",
+		"GET /hunter2", "POST /feed/1", "BREW /hunter2", "GET /health",
 	} {
-		raw(t, p.public, request+" HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nAuthorization: Bearer hunter2\r\nCookie: id=hunter2\r\n\r\n")
+		raw(t, p.public, request+" HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nAuthorization: Bearer "+
+			"hunter2\r\nCookie: id=hunter2\r\n\r\n")
 	}
-	raw(t, p.public, "PUT /feed/1/position HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nContent-Length: 7\r\n\r\nhunter2")
+	raw(t, p.public, "PUT /feed/1/position HTTP/1.1\r\nHost: weir\r\nConnection: close\r\nContent-Length: "+
+		"7\r\n\r\nhunter2")
 	raw(t, p.public, "GET /feed/1 HTTP/1.1\r\nHost: weir\r\nAuthorization : hunter2\r\n\r\n")
 	// Something that is no TLS at all is for the debug log.
 	raw(t, p.public, "GET /feed/1 HTTP/1.0\r\nAuthorization: hunter2\r\n\r\n")
@@ -264,7 +272,8 @@ func TestLogsAreJSONWithoutSecrets(t *testing.T) {
 			Time       time.Time
 			Level, Msg string
 		}
-		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields.Time.IsZero() || fields.Level == "" || fields.Msg == "" {
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields.Time.IsZero() ||
+			fields.Level == "" || fields.Msg == "" {
 			t.Errorf("the line %q is no record in JSON: %v", line, err)
 		}
 	}
@@ -273,7 +282,8 @@ func TestLogsAreJSONWithoutSecrets(t *testing.T) {
 func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir, "one")
-	p := start(t, "--data", filepath.Join(dir, "data"), "--tls-listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key)
+	p := start(t, "--data", filepath.Join(dir, "data"), "--tls-listen", "127.0.0.1:0", "--tls-cert", cert,
+		"--tls-key", key)
 	get := func() error {
 		c := trusting(t, cert)
 		defer c.CloseIdleConnections()
@@ -302,7 +312,8 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	hangup()
-	systest.Eventually(t, "the refusal in the log", func() bool { return strings.Contains(p.logs.String(), "the old one is used on") })
+	systest.Eventually(t, "the refusal in the log",
+		func() bool { return strings.Contains(p.logs.String(), "the old one is used on") })
 	if err := os.WriteFile(cert, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +332,8 @@ func TestDirectoriesThatCannotBeUsed(t *testing.T) {
 	p.want("/feed/1?size=5", 200)
 
 	// Two servers.
-	fails(t, []string{"--feeds", feeds, "--data", data}, data, "is in use by process "+strconv.Itoa(p.cmd.Process.Pid), "another")
+	fails(t, []string{"--feeds", feeds, "--data", data}, data, "is in use by process "+
+		strconv.Itoa(p.cmd.Process.Pid), "another")
 	p.want("/feed/1?size=1", 200, "[26]")
 	stop(t, p)
 
@@ -353,7 +365,8 @@ func TestDirectoriesThatCannotBeUsed(t *testing.T) {
 	}
 	// No snapshot, and what is none.
 	fails(t, []string{"--feeds", filepath.Join(dir, "nowhere"), "--data", data}, "nowhere", "no such file")
-	fails(t, []string{"--feeds", filepath.Join(data, "format"), "--data", data}, "not a weir snapshot", "weir import")
+	fails(t, []string{"--feeds", filepath.Join(data, "format"), "--data", data},
+		"not a weir snapshot", "weir import")
 	// After all of that nothing is lost.
 	p = start(t, "--feeds", feeds, "--data", data)
 	p.want("/feed/1?size=1", 200, "[27]")
@@ -375,7 +388,8 @@ func TestAFullAndAReadOnlyDisk(t *testing.T) {
 
 	systest.MakeReadOnly(t, disk)
 	fails(t, []string{"--feeds", few, "--data", data}, "read-only", data)
-	fails(t, []string{"--feeds", few, "--data", filepath.Join(disk, "new")}, "read-only", filepath.Join(disk, "new"), "--data")
+	fails(t, []string{"--feeds", few, "--data", filepath.Join(disk, "new")}, "read-only",
+		filepath.Join(disk, "new"), "--data")
 	systest.Resize(t, disk, "8m") // and writable
 	p = start(t, "--feeds", few, "--data", data)
 	p.want("/feed/1?size=1", 200, "[26]")

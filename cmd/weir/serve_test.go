@@ -136,7 +136,8 @@ func (p *ports) metric(name string) (sum float64, ok bool) {
 	}
 	f := families[name]
 	for _, m := range f.GetMetric() {
-		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+			float64(m.GetHistogram().GetSampleCount())
 	}
 	return sum, f != nil
 }
@@ -256,7 +257,8 @@ func start(t testing.TB, args ...string) *process {
 func startCommand(t testing.TB, args []string) *process {
 	t.Helper()
 	p := &process{ports: ports{t: t}, logs: new(logs), done: make(chan struct{})}
-	p.cmd = exec.Command("weir", append(args, "--admin", "127.0.0.1:0", "--log-format", "json", "--loops", "2")...)
+	p.cmd = exec.Command("weir", append(args, "--admin", "127.0.0.1:0", "--log-format", "json",
+		"--loops", "2")...)
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +275,8 @@ func startCommand(t testing.TB, args []string) *process {
 			// What is no JSON shows up in the tests of the log.
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "weir is serving" {
 				// What listens on all addresses is asked at this one.
-				p.public, p.tls, p.admin = strings.Replace(line.Listen, "[::]", "127.0.0.1", 1), line.TLS, line.Admin
+				p.public, p.tls, p.admin = strings.Replace(line.Listen, "[::]", "127.0.0.1", 1), line.TLS,
+					line.Admin
 				close(serving)
 			}
 			p.logs.add(lines.Text())
@@ -325,7 +328,8 @@ func ends(t testing.TB, code int, args []string, says ...string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
 	defer stop()
-	cmd := exec.CommandContext(ctx, "weir", append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
+	cmd := exec.CommandContext(ctx, "weir",
+		append([]string{"serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	var exit *exec.ExitError
@@ -350,7 +354,8 @@ func (f *feeder) close() { f.conn.CloseIdleConnections() }
 
 // next asks for a user's next items. The error is the connection's.
 func (f *feeder) next(public string, user uint64, size int) (status int, body string, err error) {
-	resp, err := f.http.Post("http://"+public+"/feed/"+strconv.FormatUint(user, 10)+"?size="+strconv.Itoa(size), "", nil)
+	resp, err := f.http.Post("http://"+public+"/feed/"+strconv.FormatUint(user, 10)+"?size="+
+		strconv.Itoa(size), "", nil)
 	if err != nil {
 		return 0, "", err
 	}
@@ -361,13 +366,15 @@ func (f *feeder) next(public string, user uint64, size int) (status int, body st
 
 func TestWithoutListsAFeedSaysWhichFlagLoadsThem(t *testing.T) {
 	p := serveHere(t, server.Config{}, t.TempDir())
-	if status, body := p.get("/feed/1"); status != http.StatusNotFound || !strings.Contains(body, "no lists are loaded") || !strings.Contains(body, "--feeds FILE") {
+	if status, body := p.get("/feed/1"); status != http.StatusNotFound ||
+		!strings.Contains(body, "no lists are loaded") || !strings.Contains(body, "--feeds FILE") {
 		t.Errorf("%d %s", status, body)
 	}
 }
 
 func TestDurationsInLogsAreNumbersNamedWithTheirUnit(t *testing.T) {
-	for format, want := range map[string]string{"text": " took_seconds=1.5\n", "json": `,"took_seconds":1.5}` + "\n"} {
+	for format, want := range map[string]string{"text": " took_seconds=1.5\n",
+		"json": `,"took_seconds":1.5}` + "\n"} {
 		var said strings.Builder
 		newLog(&said, format, "info").Info("done", "took", 1500*time.Millisecond)
 		if !strings.HasSuffix(said.String(), want) {

@@ -21,9 +21,11 @@ func checkTogether(on []server.Opener) error {
 	switch {
 	case feeds == nil || !feeds.WantsRanker():
 	case predictions == nil:
-		return errors.New("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use --feed-fallback uniform")
+		return errors.New("--feed-fallback bandit: the bandit is off; leave --bandit=false out, or use " +
+			"--feed-fallback uniform")
 	case predictions.HasStore():
-		return errors.New("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms instead of --bandit-store, " +
+		return errors.New("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms " +
+			"instead of --bandit-store, " +
 			"or --feed-fallback uniform")
 	}
 	return nil

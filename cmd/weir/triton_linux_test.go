@@ -35,9 +35,11 @@ func TestTritonsClientIsAnsweredUnchanged(t *testing.T) {
 		t.Fatalf("client.py said %q: %v", out, err)
 	}
 	// With one seed, POST /predict has the same samples, to nine digits.
-	status, body := ask(t, http.MethodPost, "http://"+p.public+"/predict", `{"user":"u1","items":[7,8,9,1099511627776],"seed":42}`)
+	status, body := ask(t, http.MethodPost, "http://"+p.public+"/predict",
+		`{"user":"u1","items":[7,8,9,1099511627776],"seed":42}`)
 	var direct struct{ Scores []float64 }
-	if err := json.Unmarshal([]byte(body), &direct); status != http.StatusOK || err != nil || len(direct.Scores) != len(byClient) {
+	if err := json.Unmarshal([]byte(body), &direct); status != http.StatusOK || err != nil ||
+		len(direct.Scores) != len(byClient) {
 		t.Fatalf("POST /predict: %d %s", status, body)
 	}
 	for i, want := range direct.Scores {

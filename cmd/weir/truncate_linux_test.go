@@ -45,7 +45,8 @@ func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 		}
 		importArms(t, arms, "items.csv", "item,alpha,beta\n"+rows.String())
 		p := start(t, "--feeds", feeds, "--bandit-arms", arms, "--data", filepath.Join(dir, "data"),
-			"--sync-interval", "5ms", "--sequence-sync", "5ms", "--bandit-sync", "5ms", "--feeds-watch", "5ms")
+			"--sync-interval", "5ms", "--sequence-sync", "5ms", "--bandit-sync", "5ms",
+			"--feeds-watch", "5ms")
 		p.reaches("weir_feed_warmed_ratio", 1)
 		paths := mapped(t, p.cmd.Process.Pid, dir)
 		if files = len(paths); files < 4 { // lists, arms, positions, the index
@@ -61,12 +62,14 @@ func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 						return
 					default:
 					}
-					for _, path := range []string{fmt.Sprintf("/feed/%d", n*7%3000), "/next", "/fib?from=0&to=20", "/health"} {
+					for _, path := range []string{fmt.Sprintf("/feed/%d", n*7%3000), "/next",
+						"/fib?from=0&to=20", "/health"} {
 						if status, body := p.get(path); status != 200 && status != 503 && status != 500 {
 							t.Errorf("%s: %d %s", path, status, body)
 						}
 					}
-					ask(t, "POST", "http://"+p.public+"/predict", fmt.Sprintf(`{"items":["%d","%d"]}`, n%20_000, n*31%20_000))
+					ask(t, "POST", "http://"+p.public+"/predict",
+						fmt.Sprintf(`{"items":["%d","%d"]}`, n%20_000, n*31%20_000))
 					ask(t, "POST", "http://"+p.public+"/events", fmt.Sprintf(`{"item":"%d","reward":1}`, n))
 				}
 			})
@@ -78,7 +81,8 @@ func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		before = requests()
-		systest.Eventually(t, "requests and syncs after "+paths[i]+" was cut off", func() bool { return requests() > before+1000 })
+		systest.Eventually(t, "requests and syncs after "+paths[i]+" was cut off",
+			func() bool { return requests() > before+1000 })
 		close(done)
 		load.Wait()
 		p.want("/version", 200)
@@ -89,7 +93,8 @@ func TestTruncatingAnyMappedFileUnderLoadEndsNoProcess(t *testing.T) {
 		p.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it is there, or the next line says so
 		<-p.done
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 && code != 1 {
-			t.Errorf("%s was cut off, and the process ended with %v:\n%s", paths[i], p.cmd.ProcessState, p.logs)
+			t.Errorf("%s was cut off, and the process ended with %v:\n%s", paths[i],
+				p.cmd.ProcessState, p.logs)
 		}
 	}
 }

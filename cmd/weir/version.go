@@ -35,5 +35,6 @@ func printVersion(cmd *cobra.Command) error {
 
 // versionLine is what weir version prints, and weir --version.
 func versionLine() string {
-	return fmt.Sprintf("weir %s (%s, %s %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("weir %s (%s, %s %s/%s)", version, commit, runtime.Version(),
+		runtime.GOOS, runtime.GOARCH)
 }

@@ -23,7 +23,8 @@ func TestSizesAreReadAndShown(t *testing.T) {
 }
 
 func TestWhatIsNoSizeIsRefused(t *testing.T) {
-	for _, text := range []string{"", "0", "-1", "MiB", "1.5MiB", "1MB", "1mib", "lots", "9223372036854775807KiB", "9223372036854775808"} {
+	for _, text := range []string{"", "0", "-1", "MiB", "1.5MiB", "1MB", "1mib", "lots",
+		"9223372036854775807KiB", "9223372036854775808"} {
 		b := Bytes(7)
 		if err := b.Set(text); err == nil || b != 7 {
 			t.Errorf("%q is taken for %d, %v", text, b, err)

@@ -68,7 +68,8 @@ func Complete(cmd *cobra.Command) {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		switch v := f.Value.(type) {
 		case *choice:
-			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(v.words, cobra.ShellCompDirectiveNoFileComp)))
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name,
+				cobra.FixedCompletions(v.words, cobra.ShellCompDirectiveNoFileComp)))
 		case *file:
 			cobra.CheckErr(cmd.MarkFlagFilename(f.Name))
 		case *dir:

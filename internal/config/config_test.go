@@ -18,7 +18,8 @@ func TestAChoiceTakesItsWordsOnly(t *testing.T) {
 	if err := f.Parse([]string{"--colour", "blue"}); err != nil || colour != "blue" {
 		t.Errorf("%q, %v", colour, err)
 	}
-	if err := f.Parse([]string{"--colour", "pink"}); err == nil || !strings.Contains(err.Error(), "must be red, green or blue") || colour != "blue" {
+	if err := f.Parse([]string{"--colour", "pink"}); err == nil ||
+		!strings.Contains(err.Error(), "must be red, green or blue") || colour != "blue" {
 		t.Errorf("%q, %v", colour, err)
 	}
 }
@@ -40,7 +41,8 @@ func TestGroupsAreShownUnderTheirTitlesAndParsed(t *testing.T) {
 	if err := cmd.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nFlags:\n", "  --size int", "\nTiles:\n", "  --tiles file", "\nChimney:\n", `--chimney directory`, "(default up)"} {
+	for _, want := range []string{"\nFlags:\n", "  --size int", "\nTiles:\n", "  --tiles file",
+		"\nChimney:\n", `--chimney directory`, "(default up)"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("no %q in\n%s", want, said.String())
 		}
@@ -49,7 +51,8 @@ func TestGroupsAreShownUnderTheirTitlesAndParsed(t *testing.T) {
 		t.Errorf("flags of a group stand outside of it:\n%s", said.String())
 	}
 	cmd.SetArgs([]string{"--tiles", "a", "--chimney", "b", "--size", "3"})
-	if err := cmd.Execute(); err != nil || tiles != "a" || chimney != "b" || size != 3 || !a.Changed("tiles") {
+	if err := cmd.Execute(); err != nil || tiles != "a" || chimney != "b" || size != 3 ||
+		!a.Changed("tiles") {
 		t.Errorf("%q, %q, %d, %v", tiles, chimney, size, err)
 	}
 }

@@ -32,7 +32,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	c.r.each(func(f *family, s *series) {
 		switch f.kind {
 		case CounterKind:
-			out <- prometheus.MustNewConstMetric(f.desc, prometheus.CounterValue, float64(s.counter.Value()), s.values...)
+			out <- prometheus.MustNewConstMetric(f.desc, prometheus.CounterValue, float64(s.counter.Value()),
+				s.values...)
 		case GaugeKind:
 			out <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, s.gauge(), s.values...)
 		case HistogramKind:

@@ -76,7 +76,8 @@ func TestALongHistogramTellsDaysApart(t *testing.T) {
 	h.Observe(0, -time.Second, 1)
 	d := h.Distribution()
 	d = d.Sub(&before)
-	if got := d.Quantile(0.9); math.Abs(float64(got-48*time.Hour)) > float64(48*time.Hour)/parts || d.counts[0] != 1 {
+	if got := d.Quantile(0.9); math.Abs(float64(got-48*time.Hour)) > float64(48*time.Hour)/parts ||
+		d.counts[0] != 1 {
 		t.Errorf("a quantile of 48 h is %v", got)
 	}
 	below := uint64(0)

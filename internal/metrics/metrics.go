@@ -149,7 +149,8 @@ func (r *Registry) add(kind Kind, name, help string, labels []string, s *series)
 	defer r.mu.Unlock()
 	f := r.byName[name]
 	if f == nil {
-		f = &family{name: name, help: help, kind: kind, keys: keys, desc: prometheus.NewDesc(name, help, keys, nil)}
+		f = &family{name: name, help: help, kind: kind, keys: keys,
+			desc: prometheus.NewDesc(name, help, keys, nil)}
 		r.byName[name] = f
 		r.families = append(r.families, f)
 	}

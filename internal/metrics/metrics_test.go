@@ -58,7 +58,8 @@ func TestCounterIsExactWhateverTheStripes(t *testing.T) {
 }
 
 func TestStripesAreTakenModulo(t *testing.T) {
-	for _, c := range []struct{ stripe, n, want int }{{0, 3, 0}, {2, 3, 2}, {3, 3, 0}, {301, 3, 1}, {5, 1, 0}} {
+	for _, c := range []struct{ stripe, n, want int }{{0, 3, 0}, {2, 3, 2}, {3, 3, 0},
+		{301, 3, 1}, {5, 1, 0}} {
 		if got := within(c.stripe, c.n); got != c.want {
 			t.Errorf("within(%d, %d) = %d, want %d", c.stripe, c.n, got, c.want)
 		}
@@ -132,7 +133,8 @@ func TestSnapshotCarriesLabelsAndValues(t *testing.T) {
 	if len(s) != 3 {
 		t.Fatalf("%d samples, want 3", len(s))
 	}
-	if c := s[0]; c.Name != "test_events_total" || c.Kind != CounterKind || c.Value != 7 || len(c.Labels) != 1 || c.Labels[0] != (Label{"kind", "a"}) {
+	if c := s[0]; c.Name != "test_events_total" || c.Kind != CounterKind || c.Value != 7 ||
+		len(c.Labels) != 1 || c.Labels[0] != (Label{"kind", "a"}) {
 		t.Errorf("counter: %+v", c)
 	}
 	if g := s[1]; g.Name != "test_ratio" || g.Kind != GaugeKind || g.Value != 0.5 || g.Help != "Ratio." {
@@ -168,10 +170,14 @@ func TestInconsistentRegistrationPanics(t *testing.T) {
 		"no help":                    func(r *Registry) { r.Counter("test_events_total", "") },
 		"odd labels":                 func(r *Registry) { r.Counter("test_events_total", "h", "key") },
 		"bad label key":              func(r *Registry) { r.Counter("test_events_total", "h", "a-b", "v") },
-		"reserved label key":         func(r *Registry) { r.Counter("test_events_total", "h", "__name", "v") },
-		"le on a histogram":          func(r *Registry) { r.Histogram("test_latency_seconds", "h", "le", "v") },
-		"label key twice":            func(r *Registry) { r.Counter("test_events_total", "h", "a", "1", "a", "2") },
-		"label value not UTF-8":      func(r *Registry) { r.Counter("test_events_total", "h", "a", "\xff") },
+		"reserved label key": func(r *Registry) {
+			r.Counter("test_events_total", "h", "__name", "v")
+		},
+		"le on a histogram": func(r *Registry) { r.Histogram("test_latency_seconds", "h", "le", "v") },
+		"label key twice": func(r *Registry) {
+			r.Counter("test_events_total", "h", "a", "1", "a", "2")
+		},
+		"label value not UTF-8": func(r *Registry) { r.Counter("test_events_total", "h", "a", "\xff") },
 		"same series twice": func(r *Registry) {
 			r.Counter("test_events_total", "h", "a", "1", "b", "2")
 			r.Counter("test_events_total", "h", "b", "2", "a", "1")

@@ -43,7 +43,8 @@ func (b *Background) Go(name string, fn func(ctx context.Context)) {
 		}
 		b.fails.Add(0, 1)
 		b.failed.CompareAndSwap(nil, &name)
-		b.log.Error("FATAL: background work has ended; restart when the cause is mended", "work", name, "error", err)
+		b.log.Error("FATAL: background work has ended; restart when the cause is mended", "work", name,
+			"error", err)
 	})
 }
 

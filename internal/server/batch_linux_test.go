@@ -42,11 +42,13 @@ func TestARouteIsToldOfSeveralRequestsThatCome(t *testing.T) {
 			[]string{"a", "c", "of 0"}, [3][]string{{"a"}, {"GET b "}, {"c"}},
 		},
 		{
-			"of one pipeline, up to what is for another route", [3]string{get("/ahead/a") + get("/ahead/b") + get("/fast/c") + get("/ahead/d")},
+			"of one pipeline, up to what is for another route",
+			[3]string{get("/ahead/a") + get("/ahead/b") + get("/fast/c") + get("/ahead/d")},
 			[]string{"a", "b", "of 0"}, [3][]string{{"a", "b", "GET c ", "d"}},
 		},
 		{
-			"with one that is not whole", [3]string{get("/ahead/a") + "GET /ahead/b HTTP/1.1\r\n", "\r\n", get("/ahead/c")},
+			"with one that is not whole", [3]string{get("/ahead/a") + "GET /ahead/b HTTP/1.1\r\n", "\r\n",
+				get("/ahead/c")},
 			[]string{"a", "b", "c", "of 0"}, [3][]string{{"a"}, {}, {"c"}},
 		},
 	}
@@ -107,13 +109,15 @@ func TestAPanicAheadHarmsNoRequest(t *testing.T) {
 func TestWhatIsReadTogetherIsAnsweredApart(t *testing.T) {
 	d := newHandDriven(t, Config{})
 	body := strings.Repeat("b", 40<<10) // of which two do not leave room for a third
-	post := fmt.Sprintf("POST /fast/p HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	post := fmt.Sprintf("POST /fast/p HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s",
+		len(body), body)
 	kinds := []struct {
 		sent  string
 		check func(c *client)
 	}{
 		{get("/fast/a"), func(c *client) { c.expect("GET", 200, "GET a ") }},
-		{get("/fast/b") + get("/fast/c"), func(c *client) { c.expect("GET", 200, "GET b "); c.expect("GET", 200, "GET c ") }},
+		{get("/fast/b") + get("/fast/c"),
+			func(c *client) { c.expect("GET", 200, "GET b "); c.expect("GET", 200, "GET c ") }},
 		{post, func(c *client) { c.expect("POST", 200, "POST p "+body) }},
 		{"GET /fast/half HTTP/1.1\r\n", func(c *client) {
 			c.quiet()
@@ -172,7 +176,8 @@ func FuzzLookingAhead(f *testing.F) {
 	f.Add([]byte(get("/ahead/a") + get("/ahead/b?q")))
 	f.Add([]byte("GET /ahead/"))
 	f.Add([]byte("GET /ahead/a\r\n\r\nGET /ahead//\n\n"))
-	r := &route{Route: Route{Pattern: "GET /ahead/{word}", Handler: noHandler, Prefetch: func(int, [][]byte) {}}}
+	r := &route{Route: Route{Pattern: "GET /ahead/{word}", Handler: noHandler,
+		Prefetch: func(int, [][]byte) {}}}
 	new(router).add(r)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		params := r.paramsOf(nil, data)

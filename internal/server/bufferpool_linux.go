@@ -30,7 +30,8 @@ func (s *bufferPool) take(n int) []byte {
 // give takes a buffer back, unless it has grown to a size that is of no class.
 func (s *bufferPool) give(b []byte) {
 	class := bits.Len(uint(cap(b))/smallSize) - 1
-	if class < 0 || class >= poolClasses || cap(b) != smallSize<<class || len(s[class]) >= maxPooled/(smallSize<<class) {
+	if class < 0 || class >= poolClasses || cap(b) != smallSize<<class ||
+		len(s[class]) >= maxPooled/(smallSize<<class) {
 		return
 	}
 	s[class] = append(s[class], b[:0])

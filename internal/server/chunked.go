@@ -56,8 +56,10 @@ const (
 )
 
 var (
-	errChunkSize      = bad("a chunk must begin with its size: at most 15 hexadecimal digits, then CR LF or an extension")
-	errChunkExtension = bad("a chunk extension must be: semicolon, name, and perhaps an equals sign and a value")
+	errChunkSize = bad(
+		"a chunk must begin with its size: at most 15 hexadecimal digits, then CR LF or an extension")
+	errChunkExtension = bad(
+		"a chunk extension must be: semicolon, name, and perhaps an equals sign and a value")
 	errChunkEnd       = bad("a chunk's content must have as many bytes as its size says, then CR LF")
 	errTrailer        = bad("a trailer must be: name, colon, value, CR LF")
 	errChunkOverhead  = bad("the body has more chunk extensions and trailers than content")
@@ -88,11 +90,15 @@ var chunkNext, chunkErrors = func() (next [chunkStates][256]chunkState, errs [ch
 		{chunkInSize, errChunkSize, []on{{isHex, chunkInSize}, blank, nextExt, cr}},
 		{chunkBeforeExt, errChunkSize, []on{blank, nextExt}},
 		{chunkExtName, errChunkExtension, []on{{isBlank, chunkExtName}, {isToken, chunkInExtName}}},
-		{chunkInExtName, errChunkExtension, []on{{isToken, chunkInExtName}, {isBlank, chunkAfterExtName}, {is('='), chunkExtValue}, nextExt, cr}},
-		{chunkAfterExtName, errChunkExtension, []on{{isBlank, chunkAfterExtName}, {is('='), chunkExtValue}, nextExt}},
-		{chunkExtValue, errChunkExtension, []on{{isBlank, chunkExtValue}, {isToken, chunkInExtValue}, {is('"'), chunkInQuotes}}},
+		{chunkInExtName, errChunkExtension, []on{{isToken, chunkInExtName}, {isBlank, chunkAfterExtName},
+			{is('='), chunkExtValue}, nextExt, cr}},
+		{chunkAfterExtName, errChunkExtension,
+			[]on{{isBlank, chunkAfterExtName}, {is('='), chunkExtValue}, nextExt}},
+		{chunkExtValue, errChunkExtension, []on{{isBlank, chunkExtValue}, {isToken, chunkInExtValue},
+			{is('"'), chunkInQuotes}}},
 		{chunkInExtValue, errChunkExtension, []on{{isToken, chunkInExtValue}, blank, nextExt, cr}},
-		{chunkInQuotes, errChunkExtension, []on{{isText, chunkInQuotes}, {is('\\'), chunkInEscape}, {is('"'), chunkAfterQuotes}}},
+		{chunkInQuotes, errChunkExtension, []on{{isText, chunkInQuotes}, {is('\\'), chunkInEscape},
+			{is('"'), chunkAfterQuotes}}},
 		{chunkInEscape, errChunkExtension, []on{{isText, chunkInQuotes}}},
 		{chunkAfterQuotes, errChunkExtension, []on{blank, nextExt, cr}},
 		{chunkSizeLF, errLineEnd, []on{{is('\n'), chunkContent}}},

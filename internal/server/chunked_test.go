@@ -14,7 +14,8 @@ const (
 )
 
 var (
-	chunkLine = regexp.MustCompile("^([0-9A-Fa-f]{1,15})(?:[ \t]*;[ \t]*" + chunkToken + "(?:[ \t]*=[ \t]*(?:" + chunkToken +
+	chunkLine = regexp.MustCompile("^([0-9A-Fa-f]{1,15})(?:[ \t]*;[ \t]*" + chunkToken +
+		"(?:[ \t]*=[ \t]*(?:" + chunkToken +
 		`|"(?:[\t !\x23-\x5b\x5d-\x7e\x{80}-\x{ff}]|\\` + `[\t \x21-\x7e\x{80}-\x{ff}])*"))?)*` + "\r\n")
 	trailerLine = regexp.MustCompile("^" + chunkToken + `:[\t \x21-\x7e\x{80}-\x{ff}]*` + "\r\n")
 )
@@ -31,8 +32,8 @@ func latin1(b []byte) string {
 // bytesIn returns the number of bytes that latin1 made s of.
 func bytesIn(s string) int { return len([]rune(s)) }
 
-// plainChunked is what chunkedBody does, on a whole body: it returns the content and where the body ends; ok is false for what is
-// not a whole body by the grammar.
+// plainChunked is what chunkedBody does, on a whole body: it returns the content and where the body ends; ok
+// is false for what is not a whole body by the grammar.
 func plainChunked(b []byte) (content []byte, end int, ok bool) {
 	for {
 		line := chunkLine.FindStringSubmatch(latin1(b[end:]))
@@ -65,9 +66,10 @@ func plainChunked(b []byte) (content []byte, end int, ok bool) {
 	}
 }
 
-// decodePieces decodes raw as it would come in pieces, and returns the content and how many bytes of raw the body has; done is
-// false for a body that has not wholly come.
-func decodePieces(raw []byte, limit int, piece func(left int) int) (content []byte, size int, done bool, err *parseError) {
+// decodePieces decodes raw as it would come in pieces, and returns the content and how many bytes of raw the
+// body has; done is false for a body that has not wholly come.
+func decodePieces(raw []byte, limit int, piece func(left int) int) (content []byte, size int,
+	done bool, err *parseError) {
 	var d chunkedBody
 	var buf []byte
 	for seen := 0; ; {
@@ -95,7 +97,8 @@ var chunkedBodies = []struct {
 	{"empty", "0\r\n\r\n", "", 0},
 	{"one chunk", "5\r\nhello\r\n0\r\n\r\n", "hello", 0},
 	{"several chunks", "5\r\nhello\r\n1\r\n \r\nA\r\n0123456789\r\n0\r\n\r\n", "hello 0123456789", 0},
-	{"digits of both cases, zeros before them", "00a\r\n0123456789\r\n0B\r\n0123456789a\r\n000\r\n\r\n", "01234567890123456789a", 0},
+	{"digits of both cases, zeros before them", "00a\r\n0123456789\r\n0B\r\n0123456789a\r\n000\r\n\r\n",
+		"01234567890123456789a", 0},
 	{"content that looks like chunks", "d\r\n0\r\n\r\nGET / \r\n\r\n0\r\n\r\n", "0\r\n\r\nGET / \r\n", 0},
 	{"another request behind it", "1\r\nx\r\n0\r\n\r\nGET /", "x", 5},
 	{"extension without a value", "1;a\r\nx\r\n0;b\r\n\r\n", "x", 0},
@@ -105,7 +108,8 @@ var chunkedBodies = []struct {
 	{"several extensions", "1;a;b=c;d=\"e\";f\r\nx\r\n0\r\n\r\n", "x", 0},
 	{"white space around semicolon and equals sign", "1 \t; a =\tb ; c = \"d\" ;e\r\nx\r\n0\r\n\r\n", "x", 0},
 	{"trailers", "1\r\nx\r\n0\r\nA: b\r\nC:\r\nD:\te\xff\r\n\r\n", "x", 0},
-	{"trailers that would mean something in a head", "1\r\nx\r\n0\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "x", 0},
+	{"trailers that would mean something in a head",
+		"1\r\nx\r\n0\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", "x", 0},
 }
 
 var brokenChunkedBodies = []struct{ name, raw string }{
@@ -163,10 +167,13 @@ var brokenChunkedBodies = []struct{ name, raw string }{
 
 func TestChunkedBodiesAreDecodedHoweverTheyAreCut(t *testing.T) {
 	for _, c := range chunkedBodies {
-		for name, piece := range map[string]func(int) int{"whole": whole, "byte by byte": func(int) int { return 1 }} {
+		for name, piece := range map[string]func(int) int{"whole": whole, "byte by byte": func(int) int {
+			return 1
+		}} {
 			content, size, done, err := decodePieces([]byte(c.raw), 100, piece)
 			if err != nil || !done || string(content) != c.content || size != len(c.raw)-c.rest {
-				t.Errorf("%s, %s: got %q of %d bytes, done %t, %v; want %q of %d", c.name, name, content, size, done, err, c.content, len(c.raw)-c.rest)
+				t.Errorf("%s, %s: got %q of %d bytes, done %t, %v; want %q of %d", c.name, name, content,
+					size, done, err, c.content, len(c.raw)-c.rest)
 			}
 		}
 		for cut := range len(c.raw) - c.rest {
@@ -218,7 +225,8 @@ func TestExtensionsAndTrailersAreBounded(t *testing.T) {
 	// What clients really send: content byte by byte, and signed chunks.
 	for name, raw := range map[string]string{
 		"content byte by byte": strings.Repeat("1\r\nx\r\n", 100_000) + "0\r\n\r\n",
-		"signed chunks":        strings.Repeat("400;chunk-signature="+long[:64]+"\r\n"+long[:0x400]+"\r\n", 500) + "0\r\n\r\n",
+		"signed chunks": strings.Repeat("400;chunk-signature="+long[:64]+"\r\n"+long[:0x400]+"\r\n",
+			500) + "0\r\n\r\n",
 	} {
 		if _, _, done, err := decodePieces([]byte(raw), 1<<20, whole); err != nil || !done {
 			t.Errorf("%s: done %t, %v", name, done, err)

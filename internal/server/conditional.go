@@ -32,7 +32,8 @@ func has(r *Request, tag string, modified time.Time) bool {
 		asked = true
 		for one := range bytes.SplitSeq(field, []byte{','}) {
 			one = trimOWS(one)
-			if string(one) == "*" || tag != "" && string(bytes.TrimPrefix(one, weak)) == string(bytes.TrimPrefix([]byte(tag), weak)) {
+			if string(one) == "*" || tag != "" &&
+				string(bytes.TrimPrefix(one, weak)) == string(bytes.TrimPrefix([]byte(tag), weak)) {
 				return true
 			}
 		}

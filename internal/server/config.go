@@ -130,7 +130,8 @@ func (c *Config) Fill() error {
 		c.MaxInput = d.MaxInput
 	}
 	if c.MaxInput < int64(c.MaxHeader+c.MaxBody) {
-		return fmt.Errorf("--max-input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput, c.MaxHeader+c.MaxBody)
+		return fmt.Errorf("--max-input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput,
+			c.MaxHeader+c.MaxBody)
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

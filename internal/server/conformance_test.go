@@ -21,7 +21,8 @@ func TestARequestMayComeInAnyTwoPieces(t *testing.T) {
 			{head_("/fast/a"), "HEAD", ""},
 			// A body that looks like the end of a head, and like another request.
 			{post("/fast/a", "x\r\n\r\n"+get("/fast/b")), "POST", "POST a x\r\n\r\n" + get("/fast/b")},
-			{post("/handed/a", "\r\n\r\n"+get("/handed/b")), "POST", "POST handed a  \r\n\r\n" + get("/handed/b")},
+			{post("/handed/a", "\r\n\r\n"+get("/handed/b")), "POST", "POST handed a  \r\n\r\n" +
+				get("/handed/b")},
 		} {
 			for i := 1; i < len(r.raw); i++ {
 				c.send(r.raw[:i])
@@ -37,7 +38,8 @@ func TestARequestMayComeByteByByte(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c, other := dial(t, s), dial(t, s)
-		for _, b := range []byte(post("/fast/slow", "body\r\n\r\n") + get("/handed/slow") + post("/offloaded/slow", "body")) {
+		for _, b := range []byte(post("/fast/slow", "body\r\n\r\n") + get("/handed/slow") +
+			post("/offloaded/slow", "body")) {
 			c.send(string(b))
 			other.passed()
 		}
@@ -92,7 +94,8 @@ func TestEveryAnswerCarriesADateAndItsLength(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		for _, path := range []string{"/fast/a", "/handed/a", "/offloaded/a", "/nowhere", "/panic", "/handed/panic", "/health"} {
+		for _, path := range []string{"/fast/a", "/handed/a", "/offloaded/a", "/nowhere", "/panic",
+			"/handed/panic", "/health"} {
 			c.send(get(path))
 			resp, body := c.response("GET")
 			if _, err := http.ParseTime(resp.Header.Get("Date")); err != nil {
@@ -115,7 +118,8 @@ func TestChunkedRequestsAreAnsweredInOrder(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		other := dial(t, s)
-		all := get("/fast/a") + chunked("/fast/b") + get("/handed/c") + chunked("/handed/d") + chunked("/either/e?offloaded") + post("/fast/f", "x")
+		all := get("/fast/a") + chunked("/fast/b") + get("/handed/c") + chunked("/handed/d") +
+			chunked("/either/e?offloaded") + post("/fast/f", "x")
 		for i := 1; i <= len(all); i++ {
 			c.send(all[:i])
 			if i < len(all) {
@@ -137,7 +141,8 @@ func TestExpectIsAnsweredByContinue(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		for _, path := range []string{"/fast/a", "/handed/a"} {
 			c := dial(t, s)
-			c.send("POST " + path + " HTTP/1.1\r\nHost: weir\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+			c.send("POST " + path +
+				" HTTP/1.1\r\nHost: weir\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
 			line, err := c.r.ReadString('\n')
 			if err != nil || line != "HTTP/1.1 100 Continue\r\n" {
 				t.Fatalf("%s: got %q, %v", path, line, err)
@@ -157,7 +162,8 @@ func TestExpectIsAnsweredByContinue(t *testing.T) {
 func TestHTTP10IsAnsweredAndClosed(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ", "/offloaded/a": "GET a "} {
+		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ",
+			"/offloaded/a": "GET a "} {
 			c := dial(t, s)
 			c.send("GET " + path + " HTTP/1.0\r\n\r\n")
 			c.expect("GET", 200, want)
@@ -176,7 +182,8 @@ func TestAnUpgradeNobodyOffersIsIgnored(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send("GET /fast/a HTTP/1.1\r\nHost: weir\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n" + get("/fast/b"))
+		c.send("GET /fast/a HTTP/1.1\r\nHost: weir\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: " +
+			"h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n" + get("/fast/b"))
 		c.expect("GET", 200, "GET a ")
 		c.expect("GET", 200, "GET b ")
 	})
@@ -203,10 +210,12 @@ func TestAbsoluteTargetsAreRouted(t *testing.T) {
 func TestConnectionCloseIsAnsweredThenClosedCleanly(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ", "/offloaded/a": "GET a "} {
+		for path, want := range map[string]string{"/fast/a": "GET a ", "/handed/a": "GET handed a  ",
+			"/offloaded/a": "GET a "} {
 			c := dial(t, s)
 			// What follows is discarded, and must not make the end a reset.
-			c.send("GET " + path + " HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n" + strings.Repeat(get("/fast/after"), 100))
+			c.send("GET " + path + " HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n" +
+				strings.Repeat(get("/fast/after"), 100))
 			resp := c.expect("GET", 200, want)
 			if !resp.Close {
 				t.Errorf("%s: the answer does not say that it is the last", path)
@@ -220,14 +229,17 @@ func TestBodiesUpToTheirRoutesBoundAreTakenAndBeyondRefused(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		cfg.MaxBody = 10_000
 		e := &echo{}
-		s := start(t, cfg, e, routes{{Pattern: "POST /long/{word}", Stream: http.HandlerFunc(e.handed), MaxBody: 50_000}})
+		s := start(t, cfg, e,
+			routes{{Pattern: "POST /long/{word}", Stream: http.HandlerFunc(e.handed), MaxBody: 50_000}})
 		for _, c := range []struct {
 			path   string
 			size   int
 			status int
 		}{
-			{"/fast/a", 9_999, 200}, {"/fast/a", 10_000, 200}, {"/fast/a", 10_001, 413}, {"/fast/a", 300_000, 413},
-			{"/handed/a", 10_000, 200}, {"/handed/a", 10_001, 413}, {"/long/a", 50_000, 200}, {"/long/a", 50_001, 413},
+			{"/fast/a", 9_999, 200}, {"/fast/a", 10_000, 200}, {"/fast/a", 10_001, 413},
+			{"/fast/a", 300_000, 413},
+			{"/handed/a", 10_000, 200}, {"/handed/a", 10_001, 413}, {"/long/a", 50_000, 200},
+			{"/long/a", 50_001, 413},
 			{"/nowhere", 10_000, 404}, {"/nowhere", 10_001, 413},
 		} {
 			for _, chunked := range []bool{false, true} {
@@ -235,15 +247,18 @@ func TestBodiesUpToTheirRoutesBoundAreTakenAndBeyondRefused(t *testing.T) {
 				body := strings.Repeat("b", c.size)
 				raw := post(c.path, body)
 				if chunked {
-					raw = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", c.path, c.size, body)
+					raw = fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n"+
+						"%x\r\n%s\r\n0\r\n\r\n", c.path, c.size, body)
 				}
 				go io.WriteString(cl, raw) //nolint:errcheck // refused, it may be cut off
 				resp, got := cl.response("POST")
 				if resp.StatusCode != c.status || c.status == 200 && !strings.HasSuffix(got, body) {
-					t.Errorf("%s, %d bytes, chunked %t: got %d with %d bytes, want %d", c.path, c.size, chunked, resp.StatusCode, len(got), c.status)
+					t.Errorf("%s, %d bytes, chunked %t: got %d with %d bytes, want %d", c.path, c.size,
+						chunked, resp.StatusCode, len(got), c.status)
 				}
 				if c.status == 413 && resp.Header.Get("Content-Type") != problemType {
-					t.Errorf("%s, %d bytes: the refusal is %s", c.path, c.size, resp.Header.Get("Content-Type"))
+					t.Errorf("%s, %d bytes: the refusal is %s", c.path, c.size,
+						resp.Header.Get("Content-Type"))
 				}
 			}
 		}
@@ -256,16 +271,20 @@ func TestBodiesWithAContentCodingAreRefused(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		coded := func(target, coding, framed string) {
-			c.send("POST " + target + " HTTP/1.1\r\nHost: weir\r\ncontent-encoding: " + coding + "\r\n" + framed)
+			c.send("POST " + target + " HTTP/1.1\r\nHost: weir\r\ncontent-encoding: " + coding +
+				"\r\n" + framed)
 		}
-		const four, chunked, none = "Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "\r\n"
+		const four, chunked, none = "Content-Length: 4\r\n\r\nbody",
+			"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", "\r\n"
 		for _, target := range []string{"/fast/a", "/handed/a", "/either/a?handoff", "http://weir/fast/a"} {
 			for _, coding := range []string{"gzip", "identity, br", "identity\r\nContent-Encoding: deflate"} {
 				coded(target, coding, four)
 				resp, body := c.response("POST")
-				if resp.StatusCode != 415 || resp.Header.Get("Content-Type") != problemType || resp.Header.Get("Accept-Encoding") != "identity" ||
+				if resp.StatusCode != 415 || resp.Header.Get("Content-Type") != problemType ||
+					resp.Header.Get("Accept-Encoding") != "identity" ||
 					!strings.Contains(body, "uncompressed") {
-					t.Fatalf("%s, %s: got %d, Accept-Encoding %q, %s", target, coding, resp.StatusCode, resp.Header.Get("Accept-Encoding"), body)
+					t.Fatalf("%s, %s: got %d, Accept-Encoding %q, %s", target, coding, resp.StatusCode,
+						resp.Header.Get("Accept-Encoding"), body)
 				}
 			}
 		}

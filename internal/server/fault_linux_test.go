@@ -53,22 +53,25 @@ func TestAFaultInMappedDataIsA503AndTakesItsServiceDown(t *testing.T) {
 						}
 						return fast(w, r)
 					}},
-					{Pattern: "GET /fault/handed", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						w.Write(bytes.Clone(m[5000:6000]))
-					})},
+					{Pattern: "GET /fault/handed",
+						Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+							w.Write(bytes.Clone(m[5000:6000]))
+						})},
 				})
 				c := dial(t, s)
 				for _, path := range []string{lane, lane, "none"} {
 					c.send(get("/fault/" + path))
-					if resp, body := c.response("GET"); resp.StatusCode != 503 || strings.Contains(body, "address") {
+					if resp, body := c.response("GET"); resp.StatusCode != 503 ||
+						strings.Contains(body, "address") {
 						t.Fatalf("got %d %s, want a 503 problem without internals", resp.StatusCode, body)
 					}
 				}
 				c.send(get("/fast/after"))
 				c.expect("GET", 200, "GET after ")
 				c.send(get("/health"))
-				c.expect("GET", 503, `{"status":"down","services":{"echo":{"status":"ready"},"routes":{"status":"down",`+
-					`"reason":"mapped data cannot be read; see the log, and replace the file by rename"}}}`)
+				c.expect("GET", 503,
+					`{"status":"down","services":{"echo":{"status":"ready"},"routes":{"status":"down",`+
+						`"reason":"mapped data cannot be read; see the log, and replace the file by rename"}}}`)
 			})
 		})
 	}

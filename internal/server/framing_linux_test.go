@@ -19,7 +19,8 @@ var everyRoute = []struct {
 	target string
 	status int
 }{
-	{"/fast/a", 200}, {"/handed/a", 200}, {"/either/a?handoff", 200}, {"/either/a?offloaded", 200}, {"http://weir/fast/a", 200},
+	{"/fast/a", 200}, {"/handed/a", 200}, {"/either/a?handoff", 200}, {"/either/a?offloaded", 200},
+	{"http://weir/fast/a", 200},
 	{"/nowhere", 404}, {"/offloaded/a", 405},
 }
 
@@ -30,15 +31,24 @@ var refusedRequests = []struct {
 	status    int
 	seen      bool // over net/http, too
 }{
-	{"TE: chunked twice in a list", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: chunked twice in two lines", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: chunked, gzip", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: gzip, chunked", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, false},
+	{"TE: chunked twice in a list",
+		"POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n",
+		400, false},
+	{"TE: chunked twice in two lines", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n" +
+		"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, false},
+	{"TE: chunked, gzip",
+		"POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", 400, false},
+	{"TE: gzip, chunked",
+		"POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400, false},
 	{"TE: empty", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: leading comma", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: trailing comma", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE: folded", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400, false},
-	{"TE and length", "POST TARGET HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, false},
+	{"TE: leading comma", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n",
+		400, false},
+	{"TE: trailing comma", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n0\r\n\r\n",
+		400, false},
+	{"TE: folded", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400,
+		false},
+	{"TE and length", "POST TARGET HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: " +
+		"chunked\r\n\r\n0\r\n\r\n", 400, false},
 	{"TE in HTTP/1.0", "POST TARGET HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, false},
 	{"a folded line", "GET TARGET HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n", 400, false},
 	{"a line feed without CR", "GET TARGET HTTP/1.1\r\nHost: a\nX: a\r\n\r\n", 400, false},
@@ -53,9 +63,12 @@ var refusedRequests = []struct {
 	{"GET *", "GET * HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
 	{"a target without a host", "GET http:///fast/a HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
 	{"a target of another scheme", "GET ftp://a/fast/a HTTP/1.1\r\nHost: a\r\n\r\n", 400, true},
-	{"an unknown expectation", "POST TARGET HTTP/1.1\r\nHost: a\r\nExpect: 103\r\nContent-Length: 1\r\n\r\nx", 417, false},
-	{"a body beyond the limit", "POST TARGET HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n", 413, false},
-	{"a chunk beyond the limit", "POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", 413, false},
+	{"an unknown expectation", "POST TARGET HTTP/1.1\r\nHost: a\r\nExpect: 103\r\nContent-Length: 1\r\n\r\nx",
+		417, false},
+	{"a body beyond the limit", "POST TARGET HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n", 413,
+		false},
+	{"a chunk beyond the limit",
+		"POST TARGET HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", 413, false},
 }
 
 // refuses sends raw with another request behind it, and checks that it is the only one answered, by a
@@ -66,8 +79,10 @@ func refuses(t *testing.T, s *Server, raw string, status int) {
 	c.send(raw + smuggled)
 	method, _, _ := strings.Cut(raw, " ")
 	resp, body := c.response(method)
-	if resp.StatusCode != status || !resp.Close || resp.Header.Get("Content-Type") != problemType || method != "HEAD" && len(body) == 0 {
-		t.Errorf("got %d %s, close %t: %s; want a problem %d and close", resp.StatusCode, resp.Header.Get("Content-Type"), resp.Close, body, status)
+	if resp.StatusCode != status || !resp.Close || resp.Header.Get("Content-Type") != problemType ||
+		method != "HEAD" && len(body) == 0 {
+		t.Errorf("got %d %s, close %t: %s; want a problem %d and close", resp.StatusCode,
+			resp.Header.Get("Content-Type"), resp.Close, body, status)
 	}
 	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
 		t.Errorf("after the refusal came %q, %v; want a clean end", rest, err)
@@ -90,7 +105,8 @@ func TestRefusalsAreTheSameOnEveryRoute(t *testing.T) {
 	for _, c := range brokenChunkedBodies {
 		t.Run("chunks: "+c.name, func(t *testing.T) {
 			for _, route := range everyRoute {
-				refuses(t, s, "POST "+route.target+" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+c.raw, 400)
+				refuses(t, s, "POST "+route.target+
+					" HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"+c.raw, 400)
 			}
 		})
 	}
@@ -109,7 +125,8 @@ func TestRefusalsOverNetHTTP(t *testing.T) {
 					cl := dial(t, s)
 					cl.send(strings.Replace(c.raw, "TARGET", route.target, 1) + smuggled)
 					resp, _ := cl.response("GET")
-					if rest, err := io.ReadAll(cl.r); resp.StatusCode != c.status || len(rest) > 0 || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+					if rest, err := io.ReadAll(cl.r); resp.StatusCode != c.status || len(rest) > 0 ||
+						err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 						t.Errorf("got %d, then %q, %v; want %d alone", resp.StatusCode, rest, err, c.status)
 					}
 				}
@@ -124,9 +141,12 @@ func TestChunkedBodiesAreTheSameOnEveryRoute(t *testing.T) {
 	for _, b := range chunkedBodies {
 		for _, route := range everyRoute {
 			raw := b.raw[:len(b.raw)-b.rest]
-			c.send("POST " + route.target + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + raw + get("/fast/next"))
-			if resp, body := c.response("POST"); resp.StatusCode != route.status || route.status == 200 && !strings.HasSuffix(body, b.content) {
-				t.Errorf("%s, %s: got %d %q, want %d", b.name, route.target, resp.StatusCode, body, route.status)
+			c.send("POST " + route.target + " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				raw + get("/fast/next"))
+			if resp, body := c.response("POST"); resp.StatusCode != route.status || route.status == 200 &&
+				!strings.HasSuffix(body, b.content) {
+				t.Errorf("%s, %s: got %d %q, want %d", b.name, route.target, resp.StatusCode, body,
+					route.status)
 			}
 			c.expect("GET", 200, "GET next ")
 		}
@@ -142,8 +162,10 @@ func TestChunkedRequestsOverNetHTTPEndTheConnection(t *testing.T) {
 			c.send("POST " + route.target + " HTTP/1.1\r\nHost: weir\r\n" + length +
 				"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + smuggled)
 			resp, _ := c.response("POST")
-			if rest, err := io.ReadAll(c.r); resp.StatusCode != route.status || !resp.Close || len(rest) > 0 || err != nil {
-				t.Errorf("%s: got %d, close %t, then %q, %v", route.target, resp.StatusCode, resp.Close, rest, err)
+			if rest, err := io.ReadAll(c.r); resp.StatusCode != route.status || !resp.Close ||
+				len(rest) > 0 || err != nil {
+				t.Errorf("%s: got %d, close %t, then %q, %v", route.target, resp.StatusCode, resp.Close, rest,
+					err)
 			}
 		}
 	}
@@ -155,13 +177,15 @@ func TestNothingIsSmuggledBehindAChunkedRequest(t *testing.T) {
 	for _, route := range everyRoute {
 		for _, bad := range refusedRequests {
 			c := dial(t, s)
-			c.send(chunkedPost(route.target, "hello") + strings.Replace(bad.raw, "TARGET", route.target, 1) + smuggled)
+			c.send(chunkedPost(route.target, "hello") + strings.Replace(bad.raw, "TARGET", route.target, 1) +
+				smuggled)
 			if resp, _ := c.response("POST"); resp.StatusCode != route.status {
 				t.Errorf("%s: got %d, want %d", route.target, resp.StatusCode, route.status)
 			}
 			method, _, _ := strings.Cut(bad.raw, " ")
 			if resp, body := c.response(method); resp.StatusCode != bad.status || !resp.Close {
-				t.Errorf("%s behind %s: got %d %s, want %d and close", bad.name, route.target, resp.StatusCode, body, bad.status)
+				t.Errorf("%s behind %s: got %d %s, want %d and close", bad.name, route.target,
+					resp.StatusCode, body, bad.status)
 			}
 			c.expectClosed()
 		}
@@ -272,7 +296,8 @@ func TestUnfinishedRequestsDoNotHoldUpTheStop(t *testing.T) {
 	started := time.Now()
 	for i := range 1024 {
 		c := dial(t, s)
-		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel", everyRoute[i%len(everyRoute)].target))
+		c.send(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+			everyRoute[i%len(everyRoute)].target))
 	}
 	dial(t, s).passed()
 	for i := range 64 { // they pin nothing
@@ -336,7 +361,8 @@ func TestEmptyLinesDoNotKeepAConnection(t *testing.T) {
 	c.expectClosed()
 
 	c, _ = d.connect()
-	c.send(strings.Repeat("\r\n", maxEmptyLines) + get("/fast/a") + strings.Repeat("\r\n", maxEmptyLines) + get("/fast/b"))
+	c.send(strings.Repeat("\r\n", maxEmptyLines) + get("/fast/a") + strings.Repeat("\r\n", maxEmptyLines) +
+		get("/fast/b"))
 	d.turn()
 	c.expect("GET", 200, "GET a ")
 	c.expect("GET", 200, "GET b ")
@@ -359,7 +385,8 @@ func TestARequestLineThatIsTooLongIsA414(t *testing.T) {
 // its answer.
 func TestTheEndOfAClientsSide(t *testing.T) {
 	s := start(t, Config{}, &echo{})
-	for _, whole := range []string{get("/fast/a"), get("/handed/a"), get("/offloaded/a"), chunkedPost("/fast/a", "body"), chunkedPost("/handed/a", "body")} {
+	for _, whole := range []string{get("/fast/a"), get("/handed/a"), get("/offloaded/a"),
+		chunkedPost("/fast/a", "body"), chunkedPost("/handed/a", "body")} {
 		c := dial(t, s)
 		c.send(whole)
 		c.CloseWrite()
@@ -395,7 +422,8 @@ func TestManyRequestsInHTTP10AtOnceAreAllAnswered(t *testing.T) {
 	for i := range clients {
 		clients[i] = dial(t, s)
 		target := []string{"/fast/", "/handed/", "/offloaded/"}[i%3]
-		clients[i].send(fmt.Sprintf("GET %s%d HTTP/1.0\r\nHost: weir\r\nConnection: close\r\n\r\n", target, i))
+		clients[i].send(fmt.Sprintf("GET %s%d HTTP/1.0\r\nHost: weir\r\nConnection: close\r\n\r\n", target,
+			i))
 	}
 	close(release)
 	for i, c := range clients {
@@ -411,7 +439,8 @@ func TestManyRequestsInHTTP10AtOnceAreAllAnswered(t *testing.T) {
 func TestAnswersToHTTP10(t *testing.T) {
 	for _, nethttp := range []bool{false, true} {
 		s := start(t, Config{NetHTTP: nethttp}, &echo{})
-		for _, route := range []string{"/fast/a", "/offloaded/a", "/either/a?offloaded", "/handed/a", "/nowhere", "/stream/100"} {
+		for _, route := range []string{"/fast/a", "/offloaded/a", "/either/a?offloaded", "/handed/a",
+			"/nowhere", "/stream/100"} {
 			for _, keep := range []bool{false, true} {
 				raw := "GET " + route + " HTTP/1.0\r\n"
 				if keep {
@@ -421,11 +450,13 @@ func TestAnswersToHTTP10(t *testing.T) {
 				c.send(raw + "\r\n" + get("/fast/next"))
 				resp, body := c.response("GET")
 				if len(resp.TransferEncoding) > 0 || resp.StatusCode == 200 && body == "" {
-					t.Errorf("%s: got %d, %v, %d bytes", route, resp.StatusCode, resp.TransferEncoding, len(body))
+					t.Errorf("%s: got %d, %v, %d bytes", route, resp.StatusCode, resp.TransferEncoding,
+						len(body))
 				}
 				stays := strings.EqualFold(resp.Header.Get("Connection"), "keep-alive")
 				if stays != (keep && route != "/stream/100") { // whose length nobody knows before its end
-					t.Errorf("%s, keep-alive %t: got Connection %q", route, keep, resp.Header.Get("Connection"))
+					t.Errorf("%s, keep-alive %t: got Connection %q", route, keep,
+						resp.Header.Get("Connection"))
 				}
 				if stays {
 					c.expect("GET", 200, "GET next ")
@@ -440,16 +471,19 @@ func TestAnswersToHTTP10(t *testing.T) {
 // The TLS port waits for a body no longer than the loops do, whatever route it is for.
 func TestUnfinishedBodiesOverTLSEnd(t *testing.T) {
 	cert, pool := selfSigned(t)
-	s := start(t, Config{RequestTimeout: 500 * time.Millisecond, TLSListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, &echo{})
+	s := start(t, Config{RequestTimeout: 500 * time.Millisecond, TLSListen: "127.0.0.1:0",
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, &echo{})
 	for _, route := range everyRoute {
-		for _, framing := range []string{"Transfer-Encoding: chunked\r\n\r\n5\r\nhel", "Content-Length: 5\r\n\r\nhel", "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhel"} {
+		for _, framing := range []string{"Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+			"Content-Length: 5\r\n\r\nhel", "Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhel"} {
 			c, err := tls.Dial("tcp", s.TLSAddr().String(), &tls.Config{RootCAs: pool})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.SetDeadline(time.Now().Add(patient))
 			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: weir\r\n%s", route.target, framing)
-			if answer, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
+			if answer, err := io.ReadAll(c); err != nil ||
+				!strings.HasPrefix(string(answer), "HTTP/1.1 408 ") {
 				t.Errorf("%s: got %q, %v; want 408 and the end", route.target, answer, err)
 			}
 			c.Close()

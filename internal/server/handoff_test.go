@@ -72,7 +72,8 @@ func TestAHandlerAnswersAClientThatSendsNoMore(t *testing.T) {
 		close(release)
 		handed.expect("GET", 200, "here you are")
 		handed.expectClosed()
-		await(t, "the connections to be gone", func() bool { return s.connections.Load() == 0 && s.inFlight() == 0 })
+		await(t, "the connections to be gone",
+			func() bool { return s.connections.Load() == 0 && s.inFlight() == 0 })
 	})
 }
 
@@ -97,15 +98,18 @@ func TestAHandedOffHandlerSeesTheRequestAsNetHTTPWould(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, handled("POST /see/{a}/{rest...}", func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			fmt.Fprintf(w, "%s %s %q %q %s %s %d %q", r.Method, r.RequestURI, r.PathValue("a"), r.PathValue("rest"), r.Host, r.Header["X"], r.ContentLength, body)
+			fmt.Fprintf(w, "%s %s %q %q %s %s %d %q", r.Method, r.RequestURI, r.PathValue("a"),
+				r.PathValue("rest"), r.Host, r.Header["X"], r.ContentLength, body)
 			if r.RemoteAddr == "" || r.Context().Value(http.LocalAddrContextKey) == nil {
 				t.Error("the addresses are missing")
 			}
 			fmt.Fprintf(w, " %s", r.RemoteAddr)
 		}))
 		c := dial(t, s)
-		c.send("POST /see/%C3%A9/b/c?q=1 HTTP/1.1\r\nHost: weir\r\nX: 1\r\nX: 2\r\nContent-Length: 4\r\n\r\nbody")
-		c.expect("POST", 200, `POST /see/%C3%A9/b/c?q=1 "é" "b/c" weir [1 2] 4 "body" `+c.LocalAddr().String())
+		c.send("POST /see/%C3%A9/b/c?q=1 HTTP/1.1\r\nHost: weir\r\nX: 1\r\nX: 2\r\nContent-Length: " +
+			"4\r\n\r\nbody")
+		c.expect("POST", 200, `POST /see/%C3%A9/b/c?q=1 "é" "b/c" weir [1 2] 4 "body" `+
+			c.LocalAddr().String())
 	})
 }
 
@@ -128,7 +132,8 @@ func TestAHandedOffAnswerStreams(t *testing.T) {
 		line := make([]byte, len("tick 0\n"))
 		for i := range 5 {
 			// The next is written only when this has arrived.
-			if _, err := io.ReadFull(resp.Body, line); err != nil || string(line) != fmt.Sprintf("tick %d\n", i) {
+			if _, err := io.ReadFull(resp.Body, line); err != nil ||
+				string(line) != fmt.Sprintf("tick %d\n", i) {
 				t.Fatalf("got %q, %v", line, err)
 			}
 			next <- struct{}{}
@@ -175,11 +180,12 @@ func TestAHandlerThatAbortsCutsItsAnswerOff(t *testing.T) {
 				w.(http.Flusher).Flush()
 				panic(http.ErrAbortHandler)
 			})},
-			{Pattern: "GET /panic-late", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				io.WriteString(w, "half an answer")
-				w.(http.Flusher).Flush()
-				panic("on purpose")
-			})},
+			{Pattern: "GET /panic-late",
+				Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					io.WriteString(w, "half an answer")
+					w.(http.Flusher).Flush()
+					panic("on purpose")
+				})},
 		})
 		for path, panics := range map[string]uint64{"/abort": 0, "/panic-late": 1} {
 			before := s.panics.Value()
@@ -189,7 +195,8 @@ func TestAHandlerThatAbortsCutsItsAnswerOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if body, err := io.ReadAll(resp.Body); err != io.ErrUnexpectedEOF || string(body) != "half an answer" {
+			if body, err := io.ReadAll(resp.Body); err != io.ErrUnexpectedEOF ||
+				string(body) != "half an answer" {
 				t.Errorf("%s: got %q, %v; want it cut off", path, body, err)
 			}
 			if n := s.panics.Value() - before; n != panics {
@@ -203,7 +210,9 @@ func TestAHandlerThatAbortsCutsItsAnswerOff(t *testing.T) {
 
 func TestAHandlerThatLeavesItsBodyUnreadDoesNotHarmTheNextRequest(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{}, handled("POST /ignore", func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ignored") }))
+		s := start(t, cfg, &echo{}, handled("POST /ignore", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "ignored")
+		}))
 		c := dial(t, s)
 		c.send(post("/ignore", strings.Repeat(get("/fast/not-me"), 100)) + get("/fast/after"))
 		c.expect("POST", 200, "ignored")
@@ -253,8 +262,14 @@ func TestAPanicIsTakenForAFaultOnlyWhenItNamesAnAddress(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		nothing := func() *Request { return nil }
 		s := start(t, cfg, &echo{}, routes{
-			{Pattern: "GET /nil", Handler: done(func(w *Response, r *Request) { w.Body = append(w.Body, nothing().Method...) })},
-			{Pattern: "GET /nil-handed", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, nothing().Method) })},
+			{Pattern: "GET /nil",
+				Handler: done(func(w *Response, r *Request) {
+					w.Body = append(w.Body, nothing().Method...)
+				})},
+			{Pattern: "GET /nil-handed",
+				Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					io.WriteString(w, nothing().Method)
+				})},
 		})
 		c := dial(t, s)
 		for _, path := range []string{"/nil", "/nil-handed"} {
@@ -274,7 +289,8 @@ func TestAFastHandlerMayHandOffItsRequest(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send(get("/either/a") + get("/either/%C3%A9?handoff") + post("/either/c?handoff", "body c") + post("/either/d?offloaded", "body d") +
+		c.send(get("/either/a") + get("/either/%C3%A9?handoff") + post("/either/c?handoff", "body c") +
+			post("/either/d?offloaded", "body d") +
 			head_("/either/e?handoff") + get("/either/f"))
 		c.expect("GET", 200, "GET a ")
 		// Nothing shows of what the fast handler had begun.
@@ -303,7 +319,10 @@ func TestAFastHandlerMayHandOffItsRequest(t *testing.T) {
 
 func TestAHandedOffRequestWithoutHandlerIsABug(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /hands-off", Handler: func(*Response, *Request) Outcome { return NetHTTP }}})
+		s := start(t, cfg, &echo{},
+			routes{{Pattern: "GET /hands-off", Handler: func(*Response, *Request) Outcome {
+				return NetHTTP
+			}}})
 		c := dial(t, s)
 		c.send(get("/hands-off") + get("/fast/after"))
 		if resp, _ := c.response("GET"); resp.StatusCode != 500 {

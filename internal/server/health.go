@@ -50,7 +50,8 @@ func (h Health) Err() error {
 // Storage is what a service promises of the changes that it has answered. It is in /health if the service
 // has a method Storage() Storage, which must not block.
 type Storage struct {
-	Durability string  `json:"durability"`  // in a sentence for people: what a kill undoes, and what a loss of power
+	// Durability says to people what a kill undoes, and what a loss of power.
+	Durability string  `json:"durability"`
 	LagSeconds float64 `json:"lag_seconds"` // age of the oldest change that a loss of power would undo now
 }
 
@@ -93,7 +94,8 @@ func newStates(services []Service, named []string) ([]*serviceState, error) {
 	}
 	for _, name := range named {
 		if !slices.Contains(names, name) {
-			return nil, &FlagError{fmt.Errorf("--critical-services: there is no service %q here, only %s", name, strings.Join(names, ", "))}
+			return nil, &FlagError{fmt.Errorf("--critical-services: there is no service %q here, only %s",
+				name, strings.Join(names, ", "))}
 		}
 	}
 	return states, nil
@@ -194,7 +196,8 @@ func (s *Server) panicked(route *route, p any) (fault bool) {
 		generation := st.generation()
 		if st.fault.CompareAndSwap(nil, &generation) {
 			st.look()
-			s.cfg.Log.Error("FATAL: a handler cannot read mapped data", "service", st.Name(), "route", route.Pattern, "error", err)
+			s.cfg.Log.Error("FATAL: a handler cannot read mapped data", "service", st.Name(), "route",
+				route.Pattern, "error", err)
 		}
 	}
 	return true

@@ -19,7 +19,8 @@ type named struct {
 func (n *named) Name() string { return n.name }
 func (n *named) Routes() []Route {
 	ok := func(w *Response, _ *Request) Outcome { w.Body = append(w.Body, n.name...); return Done }
-	return []Route{{Pattern: "GET /" + n.name, Handler: ok}, {Pattern: "GET /" + n.name + "/live", Handler: ok, Class: Critical}}
+	return []Route{{Pattern: "GET /" + n.name, Handler: ok},
+		{Pattern: "GET /" + n.name + "/live", Handler: ok, Class: Critical}}
 }
 func (n *named) Health() Health { return n.get() }
 func (n *named) Close() error   { return nil }
@@ -33,13 +34,20 @@ func TestHealthIsThatOfTheServicesAndOfTheCriticalOnesAboveAll(t *testing.T) {
 			status   int
 			want     string
 		}{
-			{nil, Ready(), Ready(), 200, `{"status":"ready","services":{"a":{"status":"ready"},"b":{"status":"ready"}}}`},
-			{nil, Degraded("so so"), Ready(), 200, `{"status":"degraded","services":{"a":{"status":"degraded","reason":"so so"},"b":{"status":"ready"}}}`},
-			{nil, Ready(), Down("no"), 200, `{"status":"degraded","services":{"a":{"status":"ready"},"b":{"status":"down","reason":"no"}}}`},
-			{nil, Down("no"), Ready(), 503, `{"status":"down","services":{"a":{"status":"down","reason":"no"},"b":{"status":"ready"}}}`},
-			{[]string{"b"}, Down("no"), Ready(), 200, `{"status":"degraded","services":{"a":{"status":"down","reason":"no"},"b":{"status":"ready"}}}`},
-			{[]string{"b"}, Ready(), Down("no"), 503, `{"status":"down","services":{"a":{"status":"ready"},"b":{"status":"down","reason":"no"}}}`},
-			{[]string{}, Down("no"), Down("no"), 200, `{"status":"degraded","services":{"a":{"status":"down","reason":"no"},"b":{"status":"down","reason":"no"}}}`},
+			{nil, Ready(), Ready(), 200,
+				`{"status":"ready","services":{"a":{"status":"ready"},"b":{"status":"ready"}}}`},
+			{nil, Degraded("so so"), Ready(), 200,
+				`{"status":"degraded","services":{"a":{"status":"degraded","reason":"so so"},"b":{"status":"ready"}}}`},
+			{nil, Ready(), Down("no"), 200,
+				`{"status":"degraded","services":{"a":{"status":"ready"},"b":{"status":"down","reason":"no"}}}`},
+			{nil, Down("no"), Ready(), 503,
+				`{"status":"down","services":{"a":{"status":"down","reason":"no"},"b":{"status":"ready"}}}`},
+			{[]string{"b"}, Down("no"), Ready(), 200,
+				`{"status":"degraded","services":{"a":{"status":"down","reason":"no"},"b":{"status":"ready"}}}`},
+			{[]string{"b"}, Ready(), Down("no"), 503,
+				`{"status":"down","services":{"a":{"status":"ready"},"b":{"status":"down","reason":"no"}}}`},
+			{[]string{}, Down("no"), Down("no"), 200,
+				`{"status":"degraded","services":{"a":{"status":"down","reason":"no"},"b":{"status":"down","reason":"no"}}}`},
 		} {
 			cfg.CriticalServices = c.critical
 			a, b := &named{name: "a", given: true}, &named{name: "b"}
@@ -53,7 +61,8 @@ func TestHealthIsThatOfTheServicesAndOfTheCriticalOnesAboveAll(t *testing.T) {
 				// What is down takes its own routes out, but not those that tell how it is.
 				client.send(get("/" + n.name))
 				if n.get().State == StateDown {
-					if resp, body := client.response("GET"); resp.StatusCode != 503 || !strings.Contains(body, n.name+" is down: no") {
+					if resp, body := client.response("GET"); resp.StatusCode != 503 ||
+						!strings.Contains(body, n.name+" is down: no") {
 						t.Errorf("%s: %d %s", n.name, resp.StatusCode, body)
 					}
 				} else {
@@ -85,7 +94,8 @@ func TestAServiceThatComesUpAnswersAtOnce(t *testing.T) {
 }
 
 func TestCriticalServicesMustBeThere(t *testing.T) {
-	if _, err := New(Config{CriticalServices: []string{"a", "c"}}, &named{name: "a"}, &named{name: "b"}); err == nil || !strings.Contains(err.Error(), `"c"`) {
+	if _, err := New(Config{CriticalServices: []string{"a", "c"}}, &named{name: "a"},
+		&named{name: "b"}); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("got %v, want an error that names c", err)
 	}
 }
@@ -96,9 +106,11 @@ func TestBackgroundWorkThatFailsDegradesItsService(t *testing.T) {
 		work func(context.Context)
 		want Health
 	}{
-		"sound work":        {func(context.Context) {}, Ready()},
-		"a panic":           {func(context.Context) { panic("on purpose") }, Degraded("background work has ended (it); see the log, and restart")},
-		"a nil dereference": {func(context.Context) { (*Request)(nil).Method = "" }, Degraded("background work has ended (it); see the log, and restart")},
+		"sound work": {func(context.Context) {}, Ready()},
+		"a panic": {func(context.Context) { panic("on purpose") },
+			Degraded("background work has ended (it); see the log, and restart")},
+		"a nil dereference": {func(context.Context) { (*Request)(nil).Method = "" },
+			Degraded("background work has ended (it); see the log, and restart")},
 	} {
 		var log strings.Builder
 		b := Env{Metrics: metrics.New(1), Log: slog.New(slog.NewTextHandler(&log, nil))}.Background("test")
@@ -123,5 +135,6 @@ func TestHealthSaysWhatIsPromisedOfWhatAServiceKeeps(t *testing.T) {
 	k.now.Store(&ready)
 	client := dial(t, start(t, Config{}, k))
 	client.send(get("/health"))
-	client.expect("GET", 200, `{"status":"ready","services":{"k":{"status":"ready","storage":{"durability":"all of it lasts","lag_seconds":1.5}}}}`)
+	client.expect("GET", 200,
+		`{"status":"ready","services":{"k":{"status":"ready","storage":{"durability":"all of it lasts","lag_seconds":1.5}}}}`)
 }

@@ -31,7 +31,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // A client that pipelines and never reads costs a bounded amount of memory and no one else's
 // service.
 func TestAClientThatOnlyWritesIsBounded(t *testing.T) {
-	for _, path := range []string{"/fast/abcdefgh", "/big/30000", "/handed/abcdefgh", "/stream/30", "/offloaded/abcdefgh"} {
+	for _, path := range []string{"/fast/abcdefgh", "/big/30000", "/handed/abcdefgh", "/stream/30",
+		"/offloaded/abcdefgh"} {
 		t.Run(strings.Split(path, "/")[1], func(t *testing.T) {
 			s := start(t, Config{}, &echo{})
 			before := heap()
@@ -87,7 +88,8 @@ func TestAnEndlessHeaderIsRefused(t *testing.T) {
 		c := dial(t, s)
 		w := &counter{w: c}
 		go func() {
-			io.WriteString(w, "GET /fast/a HTTP/1.1\r\nHost: weir\r\n") //nolint:errcheck // it ends when refused
+			io.WriteString(
+				w, "GET /fast/a HTTP/1.1\r\nHost: weir\r\n") //nolint:errcheck // it ends when refused
 			for {
 				if _, err := io.WriteString(w, "X: "+strings.Repeat("x", 1000)+"\r\n"); err != nil {
 					return
@@ -107,15 +109,16 @@ func TestAnEndlessHeaderIsRefused(t *testing.T) {
 // A handler that streams and whose client does not read ends by the write timeout.
 func TestStreamsToClientsThatDoNotReadEnd(t *testing.T) {
 	ended := make(chan error, 1)
-	stream := routes{{Pattern: "GET /endless", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		line := []byte(strings.Repeat("e", 10_000))
-		for {
-			if _, err := w.Write(line); err != nil {
-				ended <- err
-				return
+	stream := routes{{Pattern: "GET /endless",
+		Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			line := []byte(strings.Repeat("e", 10_000))
+			for {
+				if _, err := w.Write(line); err != nil {
+					ended <- err
+					return
+				}
 			}
-		}
-	})}}
+		})}}
 	lanes(t, func(t *testing.T, cfg Config) {
 		cfg.WriteTimeout = 100 * time.Millisecond
 		s := start(t, cfg, &echo{}, stream)
@@ -173,15 +176,16 @@ func TestTheDeadlineOfABodyEndsWithIt(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		t.Parallel() // it waits, mostly
 		cfg.RequestTimeout = 500 * time.Millisecond
-		s := start(t, cfg, routes{{Pattern: "POST /long", Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			io.Copy(io.Discard, r.Body)
-			select {
-			case <-r.Context().Done():
-				t.Error("the request was given up")
-			case <-time.After(2 * cfg.RequestTimeout):
-			}
-			io.WriteString(w, "done")
-		})}})
+		s := start(t, cfg, routes{{Pattern: "POST /long",
+			Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				select {
+				case <-r.Context().Done():
+					t.Error("the request was given up")
+				case <-time.After(2 * cfg.RequestTimeout):
+				}
+				io.WriteString(w, "done")
+			})}})
 		c := dial(t, s)
 		for range 2 {
 			c.send(streamed(cfg, "/long", "body"))
@@ -204,7 +208,8 @@ func TestConnectionsBeyondTheBoundAreTurnedAway(t *testing.T) {
 		}
 		for range 5 {
 			c := dial(t, s)
-			if resp, body := c.response("GET"); resp.StatusCode != 503 || !strings.Contains(body, "--max-connections") {
+			if resp, body := c.response("GET"); resp.StatusCode != 503 ||
+				!strings.Contains(body, "--max-connections") {
 				t.Fatalf("got %d %s, want 503 and the flag to raise", resp.StatusCode, body)
 			}
 			c.expectClosed()

@@ -11,7 +11,8 @@ import (
 func (s *Server) registerMetrics() {
 	m := s.cfg.Metrics
 	s.panics = m.Counter("weir_http_handler_panics_total", "Requests whose handler panicked.")
-	s.refused = m.Counter("weir_http_queue_full_total", "Requests and connections turned away because a queue was full.")
+	s.refused = m.Counter("weir_http_queue_full_total",
+		"Requests and connections turned away because a queue was full.")
 	s.acceptErrors = m.Counter("weir_http_accept_errors_total", "Failed attempts to accept connections.")
 	s.accepted = m.Counter("weir_http_connections_total", "Connections accepted.")
 	for reason, name := range [closedReasons]string{
@@ -21,10 +22,13 @@ func (s *Server) registerMetrics() {
 		closedInput:   "input_bound",
 		closedFull:    "connection_bound",
 	} {
-		s.closed[reason] = m.Counter("weir_http_connections_closed_total", "Connections closed by a bound.", "reason", name)
+		s.closed[reason] = m.Counter("weir_http_connections_closed_total", "Connections closed by a bound.",
+			"reason", name)
 	}
-	m.Gauge("weir_http_connections", "Open connections.", func() float64 { return float64(s.connections.Load()) })
-	m.Gauge("weir_http_buffered_input_bytes", "Memory held by requests that have not wholly arrived.", func() float64 { return float64(s.input.Load()) })
+	m.Gauge("weir_http_connections", "Open connections.",
+		func() float64 { return float64(s.connections.Load()) })
+	m.Gauge("weir_http_buffered_input_bytes", "Memory held by requests that have not wholly arrived.",
+		func() float64 { return float64(s.input.Load()) })
 }
 
 func (s *Server) newRoute(r Route) *route {
@@ -39,7 +43,8 @@ func (s *Server) newRoute(r Route) *route {
 		Route: r,
 		path:  path,
 		latency: s.cfg.Metrics.Histogram("weir_http_request_duration_seconds",
-			"Time from the wake-up that found a request to its answer being sent, by route.", "route", r.Pattern),
+			"Time from the wake-up that found a request to its answer being sent, by route.", "route",
+			r.Pattern),
 	}
 }
 

@@ -30,8 +30,10 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 		cfg.Admin = "127.0.0.1:0"
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
-		c.send(strings.Repeat(get("/fast/a"), 3) + strings.Repeat(get("/offloaded/a"), 4) + strings.Repeat(get("/handed/a"), 5) +
-			get("/nowhere") + get("/panic") + get("/fast/a?%zz") + streamed(cfg, "/fast/a", "hello") + get("/fast/a"))
+		c.send(strings.Repeat(get("/fast/a"), 3) + strings.Repeat(get("/offloaded/a"), 4) +
+			strings.Repeat(get("/handed/a"), 5) +
+			get("/nowhere") + get("/panic") + get("/fast/a?%zz") + streamed(cfg, "/fast/a", "hello") +
+			get("/fast/a"))
 		for range 17 {
 			c.response("GET")
 		}
@@ -40,16 +42,19 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 			n           float64
 		}{
 			{"GET /fast/{word}", "200", 4}, {"GET /fast/{word}", "422", 1}, {"POST /fast/{word}", "200", 1},
-			{"GET /offloaded/{word}", "200", 4}, {"GET /handed/{word}", "200", 5}, {"GET /panic", "500", 1}, {"unrouted", "404", 1},
+			{"GET /offloaded/{word}", "200", 4}, {"GET /handed/{word}", "200", 5}, {"GET /panic", "500", 1},
+			{"unrouted", "404", 1},
 		} {
 			await(t, "the last request to be counted", func() bool {
 				return series(s, "weir_http_requests_total", "route", want.route, "code", want.code) >= want.n
 			})
-			if n := series(s, "weir_http_requests_total", "route", want.route, "code", want.code); n != want.n {
+			if n := series(s, "weir_http_requests_total", "route", want.route, "code",
+				want.code); n != want.n {
 				t.Errorf("%s %s: %v counted, want %v", want.route, want.code, n, want.n)
 			}
 		}
-		for route, want := range map[string]float64{"GET /fast/{word}": 5, "GET /offloaded/{word}": 4, "GET /handed/{word}": 5} {
+		for route, want := range map[string]float64{"GET /fast/{word}": 5, "GET /offloaded/{word}": 4,
+			"GET /handed/{word}": 5} {
 			await(t, "the latency to be observed", func() bool {
 				return series(s, "weir_http_request_duration_seconds", "route", route) == want
 			})
@@ -68,11 +73,15 @@ func TestEveryRequestIsCountedOnceOnEveryLane(t *testing.T) {
 
 func TestTheAdminPort(t *testing.T) {
 	e := &echo{}
-	s := start(t, Config{Admin: "127.0.0.1:0", CriticalServices: []string{"echo"}}, e, routes{{Pattern: "POST /admin/poke", Admin: true,
-		Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "poked") })}})
+	s := start(t, Config{Admin: "127.0.0.1:0", CriticalServices: []string{"echo"}}, e,
+		routes{{Pattern: "POST /admin/poke", Admin: true,
+			Stream: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.WriteString(w, "poked")
+			})}})
 	ask := func(method, path string, status int, contains string) http.Header {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+path, nil)
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+path,
+			nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +92,8 @@ func TestTheAdminPort(t *testing.T) {
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != status || !strings.Contains(string(body), contains) {
-			t.Errorf("%s %s: got %d %.200q, %v; want %d with %q", method, path, resp.StatusCode, body, err, status, contains)
+			t.Errorf("%s %s: got %d %.200q, %v; want %d with %q", method, path, resp.StatusCode, body, err,
+				status, contains)
 		}
 		return resp.Header
 	}
@@ -95,11 +105,14 @@ func TestTheAdminPort(t *testing.T) {
 	ask("POST", "/admin/poke", 200, "poked")
 	ask("GET", "/fast/a", 404, "about:blank")
 	// Methods as on the public port, and nothing of the mux's own refusal.
-	for path, methods := range map[string]string{"/metrics": "GET, HEAD, OPTIONS", "/admin/poke": "OPTIONS, POST"} {
+	for path, methods := range map[string]string{"/metrics": "GET, HEAD, OPTIONS",
+		"/admin/poke": "OPTIONS, POST"} {
 		refused := ask("DELETE", path, 405, "this path answers "+methods+", not DELETE")
 		answered := ask("OPTIONS", path, 204, "")
-		if refused.Get("Allow") != methods || answered.Get("Allow") != methods || answered.Get("Content-Type") != "" {
-			t.Errorf("%s: Allow %q with 405, %v with 204, want %q", path, refused.Get("Allow"), answered, methods)
+		if refused.Get("Allow") != methods || answered.Get("Allow") != methods ||
+			answered.Get("Content-Type") != "" {
+			t.Errorf("%s: Allow %q with 405, %v with 204, want %q", path, refused.Get("Allow"), answered,
+				methods)
 		}
 	}
 	ask("OPTIONS", "/fast/a", 404, "about:blank")

@@ -92,7 +92,8 @@ func (c *conn) sendKept() (sent int, err error) {
 	}
 	const atOnce = 64 // of the pieces; the system takes 1024
 	for {
-		sent, err = unix.SendmsgBuffers(c.fd, append([][]byte{c.out}, c.pieces[:min(len(c.pieces), atOnce)]...), nil, nil,
+		sent, err = unix.SendmsgBuffers(c.fd,
+			append([][]byte{c.out}, c.pieces[:min(len(c.pieces), atOnce)]...), nil, nil,
 			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 		switch err {
 		case unix.EINTR:

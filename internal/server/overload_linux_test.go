@@ -35,13 +35,14 @@ func blocked(t *testing.T) (e *echo, release func()) {
 // A service whose work hangs has its own workers and its own queue, and takes nobody else's.
 func TestAServiceThatHangsHoldsUpNoOther(t *testing.T) {
 	e, release := blocked(t)
-	s := start(t, Config{Workers: 2, WorkerQueue: 3}, e, routes{{Pattern: "GET /sound/{word}", Handler: func(w *Response, r *Request) Outcome {
-		if r.Inline() {
-			return Offload
-		}
-		w.Body = append(append(w.Body, "sound "...), r.Param(0)...)
-		return Done
-	}}})
+	s := start(t, Config{Workers: 2, WorkerQueue: 3}, e,
+		routes{{Pattern: "GET /sound/{word}", Handler: func(w *Response, r *Request) Outcome {
+			if r.Inline() {
+				return Offload
+			}
+			w.Body = append(append(w.Body, "sound "...), r.Param(0)...)
+			return Done
+		}}})
 	hanging := make([]*client, 2+3)
 	for i := range hanging {
 		hanging[i] = dial(t, s)
@@ -82,7 +83,8 @@ func TestRequestsBeyondTheWorkersQueueAreRefused(t *testing.T) {
 	refused.expect("GET", 200, "GET a ")
 	for range 2 {
 		resp, body := refused.response("GET")
-		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(body, "--worker-queue") {
+		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" ||
+			!strings.Contains(body, "--worker-queue") {
 			t.Errorf("got %d %s, want 503, Retry-After and the flag to raise", resp.StatusCode, body)
 		}
 	}
@@ -119,7 +121,8 @@ func TestACrowdedQueueMixesNothingUp(t *testing.T) {
 					return
 				}
 				body, err := io.ReadAll(resp.Body)
-				if want := fmt.Sprintf("GET c%d-%d ", id, i); err != nil || resp.StatusCode != 503 && string(body) != want {
+				if want := fmt.Sprintf("GET c%d-%d ", id, i); err != nil || resp.StatusCode != 503 &&
+					string(body) != want {
 					errs <- fmt.Errorf("got %d %q, %v; want %q or a 503", resp.StatusCode, body, err, want)
 					return
 				}

@@ -59,7 +59,8 @@ func (h *head) appendFramed(dst []byte, length int) []byte {
 	}
 	for rest := h.header; len(rest) > 0; {
 		end := bytes.IndexByte(rest, '\n') + 1
-		if name := rest[:bytes.IndexByte(rest, ':')]; !slices.ContainsFunc(framingFields, func(f string) bool { return equalFold(name, f) }) {
+		if name := rest[:bytes.IndexByte(rest, ':')]; !slices.ContainsFunc(framingFields,
+			func(f string) bool { return equalFold(name, f) }) {
 			dst = append(dst, rest[:end]...)
 		}
 		rest = rest[end:]
@@ -79,7 +80,8 @@ func (h *head) appendFramed(dst []byte, length int) []byte {
 }
 
 // framingFields say where a request ends, or what becomes of the connection.
-var framingFields = []string{"connection", "content-length", "transfer-encoding", "trailer", "expect", "upgrade"}
+var framingFields = []string{"connection", "content-length", "transfer-encoding", "trailer",
+	"expect", "upgrade"}
 
 // parseError is a request the parser refuses: a status and what is wrong.
 type parseError struct {
@@ -95,11 +97,14 @@ var (
 	errRequestLine = bad("the request line must be: method, space, target, space, HTTP/1.1")
 	errTarget      = bad("the request target holds a byte that must be percent-encoded")
 	errTargetForm  = bad("the request target must be a path, or http:// or https:// with a host and a path")
-	errTargetHost  = bad("the host of the request target must be a name or an address, and perhaps a colon and a port")
-	errAsterisk    = bad("the request target * is for OPTIONS alone")
-	errConnect     = &parseError{http.StatusNotImplemented, "there are no tunnels here: CONNECT is not implemented"}
-	errEscape      = bad("a percent-escape in the path is not followed by two hexadecimal digits")
-	errVersion     = &parseError{http.StatusHTTPVersionNotSupported, "only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
+	errTargetHost  = bad(
+		"the host of the request target must be a name or an address, and perhaps a colon and a port")
+	errAsterisk = bad("the request target * is for OPTIONS alone")
+	errConnect  = &parseError{http.StatusNotImplemented,
+		"there are no tunnels here: CONNECT is not implemented"}
+	errEscape  = bad("a percent-escape in the path is not followed by two hexadecimal digits")
+	errVersion = &parseError{http.StatusHTTPVersionNotSupported,
+		"only HTTP/1.1 and HTTP/1.0 are spoken here; HTTP/2 on the TLS port"}
 	errFold        = bad("a header line begins with white space (obsolete line folding)")
 	errName        = bad("a header name is empty, holds a forbidden byte, or is followed by white space")
 	errValue       = bad("a header value holds a control byte")
@@ -112,14 +117,16 @@ var (
 	errLengthAndTE = bad("both Content-Length and Transfer-Encoding")
 	errTETwice     = bad("more than one Transfer-Encoding header")
 	errTE          = bad("Transfer-Encoding must be exactly: chunked")
-	errExpect      = &parseError{http.StatusExpectationFailed, "the only expectation met here is 100-continue"}
-	errTEVersion   = bad("Transfer-Encoding in an HTTP/1.0 request")
+	errExpect      = &parseError{http.StatusExpectationFailed,
+		"the only expectation met here is 100-continue"}
+	errTEVersion = bad("Transfer-Encoding in an HTTP/1.0 request")
 	// errRequestTimeout is the event loop's and net/http's to find.
 	errRequestTimeout = &parseError{http.StatusRequestTimeout, "the request did not arrive in time"}
-	errHeaderTooLong  = &parseError{http.StatusRequestHeaderFieldsTooLarge, "the request line and headers are too long"}
-	errTargetTooLong  = &parseError{http.StatusRequestURITooLong, "the request line is too long"}
-	errEmptyLines     = bad("too many empty lines before a request")
-	errEnd            = bad("the connection ended before the request did")
+	errHeaderTooLong  = &parseError{http.StatusRequestHeaderFieldsTooLarge,
+		"the request line and headers are too long"}
+	errTargetTooLong = &parseError{http.StatusRequestURITooLong, "the request line is too long"}
+	errEmptyLines    = bad("too many empty lines before a request")
+	errEnd           = bad("the connection ended before the request did")
 )
 
 var crlfcrlf = []byte("\r\n\r\n")
@@ -259,7 +266,8 @@ func parseHead(buf []byte, h *head) *parseError {
 				}
 			}
 		case len("expect"):
-			if value := trimOWS(rest[name+1 : end]); len(value) > 0 && h.flags&http10 == 0 && equalFold(rest[:name], "expect") {
+			if value := trimOWS(rest[name+1 : end]); len(value) > 0 && h.flags&http10 == 0 &&
+				equalFold(rest[:name], "expect") {
 				if !equalFold(value, "100-continue") {
 					return errExpect
 				}

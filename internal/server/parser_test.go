@@ -32,38 +32,63 @@ func TestHeadsThatFollowRFC9112AreAccepted(t *testing.T) {
 		{"plain", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"query", "GET /a?b=c?d HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/a?b=c?d", "/a", "b=c?d", 0, 0},
 		{"empty query", "GET /a? HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/a?", "/a", "", 0, 0},
-		{"escapes", "GET /%2f%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/%2f%C3%A9", "/%2f%C3%A9", "", 0, 0},
-		{"escape malformed in the query is the handler's", "GET /a?%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/a?%zz", "/a", "%zz", 0, 0},
+		{"escapes", "GET /%2f%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "/%2f%C3%A9",
+			"/%2f%C3%A9", "", 0, 0},
+		{"escape malformed in the query is the handler's", "GET /a?%zz HTTP/1.1\r\nHost: a\r\n\r\n", "GET",
+			"/a?%zz", "/a", "%zz", 0, 0},
 		{"unknown method", "M-SEARCH /a HTTP/1.1\r\nHost: a\r\n\r\n", "M-SEARCH", "/a", "/a", "", 0, 0},
 		{"no space after the colon", "GET / HTTP/1.1\r\nHost:a\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"white space around a value", "GET / HTTP/1.1\r\nHost:\t a \t\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"host with port", "GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", "GET", "/", "/", "", 0, 0},
 		{"empty value", "GET / HTTP/1.1\r\nHost: a\r\nX:\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"obs-text and tabs in a value", "GET / HTTP/1.1\r\nHost: a\r\nX: caf\xe9\t\xff end\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"any token as a name", "GET / HTTP/1.1\r\nHost: a\r\n!#$%&'*+-.^_`|~09Az: x\r\n\r\n", "GET", "/", "/", "", 0, 0},
+		{"obs-text and tabs in a value", "GET / HTTP/1.1\r\nHost: a\r\nX: caf\xe9\t\xff end\r\n\r\n", "GET",
+			"/", "/", "", 0, 0},
+		{"any token as a name", "GET / HTTP/1.1\r\nHost: a\r\n!#$%&'*+-.^_`|~09Az: x\r\n\r\n", "GET", "/",
+			"/", "", 0, 0},
 		{"length", "POST / HTTP/1.1\r\nHost: a\r\ncontent-LENGTH: 007 \r\n\r\n", "POST", "/", "/", "", 7, 0},
-		{"chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n", "POST", "/", "/", "", 0, chunked},
-		{"chunked, with white space around it", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\t chunked \r\n\r\n", "POST", "/", "/", "", 0, chunked},
-		{"expect", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n", "POST", "/", "/", "", 3, expects},
-		{"empty expectation", "POST / HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 3\r\n\r\n", "POST", "/", "/", "", 3, 0},
-		{"upgrade", "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: foo , CLOSE\r\n\r\n", "GET", "/", "/", "", 0, connClose},
-		{"close on a second line", "GET / HTTP/1.1\r\nHost: a\r\nConnection: foo\r\nConnection: close\r\n\r\n", "GET", "/", "/", "", 0, connClose},
-		{"no close in a longer word", "GET / HTTP/1.1\r\nHost: a\r\nConnection: closed, disclose\r\n\r\n", "GET", "/", "/", "", 0, 0},
+		{"chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n", "POST", "/", "/", "",
+			0, chunked},
+		{"chunked, with white space around it",
+			"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\t chunked \r\n\r\n", "POST", "/", "/", "", 0,
+			chunked},
+		{"expect", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n", "POST",
+			"/", "/", "", 3, expects},
+		{"empty expectation", "POST / HTTP/1.1\r\nHost: a\r\nExpect:\r\nContent-Length: 3\r\n\r\n", "POST",
+			"/", "/", "", 3, 0},
+		{"upgrade", "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "GET", "/",
+			"/", "", 0, 0},
+		{"close", "GET / HTTP/1.1\r\nHost: a\r\nConnection: foo , CLOSE\r\n\r\n", "GET", "/", "/", "",
+			0, connClose},
+		{"close on a second line",
+			"GET / HTTP/1.1\r\nHost: a\r\nConnection: foo\r\nConnection: close\r\n\r\n", "GET", "/", "/", "",
+			0, connClose},
+		{"no close in a longer word", "GET / HTTP/1.1\r\nHost: a\r\nConnection: closed, disclose\r\n\r\n",
+			"GET", "/", "/", "", 0, 0},
 		{"HTTP/1.0 without Host", "GET / HTTP/1.0\r\n\r\n", "GET", "/", "/", "", 0, http10 | connClose},
-		{"HTTP/1.0 that stays", "GET / HTTP/1.0\r\nConnection: x, Keep-Alive\r\n\r\n", "GET", "/", "/", "", 0, http10 | keepAlive},
-		{"HTTP/1.0 that stays and closes", "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", "GET", "/", "/", "", 0, http10 | connClose},
-		{"keep-alive is how HTTP/1.1 is", "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"expectations of HTTP/1.0 are ignored", "POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n", "POST", "/", "/", "", 3, http10 | connClose},
+		{"HTTP/1.0 that stays", "GET / HTTP/1.0\r\nConnection: x, Keep-Alive\r\n\r\n", "GET", "/", "/", "", 0,
+			http10 | keepAlive},
+		{"HTTP/1.0 that stays and closes", "GET / HTTP/1.0\r\nConnection: keep-alive, close\r\n\r\n", "GET",
+			"/", "/", "", 0, http10 | connClose},
+		{"keep-alive is how HTTP/1.1 is", "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n",
+			"GET", "/", "/", "", 0, 0},
+		{"expectations of HTTP/1.0 are ignored",
+			"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n", "POST", "/", "/", "", 3,
+			http10 | connClose},
 		{"a later minor version is HTTP/1.1", "GET / HTTP/1.2\r\nHost: a\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"absolute form", "GET http://a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a/b?c", "/b", "c", 0, 0},
-		{"absolute form of another host", "GET HTTPS://a.b:8080/ HTTP/1.1\r\nHost: c\r\n\r\n", "GET", "HTTPS://a.b:8080/", "/", "", 0, 0},
-		{"absolute form of an address", "GET http://[2001:db8::1]:80/b HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://[2001:db8::1]:80/b", "/b", "", 0, 0},
-		{"absolute form without a path", "GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a", "/", "", 0, 0},
-		{"absolute form with a query alone", "GET http://a?b=c HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a?b=c", "/", "b=c", 0, 0},
+		{"absolute form", "GET http://a/b?c HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a/b?c",
+			"/b", "c", 0, 0},
+		{"absolute form of another host", "GET HTTPS://a.b:8080/ HTTP/1.1\r\nHost: c\r\n\r\n", "GET",
+			"HTTPS://a.b:8080/", "/", "", 0, 0},
+		{"absolute form of an address", "GET http://[2001:db8::1]:80/b HTTP/1.1\r\nHost: a\r\n\r\n", "GET",
+			"http://[2001:db8::1]:80/b", "/b", "", 0, 0},
+		{"absolute form without a path", "GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "GET", "http://a",
+			"/", "", 0, 0},
+		{"absolute form with a query alone", "GET http://a?b=c HTTP/1.1\r\nHost: a\r\n\r\n", "GET",
+			"http://a?b=c", "/", "b=c", 0, 0},
 		{"asterisk form", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "OPTIONS", "*", "*", "", 0, 0},
 		{"host with escapes", "GET / HTTP/1.1\r\nHost: %61.b\r\n\r\n", "GET", "/", "/", "", 0, 0},
-		{"host with sub-delimiters", "GET / HTTP/1.1\r\nHost: a_b~!$&'()*+,;=-.c:0\r\n\r\n", "GET", "/", "/", "", 0, 0},
+		{"host with sub-delimiters", "GET / HTTP/1.1\r\nHost: a_b~!$&'()*+,;=-.c:0\r\n\r\n", "GET", "/",
+			"/", "", 0, 0},
 		{"host with an empty port", "GET / HTTP/1.1\r\nHost: a:\r\n\r\n", "GET", "/", "/", "", 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -71,11 +96,13 @@ func TestHeadsThatFollowRFC9112AreAccepted(t *testing.T) {
 			if err != nil {
 				t.Fatalf("refused: %d %v", err.status, err)
 			}
-			if h.method != c.method || string(h.target) != c.target || string(h.path) != c.path || string(h.query) != c.query {
+			if h.method != c.method || string(h.target) != c.target || string(h.path) != c.path ||
+				string(h.query) != c.query {
 				t.Errorf("got %s %q = %q ? %q", h.method, h.target, h.path, h.query)
 			}
 			if h.contentLength != c.length || h.flags != c.flags || h.size != len(c.raw) {
-				t.Errorf("got length %d, flags %b, size %d; want %d, %b, %d", h.contentLength, h.flags, h.size, c.length, c.flags, len(c.raw))
+				t.Errorf("got length %d, flags %b, size %d; want %d, %b, %d", h.contentLength, h.flags,
+					h.size, c.length, c.flags, len(c.raw))
 			}
 		})
 	}
@@ -130,7 +157,8 @@ var refusedHeads = []struct {
 	{"Host with a port alone", "GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400},
 	{"Host with a space", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400},
 	{"Host with a path", "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400},
-	{"two equal lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n", 400},
+	{"two equal lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\n",
+		400},
 	{"two lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", 400},
 	{"list of lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\n", 400},
 	{"length with a plus", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: +3\r\n\r\n", 400},
@@ -138,10 +166,14 @@ var refusedHeads = []struct {
 	{"hexadecimal length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0x3\r\n\r\n", 400},
 	{"empty length", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n", 400},
 	{"length with a space inside", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1 2\r\n\r\n", 400},
-	{"length that overflows", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551619\r\n\r\n", 400},
-	{"length and coding", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
-	{"coding and length", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400},
-	{"two codings", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+	{"length that overflows", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551619\r\n\r\n",
+		400},
+	{"length and coding",
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+	{"coding and length",
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400},
+	{"two codings", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: " +
+		"chunked\r\n\r\n", 400},
 	{"coding in HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
 	{"Host whose port is no number", "GET / HTTP/1.1\r\nHost: a:b\r\n\r\n", 400},
 	{"Host with two ports", "GET / HTTP/1.1\r\nHost: a:1:2\r\n\r\n", 400},
@@ -172,19 +204,22 @@ var refusedHeads = []struct {
 	{"CONNECT", "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 501},
 	{"CONNECT to a path", "CONNECT /a HTTP/1.1\r\nHost: a\r\n\r\n", 501},
 	{"unknown expectation", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\n", 417},
-	{"expectation in a list", "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue, x\r\nContent-Length: 1\r\n\r\n", 417},
+	{"expectation in a list",
+		"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue, x\r\nContent-Length: 1\r\n\r\n", 417},
 	{"coding that is not chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n", 400},
 	{"list of codings", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400},
 	{"chunked twice", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", 400},
 	{"chunked with a prefix", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n", 400},
-	{"chunked after a vertical tab", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n", 400},
+	{"chunked after a vertical tab", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n",
+		400},
 	{"chunked, then another", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 400},
 	{"comma before chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n", 400},
 	{"comma after chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n", 400},
 	{"folded coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n", 400},
 	{"chunked with a parameter", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;a=b\r\n\r\n", 400},
 	{"quoted coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n", 400},
-	{"length and coding in HTTP/1.0", "POST / HTTP/1.0\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+	{"length and coding in HTTP/1.0",
+		"POST / HTTP/1.0\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
 	{"empty coding", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n\r\n", 400},
 }
 
@@ -193,7 +228,8 @@ func TestHeadsThatBreakRFC9112AreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, err := parse(t, c.raw)
 			if err == nil {
-				t.Fatalf("accepted as %s %q, length %d, flags %b", h.method, h.target, h.contentLength, h.flags)
+				t.Fatalf("accepted as %s %q, length %d, flags %b", h.method, h.target, h.contentLength,
+					h.flags)
 			}
 			if err.status != c.status || err.detail == "" {
 				t.Errorf("got %d %q, want %d and a detail", err.status, err.detail, c.status)
@@ -207,9 +243,11 @@ func TestHeadsThatBreakRFC9112AreRefused(t *testing.T) {
 func FuzzParseHead(f *testing.F) {
 	f.Add([]byte("GET /feed/1?size=3 HTTP/1.1\r\nHost: weir:80\r\nAccept: */*\r\nX:\ta\t\xff \r\n\r\n"))
 	f.Add([]byte("POST //a;b/%2F?%zz#? HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 0012\r\n\r\n"))
-	f.Add([]byte("PUT /\"{}|^` HTTP/1.1\r\nHost:\r\nTransfer-Encoding:chunked\r\nConnection: a,close\r\n\r\n"))
+	f.Add(
+		[]byte("PUT /\"{}|^` HTTP/1.1\r\nHost:\r\nTransfer-Encoding:chunked\r\nConnection: a,close\r\n\r\n"))
 	f.Add([]byte("CONNECT /a HTTP/1.0\r\nPragma: no-cache\r\nExpect: x\r\nTrailer: Content-Length\r\n\r\n"))
-	f.Add([]byte("POST /a HTTP/1.1\r\nHost:\r\nContent-Length: 1\r\ncontent-encoding: Identity \r\nContent-Encoding:\tgzip\r\n\r\n"))
+	f.Add([]byte("POST /a HTTP/1.1\r\nHost:\r\nContent-Length: 1\r\ncontent-encoding: Identity \r\n" +
+		"Content-Encoding:\tgzip\r\n\r\n"))
 	f.Add([]byte("GET http://a.b:80?c=d HTTP/1.0\r\nConnection: x,keep-alive\r\n\r\n"))
 	f.Add([]byte("OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\nExpect: 100-Continue\r\n\r\n"))
 	for _, c := range refusedHeads {
@@ -237,7 +275,8 @@ func FuzzParseHead(f *testing.F) {
 		if string(h.query) != want.URL.RawQuery {
 			t.Fatalf("query %q, http.ReadRequest %q", h.query, want.URL.RawQuery)
 		}
-		if path := want.URL.EscapedPath(); want.URL.Host != "" && string(h.path) != cmp.Or(path, "/") && !strings.ContainsAny(path, "\\\"<>^`{|}[]") {
+		if path := want.URL.EscapedPath(); want.URL.Host != "" && string(h.path) != cmp.Or(path, "/") &&
+			!strings.ContainsAny(path, "\\\"<>^`{|}[]") {
 			t.Fatalf("path %q, http.ReadRequest %q", h.path, path)
 		}
 		length := want.ContentLength
@@ -371,7 +410,8 @@ func TestLengthsBeyondAnIntAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		in string
 		ok bool
-	}{{"0", true}, {"1048576", true}, {"922337203685477580", true}, {"9223372036854775808", false}, {strings.Repeat("9", 400), false}} {
+	}{{"0", true}, {"1048576", true}, {"922337203685477580", true}, {"9223372036854775808", false},
+		{strings.Repeat("9", 400), false}} {
 		n, ok := parseLength([]byte(c.in))
 		if ok != c.ok || ok && strconv.Itoa(n) != c.in {
 			t.Errorf("%s: got %d, %t", c.in, n, ok)

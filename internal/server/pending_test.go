@@ -66,7 +66,8 @@ func TestAPendingRequestIsCompletedFromAnyGoroutine(t *testing.T) {
 		s := start(t, cfg, p)
 		c := dial(t, s)
 		// Pipelined, with what comes before and after in their order.
-		c.send(get("/fast/a") + get("/pending/b") + get("/fast/c") + get("/pending-worker") + head_("/pending/d") + get("/completed-at-once"))
+		c.send(get("/fast/a") + get("/pending/b") + get("/fast/c") + get("/pending-worker") +
+			head_("/pending/d") + get("/completed-at-once"))
 		c.expect("GET", 200, "GET a ")
 		for _, one := range []struct{ method, body string }{{"GET", "b"}, {"GET", "worker"}, {"HEAD", "d"}} {
 			by := <-p.begun
@@ -82,7 +83,8 @@ func TestAPendingRequestIsCompletedFromAnyGoroutine(t *testing.T) {
 			if one.method == "HEAD" {
 				want = ""
 			}
-			if resp := c.expect(one.method, 200, want); resp.Header.Get("X-By") != "completion" || resp.ContentLength != int64(len(one.body)) {
+			if resp := c.expect(one.method, 200, want); resp.Header.Get("X-By") != "completion" ||
+				resp.ContentLength != int64(len(one.body)) {
 				t.Errorf("got %v of %d bytes", resp.Header, resp.ContentLength)
 			}
 			if by.Context().Err() == nil {
@@ -113,7 +115,8 @@ func TestAClientThatGoesEndsTheContextOfItsPendingRequest(t *testing.T) {
 		by.Complete(say("nobody reads this"))
 		other.send(get("/fast/b"))
 		other.expect("GET", 200, "GET b ")
-		await(t, "the connection to be gone", func() bool { return s.connections.Load() == 1 && s.inFlight() == 0 })
+		await(t, "the connection to be gone",
+			func() bool { return s.connections.Load() == 1 && s.inFlight() == 0 })
 	})
 }
 
@@ -122,7 +125,8 @@ func TestWhatAHandlerPendedAndDidNotLeavePendingIsAbandoned(t *testing.T) {
 		p := newPends()
 		s := start(t, cfg, p)
 		c := dial(t, s)
-		for path, status := range map[string]int{"/pended/and-answered": 200, "/pended/and-panicked": 500, "/pended/and-panics-later": 500} {
+		for path, status := range map[string]int{"/pended/and-answered": 200, "/pended/and-panicked": 500,
+			"/pended/and-panics-later": 500} {
 			c.send(get(path))
 			if resp, body := c.response("GET"); resp.StatusCode != status || strings.Contains(body, "late") {
 				t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, status)
@@ -198,14 +202,15 @@ func TestAPendingRequestBehindAnswersThatAreNotTaken(t *testing.T) {
 // Clients go, requests are completed and connections are used again, all at once.
 func TestCompletionsRaceWithClientsThatGo(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
-		s := start(t, cfg, &echo{}, routes{{Pattern: "GET /race/{word}", Handler: func(_ *Response, r *Request) Outcome {
-			word := string(r.Param(0))
-			by := r.Pend()
-			for range 2 {
-				go by.Complete(say(word))
-			}
-			return Pending
-		}}})
+		s := start(t, cfg, &echo{},
+			routes{{Pattern: "GET /race/{word}", Handler: func(_ *Response, r *Request) Outcome {
+				word := string(r.Param(0))
+				by := r.Pend()
+				for range 2 {
+					go by.Complete(say(word))
+				}
+				return Pending
+			}}})
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -231,20 +236,22 @@ func TestCompletionsRaceWithClientsThatGo(t *testing.T) {
 func TestARequestThatIsOfClassLowAfterAllMayBeRejected(t *testing.T) {
 	for name, cfg := range map[string]Config{"loops": {}, "net-http": {NetHTTP: true}} {
 		t.Run(name, func(t *testing.T) {
-			s := startPressable(t, cfg, routes{{Pattern: "GET /found-low", Handler: func(_ *Response, r *Request) Outcome {
-				if !r.Admit(Low) {
-					return Done
-				}
-				r.Pend().Go(func(_ context.Context, w *Response) { say("admitted")(w) })
-				return Pending
-			}}})
+			s := startPressable(t, cfg,
+				routes{{Pattern: "GET /found-low", Handler: func(_ *Response, r *Request) Outcome {
+					if !r.Admit(Low) {
+						return Done
+					}
+					r.Pend().Go(func(_ context.Context, w *Response) { say("admitted")(w) })
+					return Pending
+				}}})
 			c := dial(t, s)
 			c.send(get("/found-low"))
 			c.expect("GET", 200, "admitted")
 			pressCalm(t, s, 0.5)
 			c = dial(t, s)
 			c.send(get("/found-low"))
-			if resp, _ := c.response("GET"); resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
+			if resp, _ := c.response("GET"); resp.StatusCode != http.StatusServiceUnavailable ||
+				resp.Header.Get("Retry-After") == "" {
 				t.Errorf("got %d, want a rejection", resp.StatusCode)
 			}
 		})

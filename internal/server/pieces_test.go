@@ -54,13 +54,15 @@ func TestPiecesAreSentBehindEachOtherAndReleasedOnce(t *testing.T) {
 			for _, size := range []int{0, 10, 5 << 20} { // the last is more than a socket takes at once
 				released.Store(0)
 				path := fmt.Sprintf("/%s/%d", lane, size)
-				want := "head " + strings.Repeat("a", size) + strings.Repeat("b", size) + strings.Repeat("c", size)
+				want := "head " + strings.Repeat("a", size) + strings.Repeat("b", size) +
+					strings.Repeat("c", size)
 				c := dial(t, s)
 				c.send(get("/fast/a") + get(path) + head_(path) + get(path) + get("/fast/b"))
 				c.expect("GET", 200, "GET a ")
 				c.expect("GET", 200, want)
 				if resp := c.expect("HEAD", 200, ""); resp.ContentLength != int64(len(want)) {
-					t.Errorf("HEAD %s has a Content-Length of %d, want %d", path, resp.ContentLength, len(want))
+					t.Errorf("HEAD %s has a Content-Length of %d, want %d", path, resp.ContentLength,
+						len(want))
 				}
 				c.expect("GET", 200, want)
 				c.expect("GET", 200, "GET b ")
@@ -70,7 +72,8 @@ func TestPiecesAreSentBehindEachOtherAndReleasedOnce(t *testing.T) {
 		released.Store(0)
 		c := dial(t, s)
 		c.send(get("/failed/10"))
-		if resp, body := c.response("GET"); resp.StatusCode != 500 || strings.Contains(body, "aaa") || released.Load() != 1 {
+		if resp, body := c.response("GET"); resp.StatusCode != 500 || strings.Contains(body, "aaa") ||
+			released.Load() != 1 {
 			t.Errorf("after a panic: %d %s, released %d times", resp.StatusCode, body, released.Load())
 		}
 	})
@@ -118,8 +121,10 @@ func TestWhatTheClientHasIsNotSentAgain(t *testing.T) {
 			var w Response
 			w.reset()
 			r := &Request{Method: method, header: []byte(c.fields)}
-			if got := NotModified(&w, r, c.tag, modified); got != (c.want && may) || got != (w.Status == 304) {
-				t.Errorf("%s with %q of %s: %t with status %d, want %t", method, c.fields, c.tag, got, w.Status, c.want && may)
+			if got := NotModified(&w, r, c.tag, modified); got != (c.want && may) ||
+				got != (w.Status == 304) {
+				t.Errorf("%s with %q of %s: %t with status %d, want %t", method, c.fields, c.tag, got,
+					w.Status, c.want && may)
 			}
 			if !strings.Contains(string(w.header), "Last-Modified: Fri, 01 May 2026 12:00:00 GMT\r\n") {
 				t.Errorf("the fields are %q", w.header)

@@ -45,13 +45,16 @@ func randomExchange(cfg Config, rnd *rand.Rand, id int) exchange {
 	case 12:
 		return exchange{head_("/either/" + word + "?handoff"), "HEAD", 200, ""}
 	case 13:
-		return exchange{post("/either/"+word+"?handoff", body), "POST", 200, "POST handed " + word + " handoff " + body}
+		return exchange{post("/either/"+word+"?handoff", body), "POST", 200, "POST handed " + word +
+			" handoff " + body}
 	case 14:
-		return exchange{post("/either/"+word+"?offloaded", body), "POST", 200, "POST handed " + word + " offloaded " + body}
+		return exchange{post("/either/"+word+"?offloaded", body), "POST", 200, "POST handed " + word +
+			" offloaded " + body}
 	case 15:
 		return exchange{streamed(cfg, "/fast/"+word, body), "POST", 200, "POST " + word + " " + body}
 	case 16:
-		return exchange{streamed(cfg, "/handed/"+word, body), "POST", 200, "POST handed " + word + "  " + body}
+		return exchange{streamed(cfg, "/handed/"+word, body), "POST", 200, "POST handed " + word +
+			"  " + body}
 	default:
 		n := rnd.IntN(100)
 		return exchange{get(fmt.Sprintf("/stream/%d", n)), "GET", 200, strings.Repeat("s", 1000*n)}
@@ -70,7 +73,8 @@ func check(r *bufio.Reader, all []exchange) error {
 			return fmt.Errorf("body %d of %d: %w", i, len(all), err)
 		}
 		if resp.StatusCode != x.status || string(body) != x.body {
-			return fmt.Errorf("answer %d is %d %.60q, want %d %.60q to %.60q", i, resp.StatusCode, body, x.status, x.body, x.raw)
+			return fmt.Errorf("answer %d is %d %.60q, want %d %.60q to %.60q", i, resp.StatusCode, body,
+				x.status, x.body, x.raw)
 		}
 	}
 	return nil

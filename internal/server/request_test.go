@@ -8,7 +8,8 @@ import (
 
 // FuzzQuery compares NextQuery and unescape with net/url, which allocates, pair by pair.
 func FuzzQuery(f *testing.F) {
-	for _, q := range []string{"", "a", "a=b", "a=b&c=d", "&&a=&=b&", "a=%20+%2b&%C3%A9=é", "a=%", "a=%2", "a=%zz&b=c", "a=b=c", "%00=%ff"} {
+	for _, q := range []string{"", "a", "a=b", "a=b&c=d", "&&a=&=b&", "a=%20+%2b&%C3%A9=é", "a=%", "a=%2",
+		"a=%zz&b=c", "a=b=c", "%00=%ff"} {
 		f.Add(q)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
@@ -65,8 +66,10 @@ func TestDecodedValuesOutliveLaterOnes(t *testing.T) {
 }
 
 func TestHeaderFindsTheFirstFieldOfAName(t *testing.T) {
-	r := Request{header: []byte("Host: weir\r\nX: \t one \t\r\nx: two\r\nEmpty:\r\nX-Longer: three\r\nLast:four\r\n")}
-	for name, want := range map[string]string{"host": "weir", "X": "one", "EMPTY": "", "x-longer": "three", "Last": "four", "X-": "", "Hos": "", "Host:": ""} {
+	r := Request{header: []byte(
+		"Host: weir\r\nX: \t one \t\r\nx: two\r\nEmpty:\r\nX-Longer: three\r\nLast:four\r\n")}
+	for name, want := range map[string]string{"host": "weir", "X": "one", "EMPTY": "", "x-longer": "three",
+		"Last": "four", "X-": "", "Hos": "", "Host:": ""} {
 		if got := r.Header(name); string(got) != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}

@@ -173,7 +173,8 @@ func WriteProblem(w http.ResponseWriter, status int, detail string) {
 		h.Set("Retry-After", "1")
 	}
 	w.WriteHeader(status)
-	w.Write(AppendProblem(nil, status, http.StatusText(status), detail)) //nolint:errcheck // the client may be gone
+	w.Write(AppendProblem(nil, status, http.StatusText(status),
+		detail)) //nolint:errcheck // the client may be gone
 }
 
 // heads renders response heads. The head of nearly every answer, a 200 with JSON, is kept

@@ -36,7 +36,8 @@ func TestTheDateIsThatOfTheSecond(t *testing.T) {
 	for _, c := range []struct {
 		pass time.Duration
 		want string
-	}{{0, "02:04:05"}, {time.Nanosecond, "02:04:06"}, {999 * time.Millisecond, "02:04:06"}, {time.Second, "02:04:07"}, {-time.Hour, "01:04:07"}} {
+	}{{0, "02:04:05"}, {time.Nanosecond, "02:04:06"}, {999 * time.Millisecond, "02:04:06"},
+		{time.Second, "02:04:07"}, {-time.Hour, "01:04:07"}} {
 		at = at.Add(c.pass)
 		h.tick(at)
 		want := "Date: Fri, 02 Jan 2026 " + c.want + " GMT\r\n"

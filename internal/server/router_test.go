@@ -18,8 +18,10 @@ func newRouter(patterns ...string) *router {
 }
 
 func TestRoutesAreFoundBySegments(t *testing.T) {
-	r := newRouter("GET /", "GET /feed/{user}", "POST /feed/{user}", "GET /feed/{user}/position", "GET /feed/health",
-		"GET /files/{rest...}", "GET /files/readme", "POST /files/{all...}", "DELETE /a/{b}/c/{d}", "OPTIONS /own", "GET /own")
+	r := newRouter("GET /", "GET /feed/{user}", "POST /feed/{user}", "GET /feed/{user}/position",
+		"GET /feed/health",
+		"GET /files/{rest...}", "GET /files/readme", "POST /files/{all...}", "DELETE /a/{b}/c/{d}",
+		"OPTIONS /own", "GET /own")
 	for _, c := range []struct{ request, want string }{
 		{"GET /", "GET / []"},
 		{"HEAD /", "GET / []"},

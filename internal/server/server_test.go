@@ -91,7 +91,9 @@ func (e *echo) Routes() []Route {
 			w.Body = append(w.Body, "half an answer"...)
 			panic("on purpose")
 		}},
-		{Pattern: "GET /handed/panic", Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })},
+		{Pattern: "GET /handed/panic", Stream: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			panic("on purpose")
+		})},
 		{Pattern: "GET /handed/{word}", Stream: http.HandlerFunc(e.handed)},
 		{Pattern: "POST /handed/{word}", Stream: http.HandlerFunc(e.handed)},
 		{Pattern: "GET /either/{word}", Handler: e.either(fast), Stream: http.HandlerFunc(e.handed)},
@@ -300,7 +302,8 @@ func chunkedPost(path, body string) string {
 }
 
 func post(path, body string) string {
-	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\n%s", path,
+		len(body), body)
 }
 
 // lanes runs a test on the event loops and on net/http: what a route answers must not depend on it.
@@ -314,8 +317,10 @@ func TestEveryKindOfRouteAnswersInOrderOnOneConnection(t *testing.T) {
 		s := start(t, cfg, &echo{})
 		c := dial(t, s)
 		// All at once: fast, handed, offloaded, with bodies, a HEAD, and an error in the middle.
-		c.send(get("/fast/a?x=1&y=%20z+") + get("/handed/b?q") + get("/offloaded/c") + post("/fast/d", "body d") +
-			post("/handed/e", "body e") + head_("/fast/f") + head_("/handed/g") + get("/nowhere") + get("/fast/%C3%A9%2F"))
+		c.send(get("/fast/a?x=1&y=%20z+") + get("/handed/b?q") + get("/offloaded/c") +
+			post("/fast/d", "body d") +
+			post("/handed/e", "body e") + head_("/fast/f") + head_("/handed/g") + get("/nowhere") +
+			get("/fast/%C3%A9%2F"))
 		c.expect("GET", 200, "GET a x=1 y= z  ")
 		c.expect("GET", 200, "GET handed b q ")
 		c.expect("GET", 200, "GET c ")
@@ -325,7 +330,8 @@ func TestEveryKindOfRouteAnswersInOrderOnOneConnection(t *testing.T) {
 		c.expect("HEAD", 200, "")
 		resp, body := c.response("GET")
 		if resp.StatusCode != 404 || resp.Header.Get("Content-Type") != problemType {
-			t.Fatalf("got %d %s %q, want a 404 problem", resp.StatusCode, resp.Header.Get("Content-Type"), body)
+			t.Fatalf("got %d %s %q, want a 404 problem", resp.StatusCode, resp.Header.Get("Content-Type"),
+				body)
 		}
 		c.expect("GET", 200, "GET é/ ")
 	})
@@ -338,7 +344,8 @@ func TestMethodsAndPathsWithoutRoute(t *testing.T) {
 		c.send("DELETE /fast/a HTTP/1.1\r\nHost: weir\r\n\r\n")
 		resp, body := c.response("DELETE")
 		const methods = "GET, HEAD, OPTIONS, POST"
-		if resp.StatusCode != 405 || resp.Header.Get("Allow") != methods || !strings.Contains(body, "answers "+methods+", not DELETE") {
+		if resp.StatusCode != 405 || resp.Header.Get("Allow") != methods ||
+			!strings.Contains(body, "answers "+methods+", not DELETE") {
 			t.Fatalf("got %d, Allow %q, %s", resp.StatusCode, resp.Header.Get("Allow"), body)
 		}
 		for _, target := range []string{"/fast/a", "http://weir/fast/a"} {
@@ -377,7 +384,8 @@ func TestHandlerPanicIsThatRequestsError(t *testing.T) {
 		c.expect("GET", 200, "GET before ")
 		for range 2 {
 			resp, body := c.response("GET")
-			if resp.StatusCode != 500 || strings.Contains(body, "on purpose") || strings.Contains(body, "half") {
+			if resp.StatusCode != 500 || strings.Contains(body, "on purpose") ||
+				strings.Contains(body, "half") {
 				t.Fatalf("got %d %q, want a 500 problem without internals", resp.StatusCode, body)
 			}
 		}

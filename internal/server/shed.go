@@ -18,20 +18,24 @@ func (s *Server) addShedder() error {
 		return nil
 	}
 	signals := append(shed.System(s.cfg.Shed.StallsOf),
-		shed.Signal{Name: shed.InFlight, Unit: shed.Number, Read: func() (float64, error) { return float64(s.inFlight()), nil }},
+		shed.Signal{Name: shed.InFlight, Unit: shed.Number, Read: func() (float64, error) {
+			return float64(s.inFlight()), nil
+		}},
 		shed.Signal{Name: shed.LoopDelay, Unit: shed.Seconds, Read: s.loopDelay()},
 	)
 	var err error
 	if s.shed, err = shed.New(*s.cfg.Shed, s.cfg.Metrics, s.cfg.Log, signals...); err != nil {
 		return err
 	}
-	s.cfg.Metrics.Gauge("weir_shed_paused_connections", "Connections that are not read for a while, because their last request was rejected.",
+	s.cfg.Metrics.Gauge("weir_shed_paused_connections",
+		"Connections that are not read for a while, because their last request was rejected.",
 		func() float64 { return float64(s.paused.Load()) })
 	return nil
 }
 
 // shedDetail is what a refused client is told; %s is the signal's name.
-const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many seconds as Retry-After says"
+const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many " +
+	"seconds as Retry-After says"
 
 // reject answers and counts a request of net/http's that is rejected.
 func (s *Server) reject(w http.ResponseWriter, r *Request) {
@@ -42,7 +46,8 @@ func (s *Server) reject(w http.ResponseWriter, r *Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(s.shed.RejectProbability().Of(r.class))))
 	w.WriteHeader(http.StatusServiceUnavailable)
-	w.Write(AppendProblem(nil, http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
+	w.Write(AppendProblem(nil, http.StatusServiceUnavailable,
+		http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
 		fmt.Sprintf(shedDetail, s.shed.Dominant())))
 }
 
@@ -68,7 +73,8 @@ type overloaded struct {
 }
 
 // append appends a refusal to dst.
-func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int, headOnly, closing bool) []byte {
+func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int, headOnly,
+	closing bool) []byte {
 	const status = http.StatusServiceUnavailable
 	if r.reason != reason {
 		r.second, r.reason = 0, reason
@@ -78,7 +84,8 @@ func (r *overloaded) append(dst []byte, h *heads, reason string, retryAfter int,
 		r.second = h.second
 		r.head = append(r.head[:0], "HTTP/1.1 503 Service Unavailable\r\n"...)
 		r.head = append(r.head, h.date...)
-		r.head = append(r.head, "Content-Type: "+problemType+"\r\nCache-Control: no-store\r\nContent-Length: "...)
+		r.head = append(r.head, "Content-Type: "+problemType+
+			"\r\nCache-Control: no-store\r\nContent-Length: "...)
 		r.head = strconv.AppendInt(r.head, int64(len(r.body)), 10)
 		r.head = append(r.head, "\r\nRetry-After: "...)
 	}
@@ -118,7 +125,8 @@ func (s *Server) loopDelay() func() (float64, error) {
 				last = append(last, reading{waited, ready})
 			}
 			if n := ready - last[i].ready; n > 0 {
-				worst = max(worst, float64(waited-last[i].waited)/float64(n)*float64(time.Microsecond)/float64(time.Second))
+				worst = max(worst, float64(waited-last[i].waited)/float64(n)*float64(
+					time.Microsecond)/float64(time.Second))
 			}
 			last[i] = reading{waited, ready}
 		}
@@ -137,7 +145,9 @@ func (s *Server) getShed(w *Response, _ *Request) Outcome {
 func (s *Server) patchShed(w *Response, r *Request) Outcome {
 	var changes map[string]shed.Change
 	if err := strictjson.Read(bytes.NewReader(r.Body), &changes); err != nil {
-		w.Problem(http.StatusBadRequest, fmt.Sprintf(`the body must be an object of signals like {"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
+		w.Problem(http.StatusBadRequest,
+			fmt.Sprintf("the body must be an object of signals like "+
+				`{"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
 		return Done
 	}
 	if err := s.shed.Set(changes); err != nil {

@@ -27,7 +27,8 @@ func pausedByTest(t *testing.T) (*handDriven, *client, *conn) {
 		t.Fatalf("got %d, want 503", resp.StatusCode)
 	}
 	if conn.phase != phasePaused || d.s.paused.Load() != 1 {
-		t.Fatalf("after a refusal the connection is in phase %d, %d are paused", conn.phase, d.s.paused.Load())
+		t.Fatalf("after a refusal the connection is in phase %d, %d are paused", conn.phase,
+			d.s.paused.Load())
 	}
 	press(t, d.s, 0)
 	d.loop.shed.slept = true // it has nothing else to do
@@ -37,7 +38,8 @@ func pausedByTest(t *testing.T) (*handDriven, *client, *conn) {
 // age waits until what was sent last on a connection has waited there for longer than any threshold.
 func age(t *testing.T, c *conn) {
 	t.Helper()
-	await(t, "what was sent to grow old", func() bool { return dataAge(c.fd, new(unix.TCPInfo)) >= 30*time.Millisecond })
+	await(t, "what was sent to grow old",
+		func() bool { return dataAge(c.fd, new(unix.TCPInfo)) >= 30*time.Millisecond })
 }
 
 func TestAClientThatDoesNotWaitIsRejectedOnceMoreAfterAPause(t *testing.T) {
@@ -204,7 +206,8 @@ func TestAStopResumesWhatIsPaused(t *testing.T) {
 
 // What is to be answered elsewhere waits until the answers before it are sent, and is parsed again then.
 func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
-	for path, class := range map[string]string{"/offloaded/a": "normal", "/handed/a": "normal", "/either/a?handoff": "normal", "/low/found": "low"} {
+	for path, class := range map[string]string{"/offloaded/a": "normal", "/handed/a": "normal",
+		"/either/a?handoff": "normal", "/low/found": "low"} {
 		t.Run(path, func(t *testing.T) {
 			d := newHandDriven(t, Config{Shed: pressable(), MaxOutput: 2_000_000})
 			for _, r := range byClass(new(atomic.Int64)) {
@@ -227,7 +230,8 @@ func TestARequestThatWaitsForItsClientToReadIsCountedOnce(t *testing.T) {
 			d.loop.publishStats()
 			want := map[string]uint64{"normal": 1, "low": 0, "critical": 0} // the one before it
 			want[class]++
-			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) || st.Rejected["normal"]+st.Rejected["low"] != 0 {
+			if st := d.s.shed.Status(); !maps.Equal(st.Admitted, want) ||
+				st.Rejected["normal"]+st.Rejected["low"] != 0 {
 				t.Errorf("%v are admitted, %v refused; want %v and none", st.Admitted, st.Rejected, want)
 			}
 		})
@@ -320,7 +324,8 @@ func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
 		}
 	}
 	if refusals() == 0 || ready > 370 || ready < shed.FreeQueue*3/4 {
-		t.Errorf("%d refused; %d of %d are still served in a turn, which takes them %v", refusals(), ready, n, time.Duration(ready)*each)
+		t.Errorf("%d refused; %d of %d are still served in a turn, which takes them %v", refusals(), ready, n,
+			time.Duration(ready)*each)
 	}
 	if d.loop.shed.shared.waited.Load() == 0 {
 		t.Error("the delay is not told")
@@ -343,7 +348,8 @@ func TestWhatIsInFlightIsKnown(t *testing.T) {
 	// What loops have ready they tell when they rest.
 	inFlight := func(want int64, when string) {
 		t.Helper()
-		await(t, fmt.Sprintf("%d to be in flight when %s", want, when), func() bool { return s.inFlight() == want })
+		await(t, fmt.Sprintf("%d to be in flight when %s", want, when),
+			func() bool { return s.inFlight() == want })
 	}
 	inFlight(4, "all are detached")
 	full := dial(t, s)
@@ -386,7 +392,8 @@ func TestRefusalsMixNothingUp(t *testing.T) {
 				c.send(get("/fast/"+word) + get("/offloaded/"+word) + get("/handed/"+word) + get("/health"))
 				for _, want := range []string{"GET " + word, "GET " + word, word, `{"status":"ready"`} {
 					resp, body := c.response("GET")
-					if resp.StatusCode != 503 && !strings.Contains(body, want) || resp.StatusCode == 503 && want[0] == '{' {
+					if resp.StatusCode != 503 && !strings.Contains(body, want) || resp.StatusCode == 503 &&
+						want[0] == '{' {
 						errs <- body + " instead of " + want
 						return
 					}

@@ -19,7 +19,8 @@ import (
 func pressable() *shed.Config {
 	cfg := shed.Defaults()
 	cfg.Interval = time.Hour
-	cfg.Limits = map[string]shed.Limits{shed.InFlight: {On: true, Soft: 0, Hard: 1000}, shed.LoopDelay: {On: true, Soft: 0.001, Hard: 0.005}}
+	cfg.Limits = map[string]shed.Limits{shed.InFlight: {On: true, Soft: 0, Hard: 1000},
+		shed.LoopDelay: {On: true, Soft: 0.001, Hard: 0.005}}
 	return &cfg
 }
 
@@ -54,7 +55,10 @@ func startPressable(t *testing.T, cfg Config, services ...Service) *Server {
 // byClass is a service with a route of each class and lane that counts what reaches its handlers.
 func byClass(reached *atomic.Int64) routes {
 	ok := done(func(w *Response, _ *Request) { reached.Add(1); w.Body = append(w.Body, "fast"...) })
-	handed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reached.Add(1); io.WriteString(w, "handed") })
+	handed := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		reached.Add(1)
+		io.WriteString(w, "handed")
+	})
 	offloaded := func(w *Response, r *Request) Outcome {
 		if r.Inline() {
 			return Offload
@@ -68,7 +72,10 @@ func byClass(reached *atomic.Int64) routes {
 		{Pattern: "GET /low/fast", Handler: ok, Class: Low},
 		{Pattern: "GET /low/offloaded", Handler: offloaded, Class: Low},
 		{Pattern: "GET /low/handed", Stream: handed, Class: Low},
-		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome { r.Admit(Low); return NetHTTP }, Stream: handed},
+		{Pattern: "GET /low/found", Handler: func(_ *Response, r *Request) Outcome {
+			r.Admit(Low)
+			return NetHTTP
+		}, Stream: handed},
 		{Pattern: "GET /critical/fast", Handler: ok, Class: Critical},
 		{Pattern: "GET /critical/handed", Stream: handed, Class: Critical},
 	}
@@ -87,16 +94,19 @@ func TestRequestsAreRefusedByClassOnAllLanes(t *testing.T) {
 				pressCalm(t, s, step.pressure)
 				for _, r := range service {
 					path := strings.TrimPrefix(r.Pattern, "GET ")
-					want := map[string]int{"normal": step.normal, "low": step.low, "critical": 200}[strings.Split(path, "/")[1]]
+					want := map[string]int{"normal": step.normal, "low": step.low,
+						"critical": 200}[strings.Split(path, "/")[1]]
 					before := reached.Load()
 					c := dial(t, s)
 					c.send(get(path))
 					resp, body := c.response("GET")
 					if resp.StatusCode != want {
-						t.Errorf("pressure %v: %s is answered %d, want %d", step.pressure, path, resp.StatusCode, want)
+						t.Errorf("pressure %v: %s is answered %d, want %d", step.pressure, path,
+							resp.StatusCode, want)
 					}
 					if called := reached.Load() != before; called != (want == 200) {
-						t.Errorf("pressure %v: %s is answered %d, and its handler called: %t", step.pressure, path, resp.StatusCode, called)
+						t.Errorf("pressure %v: %s is answered %d, and its handler called: %t", step.pressure,
+							path, resp.StatusCode, called)
 					}
 					if resp.StatusCode != 503 {
 						continue
@@ -106,8 +116,10 @@ func TestRequestsAreRefusedByClassOnAllLanes(t *testing.T) {
 						t.Errorf("%s: Retry-After is %q", path, resp.Header.Get("Retry-After"))
 					}
 					var problem struct{ Title, Detail string }
-					if err := json.Unmarshal([]byte(body), &problem); err != nil || resp.Header.Get("Content-Type") != problemType ||
-						!strings.Contains(problem.Detail, shed.InFlight) || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Date") == "" {
+					if err := json.Unmarshal([]byte(body), &problem); err != nil ||
+						resp.Header.Get("Content-Type") != problemType ||
+						!strings.Contains(problem.Detail, shed.InFlight) ||
+						resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Date") == "" {
 						t.Errorf("%s: the refusal is %v %s", path, resp.Header, body)
 					}
 				}
@@ -148,7 +160,9 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 			}
 			ask := func(path string, n int) { send(get(path), n) }
 			ask("/normal/fast", 3)
-			send("GET /normal/handed HTTP/1.1\r\nHost: weir\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx", 1) // 415: admitted, too
+			// A 415 has been admitted, too.
+			send("GET /normal/handed HTTP/1.1\r\nHost: weir\r\nContent-Encoding: gzip\r\nContent-Length: "+
+				"1\r\n\r\nx", 1)
 			ask("/low/found", 1)
 			pressCalm(t, s, 0.5)
 			ask("/normal/fast", 2)
@@ -169,7 +183,8 @@ func TestRefusalsAreCountedAndDoNotPassForLatencies(t *testing.T) {
 			route, _ := s.routes.find("GET", []byte("/normal/fast"), new([maxParams][]byte))
 			d := route.latency.Distribution()
 			if refused, timed := s.counter(route, 503).Value(), d.Count(); refused != 5 || timed != 5 {
-				t.Errorf("%d refusals counted, %d latencies; want 5 and those of the 5 answers", refused, timed)
+				t.Errorf("%d refusals counted, %d latencies; want 5 and those of the 5 answers", refused,
+					timed)
 			}
 		})
 	}
@@ -180,7 +195,8 @@ func TestThresholdsAreShownAndChangedOnTheAdminPort(t *testing.T) {
 	press(t, s, 0.75)
 	call := func(method, body string, status int) string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+"/admin/shed", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.AdminAddr().String()+
+			"/admin/shed", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,22 +215,26 @@ func TestThresholdsAreShownAndChangedOnTheAdminPort(t *testing.T) {
 	if err := json.Unmarshal([]byte(call("GET", "", 200)), &st); err != nil {
 		t.Fatal(err)
 	}
-	if st.Dominant != shed.InFlight || st.Pressure != 0.75 || st.Probability["normal"] != 0.5 || st.Probability["low"] != 1 {
+	if st.Dominant != shed.InFlight || st.Pressure != 0.75 || st.Probability["normal"] != 0.5 ||
+		st.Probability["low"] != 1 {
 		t.Errorf("got %+v", st)
 	}
-	if err := json.Unmarshal([]byte(call("PATCH", `{"in_flight":{"hard":10000}}`, 200)), &st); err != nil || st.Pressure != 0.075 {
+	if err := json.Unmarshal([]byte(call("PATCH", `{"in_flight":{"hard":10000}}`, 200)), &st); err != nil ||
+		st.Pressure != 0.075 {
 		t.Errorf("after a change: %+v, %v", st, err)
 	}
 	for body, status := range map[string]int{
 		"": 400, "[]": 400, `{"in_flight":{"sofd":1}}`: 400, `{} {}`: 400, `{"in_flight":{"soft":"1"}}`: 400,
 		`{"nothing":{}}`: 422, `{"in_flight":{"soft":1e9}}`: 422,
-		`{"in_flight":{"Hard":1}}`: 400, `{"in_flight":{"hard":10,"hard":20}}`: 400, `{"in_flight":{"hard":10},"in_flight":{}}`: 400,
+		`{"in_flight":{"Hard":1}}`: 400, `{"in_flight":{"hard":10,"hard":20}}`: 400,
+		`{"in_flight":{"hard":10},"in_flight":{}}`: 400,
 	} {
 		if text := call("PATCH", body, status); !strings.Contains(text, "detail") {
 			t.Errorf("%s: %s", body, text)
 		}
 	}
-	if text := call("PATCH", `{"in_flight":{"Hard":1}}`, 400); !strings.Contains(text, `in_flight may have on, soft and hard, and not \"Hard\"`) {
+	if text := call("PATCH", `{"in_flight":{"Hard":1}}`, 400); !strings.Contains(text,
+		`in_flight may have on, soft and hard, and not \"Hard\"`) {
 		t.Errorf("a member by another name: %s", text)
 	}
 }

@@ -194,7 +194,8 @@ func TestConnectionsNotYetAcceptedAtTheStopAreAnswered(t *testing.T) {
 }
 
 func TestAListenerThatFailsEndsTheServer(t *testing.T) {
-	s, err := New(Config{Listen: "127.0.0.1:0", TLSListen: "127.0.0.1:0"}, &echo{}) // TLS without a certificate
+	// TLS without a certificate.
+	s, err := New(Config{Listen: "127.0.0.1:0", TLSListen: "127.0.0.1:0"}, &echo{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func refusedWith(t *testing.T, s *Server, raw string, status int) {
 	c.send(raw)
 	resp, body := c.response("GET")
 	if resp.StatusCode != status || !resp.Close || resp.Header.Get("Content-Type") != problemType {
-		t.Errorf("got %d %s, close %t: %s; want a problem %d and close", resp.StatusCode, resp.Header.Get("Content-Type"), resp.Close, body, status)
+		t.Errorf("got %d %s, close %t: %s; want a problem %d and close", resp.StatusCode,
+			resp.Header.Get("Content-Type"), resp.Close, body, status)
 	}
 	if rest, err := io.ReadAll(c.r); err != nil || len(rest) > 0 {
 		t.Errorf("after the refusal came %q, %v; want a clean end", rest, err)
@@ -43,20 +44,21 @@ func TestRequestsThatTwoReadersWouldFrameDifferentlyAreRefused(t *testing.T) {
 		headers, body string
 		status        int
 	}{
-		"CL.TE":                   {"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\nG", 400},
-		"TE.CL":                   {"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", chunks, 400},
-		"CL.CL":                   {"Content-Length: 0\r\nContent-Length: 44\r\n", "", 400},
-		"CL, in one list":         {"Content-Length: 0, 44\r\n", "", 400},
-		"CL.CL, one folded":       {"Content-Length: 0\r\n 44\r\n", "", 400},
-		"CL, space before colon":  {"Content-Length : 44\r\n", "", 400},
-		"CL, hidden by bare CR":   {"X: a\rContent-Length: 44\r\n", "", 400},
-		"CL, hidden by bare LF":   {"X: a\nContent-Length: 44\r\n", "", 400},
-		"CL, hidden by NUL":       {"X: a\x00\r\nContent-Length: 0\r\n", "", 400},
-		"CL, padded with FF":      {"Content-Length:\x0c0\r\n", "", 400},
-		"CL, full-width digit":    {"Content-Length: \xef\xbc\x94\r\n", "", 400},
-		"CL, underscore":          {"Content-Length: 1_0\r\n", "", 400},
-		"TE, tab before colon":    {"Transfer-Encoding\t: chunked\r\n", chunks, 400},
-		"TE, twice":               {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", chunks, 400},
+		"CL.TE":                  {"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\nG", 400},
+		"TE.CL":                  {"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", chunks, 400},
+		"CL.CL":                  {"Content-Length: 0\r\nContent-Length: 44\r\n", "", 400},
+		"CL, in one list":        {"Content-Length: 0, 44\r\n", "", 400},
+		"CL.CL, one folded":      {"Content-Length: 0\r\n 44\r\n", "", 400},
+		"CL, space before colon": {"Content-Length : 44\r\n", "", 400},
+		"CL, hidden by bare CR":  {"X: a\rContent-Length: 44\r\n", "", 400},
+		"CL, hidden by bare LF":  {"X: a\nContent-Length: 44\r\n", "", 400},
+		"CL, hidden by NUL":      {"X: a\x00\r\nContent-Length: 0\r\n", "", 400},
+		"CL, padded with FF":     {"Content-Length:\x0c0\r\n", "", 400},
+		"CL, full-width digit":   {"Content-Length: \xef\xbc\x94\r\n", "", 400},
+		"CL, underscore":         {"Content-Length: 1_0\r\n", "", 400},
+		"TE, tab before colon":   {"Transfer-Encoding\t: chunked\r\n", chunks, 400},
+		"TE, twice": {"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+			chunks, 400},
 		"TE, identity and CL":     {"Transfer-Encoding: identity\r\nContent-Length: 4\r\n", "body", 400},
 		"TE, quoted":              {"Transfer-Encoding: \"chunked\"\r\n", chunks, 400},
 		"TE, list ends otherwise": {"Transfer-Encoding: chunked, identity\r\n", chunks, 400},
@@ -87,12 +89,15 @@ func TestRequestsThatTwoReadersWouldFrameDifferentlyAreRefused(t *testing.T) {
 func TestMalformedChunksEndTheConnection(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s := start(t, cfg, &echo{})
-		for _, chunks := range []string{"x\r\nhello\r\n0\r\n\r\n", "5\r\nhello", "-1\r\n\r\n", "5\r\nhelloo\r\n0\r\n\r\n", "ffffffffffffffff1\r\n", "5;\nhello\r\n0\r\n\r\n"} {
+		for _, chunks := range []string{"x\r\nhello\r\n0\r\n\r\n", "5\r\nhello", "-1\r\n\r\n",
+			"5\r\nhelloo\r\n0\r\n\r\n", "ffffffffffffffff1\r\n", "5;\nhello\r\n0\r\n\r\n"} {
 			c := dial(t, s)
-			c.send("POST /fast/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + smuggled)
+			c.send("POST /fast/a HTTP/1.1\r\nHost: weir\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				chunks + smuggled)
 			c.CloseWrite()
 			all, err := io.ReadAll(c.r)
-			if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 || !strings.HasPrefix(string(all), "HTTP/1.1 400 ") {
+			if err != nil || strings.Count(string(all), "HTTP/1.1 ") != 1 ||
+				!strings.HasPrefix(string(all), "HTTP/1.1 400 ") {
 				t.Errorf("%q: got %q, %v; want one 400", chunks, all, err)
 			}
 		}
@@ -102,7 +107,8 @@ func TestMalformedChunksEndTheConnection(t *testing.T) {
 // Bytes that can never become a request are refused without waiting for its end.
 func TestNonsenseIsRefusedBeforeItsEnd(t *testing.T) {
 	s := start(t, Config{}, &echo{})
-	for _, raw := range []string{"GET / HTTP/1.1\n", "\n", "GET / HTTP/1.1\r\nHost: a\n", "\x16\x03\x01\x02\x00\x01\x00\n"} {
+	for _, raw := range []string{"GET / HTTP/1.1\n", "\n", "GET / HTTP/1.1\r\nHost: a\n",
+		"\x16\x03\x01\x02\x00\x01\x00\n"} {
 		refusedWith(t, s, raw, 400)
 	}
 }

@@ -51,7 +51,8 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 			transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: h2}
 			hc := &http.Client{Transport: transport, Timeout: patient}
 			do := func(method, path, body string, status int, want string) {
-				req, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.TLSAddr().String()+path, strings.NewReader(body))
+				req, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.TLSAddr().String()+
+					path, strings.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return
@@ -63,8 +64,10 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 				}
 				defer resp.Body.Close()
 				got, err := io.ReadAll(resp.Body)
-				if err != nil || resp.StatusCode != status || resp.Proto != proto || want != "" && string(got) != want {
-					t.Errorf("%s %s %s: got %s %d %q, %v", proto, method, path, resp.Proto, resp.StatusCode, got, err)
+				if err != nil || resp.StatusCode != status || resp.Proto != proto || want != "" &&
+					string(got) != want {
+					t.Errorf("%s %s %s: got %s %d %q, %v", proto, method, path, resp.Proto, resp.StatusCode,
+						got, err)
 				}
 			}
 			var wg sync.WaitGroup
@@ -91,7 +94,8 @@ func TestTheTLSPortSpeaksHTTP2AndHTTP1WithTheSameRoutes(t *testing.T) {
 
 func TestTLSConnectionsCountTowardsTheBound(t *testing.T) {
 	cert, pool := selfSigned(t)
-	s := start(t, Config{MaxConnections: 1, TLSListen: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, &echo{})
+	s := start(t, Config{MaxConnections: 1, TLSListen: "127.0.0.1:0",
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, &echo{})
 	first, err := tls.Dial("tcp", s.TLSAddr().String(), &tls.Config{RootCAs: pool})
 	if err != nil {
 		t.Fatal(err)

@@ -24,12 +24,13 @@ func (p *putsOff) Routes() []Route {
 			w.Body = append(append(w.Body, "later "...), r.Param(0)...)
 			return Done
 		}},
-		Route{Pattern: "GET /later-handed/{word}", Stream: http.HandlerFunc(p.echo.handed), Handler: func(_ *Response, r *Request) Outcome {
-			if r.Inline() {
-				return WhenIdle
-			}
-			return NetHTTP
-		}},
+		Route{Pattern: "GET /later-handed/{word}", Stream: http.HandlerFunc(p.echo.handed),
+			Handler: func(_ *Response, r *Request) Outcome {
+				if r.Inline() {
+					return WhenIdle
+				}
+				return NetHTTP
+			}},
 	)
 }
 
@@ -66,7 +67,8 @@ func TestALoopRunsWhatWasPutOffAfterWhatIsReady(t *testing.T) {
 	d.turn()
 	c1.expect("GET", 200, "later long")
 	if n := d.turn(); n != 0 || len(d.whenIdle) != 0 || len(d.s.fast.jobs[0]) != 0 {
-		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.whenIdle), len(d.s.fast.jobs[0]))
+		t.Errorf("%d events, %d requests put off and %d for workers are left", n, len(d.whenIdle),
+			len(d.s.fast.jobs[0]))
 	}
 	if n := d.s.detached.Load(); n != 0 {
 		t.Errorf("%d requests are counted as being elsewhere", n)
@@ -80,7 +82,8 @@ func TestWithProcessorsToSpareAWorkerRunsWhatWasPutOff(t *testing.T) {
 	c.send(get("/later/a"))
 	d.turn()
 	if len(d.whenIdle) != 0 || len(d.s.fast.jobs[0]) != 1 || conn.phase != phaseOffloaded {
-		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.whenIdle), len(d.s.fast.jobs[0]))
+		t.Errorf("%d requests are put off, %d wait for a worker; want 0 and 1", len(d.whenIdle),
+			len(d.s.fast.jobs[0]))
 	}
 }
 
@@ -129,7 +132,8 @@ func TestWhatIsPutOffIsBounded(t *testing.T) {
 	}
 	d.handle(d.events[:n])
 	if len(d.whenIdle) != 1 || len(d.s.fast.jobs[0]) != 1 {
-		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.whenIdle), len(d.s.fast.jobs[0]))
+		t.Errorf("%d requests are put off, %d wait for a worker; want one of each", len(d.whenIdle),
+			len(d.s.fast.jobs[0]))
 	}
 	refused := d.s.refused.Value()
 	if refused != 1 {

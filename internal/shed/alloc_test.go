@@ -21,7 +21,8 @@ func TestADecisionDoesNotAllocate(t *testing.T) {
 		t.Error("nothing was rejected")
 	}
 	var q Queue
-	if n := testing.AllocsPerRun(1000, func() { q.Passed(300, 3e6); q.RejectProbability(300, Limits{true, 0, 1}) }); n != 0 {
+	if n := testing.AllocsPerRun(1000,
+		func() { q.Passed(300, 3e6); q.RejectProbability(300, Limits{true, 0, 1}) }); n != 0 {
 		t.Errorf("a loop's queue: %v allocations", n)
 	}
 }

@@ -12,7 +12,8 @@ import (
 func TestASignalSwitchedOffWhileItIsReadHasNoValue(t *testing.T) {
 	var s *Shedder
 	off := false
-	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{"load": {true, 1, 2}}}, metrics.New(1), slog.New(slog.DiscardHandler),
+	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{"load": {true, 1, 2}}},
+		metrics.New(1), slog.New(slog.DiscardHandler),
 		Signal{Name: "load", Unit: Number, Read: func() (float64, error) {
 			return 2, s.Set(map[string]Change{"load": {On: &off}})
 		}})
@@ -20,7 +21,8 @@ func TestASignalSwitchedOffWhileItIsReadHasNoValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refresh()
-	if st := s.Status(); st.Signals[0].Value != nil || st.Signals[0].Error != "" || st.Pressure != 0 || s.RejectProbability() != 0 {
+	if st := s.Status(); st.Signals[0].Value != nil || st.Signals[0].Error != "" || st.Pressure != 0 ||
+		s.RejectProbability() != 0 {
 		t.Errorf("it is shown as %+v, with the pressure %v", st.Signals[0], st.Pressure)
 	}
 }

@@ -51,7 +51,8 @@ type memoryGroup struct {
 func (b *box) headroom(g memoryGroup) (left uint64, limited bool, err error) {
 	limitName, usageName, freeName := "memory.max", "memory.current", "inactive_file"
 	if g.v1 {
-		limitName, usageName, freeName = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+		limitName, usageName, freeName = "memory.limit_in_bytes", "memory.usage_in_bytes",
+			"total_inactive_file"
 	}
 	text, err := b.read(filepath.Join(g.dir, limitName))
 	if errors.Is(err, fs.ErrNotExist) {

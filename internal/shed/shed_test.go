@@ -60,7 +60,8 @@ func TestPressureIsLinearBetweenTheThresholds(t *testing.T) {
 		{2, 4, math.NaN(), 0},
 	} {
 		if got := (Limits{true, test.soft, test.hard}).of(test.value); !near(got, test.want) {
-			t.Errorf("soft %v, hard %v: the pressure of %v is %v, want %v", test.soft, test.hard, test.value, got, test.want)
+			t.Errorf("soft %v, hard %v: the pressure of %v is %v, want %v", test.soft, test.hard, test.value,
+				got, test.want)
 		}
 		if got := (Limits{false, test.soft, test.hard}).of(test.value); got != 0 {
 			t.Errorf("a signal that is off has the pressure %v", got)
@@ -75,7 +76,8 @@ func TestLowIsRefusedBeforeNormalAndCriticalNever(t *testing.T) {
 		o := RejectProbabilityAt(test.pressure)
 		for c, want := range map[Class]float64{Normal: test.normal, Low: test.low, Critical: 0} {
 			if got := o.Of(c); !near(got, want) {
-				t.Errorf("pressure %v: %v is rejected with probability %v, want %v", test.pressure, c, got, want)
+				t.Errorf("pressure %v: %v is rejected with probability %v, want %v", test.pressure, c, got,
+					want)
 			}
 			rejected := 0
 			const n = 20_000
@@ -84,8 +86,10 @@ func TestLowIsRefusedBeforeNormalAndCriticalNever(t *testing.T) {
 					rejected++
 				}
 			}
-			if got := float64(rejected) / n; math.Abs(got-want) > 0.03 || (want == 0 || want == 1) && got != want {
-				t.Errorf("pressure %v: %v of the requests of class %v were rejected, want %v", test.pressure, got, c, want)
+			if got := float64(rejected) / n; math.Abs(got-want) > 0.03 || (want == 0 || want == 1) &&
+				got != want {
+				t.Errorf("pressure %v: %v of the requests of class %v were rejected, want %v", test.pressure,
+					got, c, want)
 			}
 		}
 	}
@@ -113,16 +117,20 @@ func TestTheLargestPressureCountsAndIsNamed(t *testing.T) {
 		load, memory, pressure float64
 		dominant               string
 	}{
-		{0, 1000, 0, ""}, {3, 1000, 0.5, "load"}, {3, 60, 0.8, "memory"}, {4, 60, 1, "load"}, {0, 1000, 0, ""},
+		{0, 1000, 0, ""}, {3, 1000, 0.5, "load"}, {3, 60, 0.8, "memory"}, {4, 60, 1, "load"},
+		{0, 1000, 0, ""},
 	} {
 		load.set(test.load)
 		memory.set(test.memory)
 		s.refresh()
-		if st := s.Status(); !near(st.Pressure, test.pressure) || st.Dominant != test.dominant || s.Dominant() != test.dominant {
-			t.Errorf("load %v, memory %v: pressure %v of %q, want %v of %q", test.load, test.memory, st.Pressure, st.Dominant, test.pressure, test.dominant)
+		if st := s.Status(); !near(st.Pressure, test.pressure) || st.Dominant != test.dominant ||
+			s.Dominant() != test.dominant {
+			t.Errorf("load %v, memory %v: pressure %v of %q, want %v of %q", test.load, test.memory,
+				st.Pressure, st.Dominant, test.pressure, test.dominant)
 		}
 		if got := s.RejectProbability(); got != RejectProbabilityAt(test.pressure) {
-			t.Errorf("load %v, memory %v: probability %x, want %x", test.load, test.memory, got, RejectProbabilityAt(test.pressure))
+			t.Errorf("load %v, memory %v: probability %x, want %x", test.load, test.memory, got,
+				RejectProbabilityAt(test.pressure))
 		}
 	}
 }
@@ -130,7 +138,8 @@ func TestTheLargestPressureCountsAndIsNamed(t *testing.T) {
 // The queue in front of a loop is shown, and applied by the loop alone.
 func TestTheLoopsApplyTheirDelayThemselves(t *testing.T) {
 	delay := new(dial)
-	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{LoopDelay: {true, 1, 2}}}, metrics.New(1),
+	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{LoopDelay: {true, 1, 2}}},
+		metrics.New(1),
 		slog.New(slog.DiscardHandler), delay.signal(LoopDelay, Seconds, false))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +147,8 @@ func TestTheLoopsApplyTheirDelayThemselves(t *testing.T) {
 	delay.set(2)
 	s.refresh()
 	if s.RejectProbability() != 0 || s.Dominant() != LoopDelay || s.Status().Probability["normal"] != 1 {
-		t.Errorf("probability %x, dominant %q, %+v; want none for all, and the signal shown", s.RejectProbability(), s.Dominant(), s.Status())
+		t.Errorf("probability %x, dominant %q, %+v; want none for all, and the signal shown",
+			s.RejectProbability(), s.Dominant(), s.Status())
 	}
 	if got := s.QueueLimits(); got != (Limits{true, 1, 2}) {
 		t.Errorf("loops are told %+v", got)
@@ -196,7 +206,8 @@ func TestASignalThatCannotBeReadIsSaidOnceCountedAndShedsNothing(t *testing.T) {
 	if st.Dominant != "memory" || !near(st.Pressure, 0.5) || st.Failures != 5 {
 		t.Errorf("%+v: want memory alone to count, and 5 failures", st)
 	}
-	if one := st.Signals[0]; one.Failures != 5 || one.Error != "the file is gone" || one.Value != nil || one.Pressure != 0 {
+	if one := st.Signals[0]; one.Failures != 5 || one.Error != "the file is gone" || one.Value != nil ||
+		one.Pressure != 0 {
 		t.Errorf("the signal is %+v", one)
 	}
 	if n := strings.Count(text.String(), "the file is gone"); n != 1 {
@@ -233,7 +244,8 @@ func TestThresholdsChangeWhileTheyAreWatched(t *testing.T) {
 	if err := s.Set(map[string]Change{"load": {Soft: number(3)}}); err != nil || s.RejectProbability() != 0 {
 		t.Errorf("%v, probability %x: a new soft threshold counts at once", err, s.RejectProbability())
 	}
-	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil || s.RejectProbability() != RejectProbabilityAt(1) {
+	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil ||
+		s.RejectProbability() != RejectProbabilityAt(1) {
 		t.Errorf("%v, probability %x: so do both", err, s.RejectProbability())
 	}
 	if err := s.Set(map[string]Change{"load": {On: &off}}); err != nil || s.RejectProbability() != 0 {
@@ -265,7 +277,8 @@ func TestThresholdsThatCannotWorkChangeNothing(t *testing.T) {
 		{map[string]Change{"load": {On: &off, Soft: number(4)}}, "below the hard one"},
 		{map[string]Change{"load": {Hard: number(math.Inf(1))}}, "from 0"},
 		{map[string]Change{"memory": {Soft: number(10)}}, "above the hard one"},
-		{map[string]Change{"load": {Soft: number(0), Hard: number(1)}, "memory": {Hard: number(1000)}}, "memory"},
+		{map[string]Change{"load": {Soft: number(0), Hard: number(1)}, "memory": {Hard: number(1000)}},
+			"memory"},
 	} {
 		err := s.Set(test.changes)
 		if err == nil || !strings.Contains(err.Error(), test.says) {
@@ -296,7 +309,8 @@ func TestWhatCannotBeWatchedIsRefused(t *testing.T) {
 }
 
 func TestTheDefaultsCanWork(t *testing.T) {
-	signals := append(System(Host), new(dial).signal(InFlight, Number, false), new(dial).signal(LoopDelay, Seconds, false))
+	signals := append(System(Host), new(dial).signal(InFlight, Number, false),
+		new(dial).signal(LoopDelay, Seconds, false))
 	s, err := New(Defaults(), metrics.New(1), slog.New(slog.DiscardHandler), signals...)
 	if err != nil {
 		t.Fatal(err)
@@ -338,7 +352,8 @@ func TestRetryAfterGrowsWithPressureAndIsSpread(t *testing.T) {
 	mild, _ := mean(0.05)
 	severe, different := mean(1)
 	if mild > 2 || severe < 8 || different < 8 {
-		t.Errorf("on average %v s while few are rejected, %v s while all are, %d different values", mild, severe, different)
+		t.Errorf("on average %v s while few are rejected, %v s while all are, %d different values", mild,
+			severe, different)
 	}
 	for _, p := range []float64{0, 0.5, 1} {
 		for range 100 {

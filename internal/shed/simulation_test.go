@@ -78,16 +78,19 @@ func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go s.Run(ctx)
-			shares := overload(times*capacity, capacity, queue, func() bool { return s.RejectProbability().Rejects(Normal, Draw()) }, nil)
+			shares := overload(times*capacity, capacity, queue,
+				func() bool { return s.RejectProbability().Rejects(Normal, Draw()) }, nil)
 			if n := settled(shares); n > 0 {
-				t.Errorf("%v times the capacity: in %d of 40 s the share rejected was more than 10 %% off %.3f: %.3f", times, n, want, shares)
+				t.Errorf("%v times the capacity: in %d of 40 s the share rejected was more than 10 %% off "+
+					"%.3f: %.3f", times, n, want, shares)
 			}
 		})
 		synctest.Test(t, func(t *testing.T) {
 			b := binarySwitch{limits: limits}
 			shares := overload(times*capacity, capacity, new(dial), func() bool { return b.on }, b.read)
 			if settled(shares) < 10 || b.flips < 10 {
-				t.Errorf("%v times the capacity: the switch flipped %d times and rejected %.2f: it should flap, or this test shows nothing", times, b.flips, shares)
+				t.Errorf("%v times the capacity: the switch flipped %d times and rejected %.2f: it should "+
+					"flap, or this test shows nothing", times, b.flips, shares)
 			}
 		})
 	}
@@ -152,10 +155,12 @@ func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
 	limits := DefaultLimits()[LoopDelay]
 	hard := time.Duration(limits.Hard * float64(time.Second))
 	for _, connections := range []int{200, 1000, 2000, 10_000, 50_000} {
-		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond} {
+		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond,
+			20 * time.Microsecond, 100 * time.Microsecond} {
 			delays, useful := insist(connections, each, 10_000)
-			bound := max(hard, (FreeQueue+FreeQueue/4)*each) // a queue is as long as the free one, whatever that takes
-			bound += bound / 8                               // for what is resumed
+			// A queue is as long as the free one, whatever that takes.
+			bound := max(hard, (FreeQueue+FreeQueue/4)*each)
+			bound += bound / 8 // for what is resumed
 			for _, d := range delays {
 				if d > bound {
 					t.Errorf("%d connections, %v each: a turn takes %v", connections, each, d)
@@ -163,7 +168,8 @@ func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
 				}
 			}
 			if useful < 0.87 {
-				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each, useful)
+				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each,
+					useful)
 			}
 		}
 	}
@@ -214,7 +220,8 @@ func TestAMomentsQueueIsNoOverload(t *testing.T) {
 
 // The share that all are rejected with is what would be rejected if each were decided by its place.
 func TestTheShareIsThatOfThePlaces(t *testing.T) {
-	for _, test := range []struct{ n, from, to float64 }{{100, 200, 400}, {200, 200, 400}, {300, 200, 400}, {400, 200, 400}, {4000, 200, 400}, {300, 256, 256}, {256, 256, 256}} {
+	for _, test := range []struct{ n, from, to float64 }{{100, 200, 400}, {200, 200, 400}, {300, 200, 400},
+		{400, 200, 400}, {4000, 200, 400}, {300, 256, 256}, {256, 256, 256}} {
 		sum, steps := 0.0, 100_000
 		for i := range steps {
 			place := (float64(i) + 0.5) / float64(steps) * test.n
@@ -225,7 +232,8 @@ func TestTheShareIsThatOfThePlaces(t *testing.T) {
 				sum += (place - test.from) / (test.to - test.from)
 			}
 		}
-		if got, want := shareBeyond(test.n, test.from, test.to), sum/float64(steps); math.Abs(got-want) > 1e-4 {
+		if got, want := shareBeyond(test.n, test.from, test.to),
+			sum/float64(steps); math.Abs(got-want) > 1e-4 {
 			t.Errorf("%+v: got %v, want %v", test, got, want)
 		}
 	}

@@ -101,7 +101,8 @@ func (s *Shedder) Set(changes map[string]Change) error {
 		next[w] = l
 	}
 	for w, l := range next {
-		s.log.Info("the thresholds of a signal of overload have changed", "signal", w.Name, "on", l.On, "soft", l.Soft, "hard", l.Hard)
+		s.log.Info("the thresholds of a signal of overload have changed", "signal", w.Name, "on", l.On,
+			"soft", l.Soft, "hard", l.Hard)
 		if !l.On {
 			w.value, w.failure = math.NaN(), ""
 		}

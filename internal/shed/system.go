@@ -86,7 +86,8 @@ func (b *box) stalls(resource, of string) func() (float64, error) {
 				return 0, err
 			}
 			if groups.unified == "" {
-				return 0, errors.New("there is no cgroup of version 2, whose stalls are counted; --shed-stalls-of host takes the host's")
+				return 0, errors.New("there is no cgroup of version 2, whose stalls are counted; " +
+					"--shed-stalls-of host takes the host's")
 			}
 			path = filepath.Join(groups.unified, resource+".pressure")
 		}

@@ -25,15 +25,18 @@ func fakeBox(t *testing.T, files map[string]string) *box {
 func (b *box) write(t *testing.T, path, text string) {
 	t.Helper()
 	path = filepath.Join(b.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
+		os.WriteFile(path, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 const (
-	meminfo   = "MemTotal:       24683520 kB\nMemFree:          100000 kB\nMemAvailable:    1048576 kB\nBuffers: 1 kB\n"
-	mountsV2  = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-	mountsV1  = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	meminfo = "MemTotal:       24683520 kB\nMemFree:          100000 kB\nMemAvailable:    1048576 kB\n" +
+		"Buffers: 1 kB\n"
+	mountsV2 = "29 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+	mountsV1 = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n32 31 0:29 / /sys/fs/cgroup/cpu rw - " +
+		"cgroup cgroup rw,cpu\n35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 	unlimited = "9223372036854771712\n"
 )
 
@@ -76,8 +79,10 @@ func TestAvailableMemoryIsTheLeastOfAllLimits(t *testing.T) {
 			"sys/fs/cgroup/a/memory.stat":      "inactive_file 10485760\n",
 		}, 30 * mib},
 		"version 1, children's cache counts": {map[string]string{
-			"proc/self/cgroup":                             "9:name=systemd:/\n4:cpu,cpuacct:/x\n3:memory:/a\n0::/\n",
-			"proc/self/mountinfo":                          mountsV1 + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+			"proc/self/cgroup": "9:name=systemd:/\n4:cpu,cpuacct:/x\n" +
+				"3:memory:/a\n0::/\n",
+			"proc/self/mountinfo": mountsV1 +
+				"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
 			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "805306368\n",
 			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "786432000\n",
 			"sys/fs/cgroup/memory/a/memory.stat":           "inactive_file 1\ntotal_inactive_file 10485760\n",
@@ -91,15 +96,17 @@ func TestAvailableMemoryIsTheLeastOfAllLimits(t *testing.T) {
 			"sys/fs/cgroup/a/memory.stat":    "inactive_file 9000\n",
 		}, 1000},
 		"a container that sees a part of the tree": {map[string]string{
-			"proc/self/cgroup":                           "4:memory:/docker/abc/inner\n",
-			"proc/self/mountinfo":                        "35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
+			"proc/self/cgroup": "4:memory:/docker/abc/inner\n",
+			"proc/self/mountinfo": "35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw " +
+				"- cgroup cgroup rw,memory\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "2097152\n",
 			"sys/fs/cgroup/memory/memory.usage_in_bytes": "1048576\n",
 			"sys/fs/cgroup/memory/memory.stat":           "total_inactive_file 0\n",
 		}, mib},
 		"a container that sees another part": {map[string]string{
-			"proc/self/cgroup":             "0::/../elsewhere\n",
-			"proc/self/mountinfo":          "29 23 0:26 /docker/abc /sys/fs/my\\040cgroup rw - cgroup2 cgroup2 rw\n",
+			"proc/self/cgroup": "0::/../elsewhere\n",
+			"proc/self/mountinfo": "29 23 0:26 /docker/abc /sys/fs/my\\040cgroup rw - cgroup2 " +
+				"cgroup2 rw\n",
 			"sys/fs/my cgroup/memory.max":  "2097152\n",
 			"sys/fs/my cgroup/memory.stat": "inactive_file 0\n", "sys/fs/my cgroup/memory.current": "0\n",
 		}, 2 * mib},
@@ -117,8 +124,10 @@ func TestAvailableMemoryIsTheLeastOfAllLimits(t *testing.T) {
 func TestAProcessThatIsMovedIsFollowed(t *testing.T) {
 	b := fakeBox(t, map[string]string{
 		"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mountsV2,
-		"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "0\n", "sys/fs/cgroup/a/memory.stat": "inactive_file 0\n",
-		"sys/fs/cgroup/b/memory.max": "2000\n", "sys/fs/cgroup/b/memory.current": "0\n", "sys/fs/cgroup/b/memory.stat": "inactive_file 0\n",
+		"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "0\n",
+		"sys/fs/cgroup/a/memory.stat": "inactive_file 0\n",
+		"sys/fs/cgroup/b/memory.max":  "2000\n", "sys/fs/cgroup/b/memory.current": "0\n",
+		"sys/fs/cgroup/b/memory.stat": "inactive_file 0\n",
 	})
 	for group, want := range map[string]float64{"0::/a\n": 1000, "0::/b\n": 2000} {
 		b.write(t, "proc/self/cgroup", group)
@@ -131,7 +140,8 @@ func TestAProcessThatIsMovedIsFollowed(t *testing.T) {
 func TestFilesThatMakeNoSenseAreErrors(t *testing.T) {
 	good := map[string]string{
 		"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mountsV2,
-		"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "0\n", "sys/fs/cgroup/a/memory.stat": "inactive_file 0\n",
+		"sys/fs/cgroup/a/memory.max": "1000\n", "sys/fs/cgroup/a/memory.current": "0\n",
+		"sys/fs/cgroup/a/memory.stat": "inactive_file 0\n",
 	}
 	for path, text := range map[string]string{
 		"proc/meminfo":                   "MemTotal: 1 kB\n",
@@ -150,7 +160,8 @@ func TestFilesThatMakeNoSenseAreErrors(t *testing.T) {
 			t.Errorf("the load %q is taken for %v", text, got)
 		}
 	}
-	for _, text := range []string{"", "full avg10=0.00 total=5\n", "some avg10=0.00\n", "some total=-5\n", "some total=99999999999999999999\n"} {
+	for _, text := range []string{"", "full avg10=0.00 total=5\n", "some avg10=0.00\n", "some total=-5\n",
+		"some total=99999999999999999999\n"} {
 		if got, err := parseStalls([]byte(text)); err == nil {
 			t.Errorf("the stalls %q are taken for %v", text, got)
 		}
@@ -166,11 +177,14 @@ func TestLoadIsForEachProcessor(t *testing.T) {
 
 func TestStallsAreTheShareOfTheTimeSinceTheLastReading(t *testing.T) {
 	pressure := func(us string) string {
-		return "some avg10=9.99 avg60=0.00 avg300=0.00 total=" + us + "\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
+		return "some avg10=9.99 avg60=0.00 avg300=0.00 total=" + us +
+			"\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n"
 	}
-	for of, path := range map[string]string{Host: "proc/pressure/cpu", OwnCgroup: "sys/fs/cgroup/a/cpu.pressure"} {
+	for of, path := range map[string]string{Host: "proc/pressure/cpu",
+		OwnCgroup: "sys/fs/cgroup/a/cpu.pressure"} {
 		synctest.Test(t, func(t *testing.T) {
-			b := fakeBox(t, map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mountsV2, path: pressure("5000000")})
+			b := fakeBox(t, map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mountsV2,
+				path: pressure("5000000")})
 			read := b.stalls("cpu", of)
 			expect := func(want float64) {
 				t.Helper()
@@ -192,7 +206,8 @@ func TestStallsAreTheShareOfTheTimeSinceTheLastReading(t *testing.T) {
 		})
 	}
 	b := fakeBox(t, map[string]string{"proc/self/cgroup": "3:memory:/a\n", "proc/self/mountinfo": mountsV1})
-	if _, err := b.stalls("cpu", OwnCgroup)(); err == nil || !strings.Contains(err.Error(), "--shed-stalls-of") {
+	if _, err := b.stalls("cpu", OwnCgroup)(); err == nil ||
+		!strings.Contains(err.Error(), "--shed-stalls-of") {
 		t.Errorf("without a cgroup of version 2: %v", err)
 	}
 }
@@ -230,8 +245,10 @@ func TestThisMachineCanBeRead(t *testing.T) {
 
 func FuzzSystemFiles(f *testing.F) {
 	f.Add([]byte(meminfo), []byte("0::/a/b\n"), []byte(mountsV2))
-	f.Add([]byte("0.50 1.02 0.80 3/201 12345\n"), []byte("9:name=systemd:/\n3:memory:/a\n0::/\n"), []byte(mountsV1))
-	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"), []byte("4:memory:/docker/abc/../x\n"), []byte("35 31 0:32 /docker/abc /sys\\040fs rw - cgroup cgroup rw,memory\n"))
+	f.Add([]byte("0.50 1.02 0.80 3/201 12345\n"), []byte("9:name=systemd:/\n3:memory:/a\n0::/\n"),
+		[]byte(mountsV1))
+	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"), []byte("4:memory:/docker/abc/../x\n"),
+		[]byte("35 31 0:32 /docker/abc /sys\\040fs rw - cgroup cgroup rw,memory\n"))
 	f.Add([]byte("max\n"), []byte("0::/../..\n"), []byte("29 23 0:26 /../.. / rw - cgroup2 x y\n"))
 	f.Add([]byte("inactive_file 123\n"), []byte(":::\n"), []byte(" - cgroup\n"))
 	f.Fuzz(func(t *testing.T, text, membership, mounts []byte) {
@@ -247,7 +264,8 @@ func FuzzSystemFiles(f *testing.F) {
 		if n, limited, err := parseLimit(text); limited && (err != nil || n >= noLimit) {
 			t.Errorf("limit: %d, %v", n, err)
 		}
-		if _, err := parseStat(text, "inactive_file"); err == nil && !strings.Contains(string(text), "inactive_file ") {
+		if _, err := parseStat(text, "inactive_file"); err == nil &&
+			!strings.Contains(string(text), "inactive_file ") {
 			t.Error("a line is there that is not there")
 		}
 		own := findCgroups(membership, mounts)

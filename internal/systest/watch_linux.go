@@ -26,7 +26,8 @@ func Watch(t testing.TB, dir string) *Dir {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { syscall.Close(fd) }) //nolint:errcheck // only watches
-	if _, err := syscall.InotifyAddWatch(fd, dir, syscall.IN_CREATE|syscall.IN_DELETE|syscall.IN_MOVED_TO|syscall.IN_OPEN); err != nil {
+	if _, err := syscall.InotifyAddWatch(fd, dir,
+		syscall.IN_CREATE|syscall.IN_DELETE|syscall.IN_MOVED_TO|syscall.IN_OPEN); err != nil {
 		t.Fatal(err)
 	}
 	return &Dir{t: t, fd: fd}

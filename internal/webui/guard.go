@@ -17,7 +17,8 @@ import (
 )
 
 // policy lets pages load what comes from here, and nothing else. No script and no style is inline.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src " +
+	"'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Guard refuses requests of foreign pages.
@@ -44,7 +45,8 @@ func (g Guard) Handler(next http.Handler) http.Handler {
 		open := g.Open != nil && g.Open(r)
 		switch {
 		case !g.AnyHost && !LoopbackHost(r.Host):
-			g.Refuse(w, http.StatusMisdirectedRequest, "this address is for loopback names, like 127.0.0.1 and localhost")
+			g.Refuse(w, http.StatusMisdirectedRequest,
+				"this address is for loopback names, like 127.0.0.1 and localhost")
 		case !(open && safe(r.Method)) && foreign(r):
 			g.Refuse(w, http.StatusForbidden, "pages of other sites may not use this")
 		case !safe(r.Method) && r.ContentLength != 0 && !mayBeJSON(r):
