@@ -139,7 +139,6 @@ func Open(path string, cells uint64, o Options) (*Store, error) {
 		name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
 	s.start(o, name)
-	s.cache(0, s.size)
 	return s, nil
 }
 

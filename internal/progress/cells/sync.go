@@ -109,6 +109,9 @@ func (s *Store) rewrite(rest func()) error {
 	return nil
 }
 
+// cacheStep is how many bytes are cached at a time.
+const cacheStep = 4 << 20
+
 // cache brings bytes of the file into the page cache in the way that makes the faults after each sync
 // cheap. That it failed will show where it matters.
 func (s *Store) cache(from, to int64) {
@@ -117,14 +120,13 @@ func (s *Store) cache(from, to int64) {
 	}
 	s.caching.Add(1)
 	disk.Go(func() error {
-		const step = 4 << 20
-		for ; from < to; from += step {
+		for ; from < to; from += cacheStep {
 			select {
 			case <-s.closing:
 				return nil
 			default:
 			}
-			if err := disk.Cache(s.f, from, min(step, to-from)); err != nil {
+			if err := disk.Cache(s.f, from, min(cacheStep, to-from)); err != nil {
 				return err
 			}
 		}
