@@ -66,16 +66,15 @@ func (g *generation) seek(u *User) (p place, known bool, err error) {
 		return g.place(*u), true, nil
 	}
 	l := g.local
-	number, name := u.ID()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err = l.file.each(func(slot, n uint64, s []byte) error {
-		if n == number && string(s) == string(name) && (s == nil) == (name == nil) {
+	err = l.file.each(func(slot, number uint64, name []byte) error {
+		if u.is(number, name) {
 			p = place{l.keys, slot}
 		}
 		return nil
 	})
-	if p.store == nil && name == nil && number < l.ids.Len() {
+	if number, name := u.ID(); p.store == nil && name == nil && number < l.ids.Len() {
 		p = place{l.ids, number}
 	}
 	return p, false, err

@@ -160,11 +160,20 @@ func (l *Local) assign(lists Lists) ([]uint32, error) {
 		}
 	}
 	var table []uint32
+	next := uint64(0)
 	err := l.file.each(func(slot uint64, number uint64, name []byte) error {
-		rank, ok := lists.Rank(User{Number: number, Name: name})
+		rank, ok := next, false
+		if rank < lists.Slots() { // keys are mostly in the order of the ranks: then nothing need be looked up
+			u, there := lists.User(rank)
+			ok = there && u.is(number, name)
+		}
+		if !ok {
+			rank, ok = lists.Rank(User{Number: number, Name: name})
+		}
 		if !ok {
 			return nil
 		}
+		next = rank + 1
 		if table == nil {
 			table = make([]uint32, lists.Slots())
 		}
@@ -210,6 +219,12 @@ func (u User) ID() (number uint64, name []byte) {
 		return n, nil
 	}
 	return 0, u.Name
+}
+
+// is says whether an ID is u's.
+func (u User) is(number uint64, name []byte) bool {
+	n, s := u.ID()
+	return n == number && (s == nil) == (name == nil) && string(s) == string(name)
 }
 
 // decimal returns the number that s is the canonical decimal form of.
