@@ -46,6 +46,9 @@ func repair(out, errs io.Writer, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := mend(out, dir); err != nil {
+		return err
+	}
 	log := newLog(errs, "text", "info")
 	bad := []error{repaired(out, dir, func(accept bool) error {
 		if !accept {
@@ -87,17 +90,33 @@ func repair(out, errs io.Writer, dir string) (err error) {
 	return errors.Join(bad...)
 }
 
+// mend rights the headers of which a single bit is wrong, of all files in dir.
+func mend(out io.Writer, dir string) error {
+	return filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		mended, err := record.Mend(file)
+		if mended {
+			fmt.Fprintf(out, "%s: repaired, a bit of its header was wrong\n", file)
+		}
+		return err
+	})
+}
+
 // repaired opens something as it is, and if it is damaged without what is.
 func repaired(out io.Writer, path string, open func(accept bool) error) error {
 	damage := open(false)
-	if !errors.Is(damage, record.ErrCorrupt) {
-		if damage == nil {
-			fmt.Fprintf(out, "%s: not damaged\n", path)
-		}
+	if damage == nil {
+		_, err := fmt.Fprintf(out, "%s: not damaged\n", path)
+		return err
+	}
+	if !errors.Is(damage, record.ErrCorrupt) && !errors.Is(damage, record.ErrVersion) {
 		return damage
 	}
 	if err := open(true); err != nil {
-		return fmt.Errorf("nothing of %s can be kept: %w", path, err)
+		return fmt.Errorf("nothing of %s can be kept: %w; to begin without what is damaged, move it away, the file or the "+
+			"whole of %s, and run weir repair --accept-loss again", path, err, path)
 	}
 	_, err := fmt.Fprintf(out, "%s: repaired, without what was damaged: %v\n", path, damage)
 	return err

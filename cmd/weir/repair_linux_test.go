@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -65,6 +66,49 @@ func TestDamagedDataAreRefusedUntilTheyAreRepaired(t *testing.T) {
 		t.Errorf("%v arms are left, want that of a", n)
 	}
 	stop(t, p)
+}
+
+func TestAHeaderWithAWrongBitIsMendedAndWhatIsLostCanBeMovedAway(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	args := []string{"--data", data, "--bandit-sync", "1ms"}
+	p := start(t, args...)
+	for range 3 {
+		ask(t, "GET", "http://"+p.public+"/next", "")
+	}
+	ask(t, "POST", "http://"+p.public+"/events", `{"item":"a","reward":1}`)
+	stop(t, p)
+	repair := func(fails bool, says ...string) {
+		t.Helper()
+		out, err := exec.Command("weir", "repair", "--accept-loss", data).CombinedOutput()
+		if (err != nil) != fails {
+			t.Fatalf("%v: %s", err, out)
+		}
+		wantSays(t, "repair", string(out), says...)
+	}
+	const version = 8
+	for _, name := range []string{"bandit/00000000000000000000.journal", "sequence/current.cells", "sequence/current.cells.redo"} {
+		flipBit(t, filepath.Join(data, name), version)
+		fails(t, args, name, "version 0", "weir repair --accept-loss")
+		repair(false, name+": repaired, a bit of its header was wrong")
+	}
+	p = start(t, args...)
+	if n, _ := p.metric("weir_bandit_learned_arms"); n != 1 {
+		t.Errorf("%v arms are left, want that of a", n)
+	}
+	if _, index := ask(t, "GET", "http://"+p.public+"/current", ""); !strings.Contains(index, "2") {
+		t.Errorf("the sequence is at %s, want what three steps lead to", index)
+	}
+	stop(t, p)
+
+	journal := filepath.Join(data, "bandit", "00000000000000000000.journal")
+	flipBit(t, journal, version)
+	flipBit(t, journal, version+10)
+	repair(true, "nothing of", "move it away")
+	if err := os.RemoveAll(filepath.Join(data, "bandit")); err != nil {
+		t.Fatal(err)
+	}
+	repair(false, "repaired, without")
+	stop(t, start(t, args...))
 }
 
 // Without what was in a file all would begin anew, in silence.

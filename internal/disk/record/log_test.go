@@ -353,3 +353,34 @@ func FuzzLog(f *testing.F) {
 		}
 	})
 }
+
+func TestMendRightsAnySingleBitOfAHeaderAndNothingElse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	good := append(kind.Page([]byte("some fields")), "and what follows"...)
+	mend := func(data []byte) (bool, []byte) {
+		t.Helper()
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mended, err := Mend(path)
+		after, rerr := os.ReadFile(path)
+		if err != nil || rerr != nil {
+			t.Fatal(err, rerr)
+		}
+		return mended, after
+	}
+	for _, bit := range []int{0, 8*8 + 1, 12 * 8, 16*8 + 5, 30 * 8, PageSize*8 - 1} {
+		bad := slices.Clone(good)
+		bad[bit/8] ^= 1 << (bit % 8)
+		if mended, after := mend(bad); !mended || !bytes.Equal(after, good) {
+			t.Errorf("bit %d is not as it was: %t", bit, mended)
+		}
+	}
+	two := slices.Clone(good)
+	two[9], two[10] = two[9]^1, two[10]^1
+	for name, data := range map[string][]byte{"good": good, "two wrong bits": two, "short": good[:PageSize-1], "empty": nil} {
+		if mended, after := mend(data); mended || !bytes.Equal(after, data) {
+			t.Errorf("%s: it is changed, %t", name, mended)
+		}
+	}
+}

@@ -61,6 +61,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -126,10 +128,7 @@ func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error
 		return nil, k.Corrupt(name, 0, "it ends within its header, after %d bytes", len(page))
 	}
 	version, length := binary.LittleEndian.Uint32(page[8:]), int(binary.LittleEndian.Uint32(page[12:]))
-	end := fieldsAt + length
-	whole := length <= MaxFields && binary.LittleEndian.Uint64(page[end:]) == xxh3.Hash(page[:end]) &&
-		!slices.ContainsFunc(page[end+8:PageSize], func(b byte) bool { return b != 0 })
-	switch {
+	switch whole := whole(page); {
 	case version != k.Version && whole:
 		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d: use the program that wrote it, or %s",
 			ErrVersion, name, version, k.Version, k.Replace)
@@ -142,7 +141,43 @@ func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error
 	if length != n {
 		return nil, k.Corrupt(name, 0, "its header has %d bytes of fields and not %d", length, n)
 	}
-	return page[fieldsAt:end:end], nil
+	return page[fieldsAt : fieldsAt+n : fieldsAt+n], nil
+}
+
+// whole says whether a page is a header whose checksum is right, of whatever format.
+func whole(page []byte) bool {
+	length := binary.LittleEndian.Uint32(page[12:])
+	if length > MaxFields {
+		return false
+	}
+	end := fieldsAt + length
+	return binary.LittleEndian.Uint64(page[end:]) == xxh3.Hash(page[:end]) &&
+		!slices.ContainsFunc(page[end+8:PageSize], func(b byte) bool { return b != 0 })
+}
+
+// Mend rights the header of the file at path if a single bit of it is wrong, which the checksum proves, and says
+// whether it did. Any other file stays as it is.
+func Mend(path string) (mended bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	page := make([]byte, PageSize)
+	if _, err := f.ReadAt(page, 0); err == io.EOF {
+		return false, nil
+	} else if err != nil || whole(page) {
+		return false, err
+	}
+	for bit := range 8 * PageSize {
+		page[bit/8] ^= 1 << (bit % 8)
+		if whole(page) {
+			_, err := f.WriteAt(page, 0)
+			return err == nil, errors.Join(err, f.Sync())
+		}
+		page[bit/8] ^= 1 << (bit % 8)
+	}
+	return false, nil
 }
 
 // Corrupt returns an ErrCorrupt that says what is wrong at an offset of the file called name, and what to do.
