@@ -52,6 +52,8 @@ func (s *shedFlags) add(f *pflag.FlagSet) {
 	f.DurationVar(&s.cfg.Interval, "shed-interval", s.cfg.Interval, "how often to look whether it is")
 	f.DurationVar(&s.cfg.Pause, "shed-pause", s.cfg.Pause,
 		"the longest time for which a connection is not read after its request was rejected; 0 is never")
+	f.DurationVar(&s.cfg.Wait, "shed-wait", s.cfg.Wait,
+		"how long a request may wait for an event loop before it is rejected")
 	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf,
 		"whose stalls are looked at: host or cgroup, the server's own",
 		shed.Host, shed.OwnCgroup)
@@ -70,6 +72,8 @@ func (s *shedFlags) config() (*shed.Config, error) {
 		return nil, fmt.Errorf("--shed-interval must be 10ms or more, got %v", s.cfg.Interval)
 	case s.cfg.Pause < 0:
 		return nil, fmt.Errorf("--shed-pause must not be negative, got %v", s.cfg.Pause)
+	case s.cfg.Wait <= 0:
+		return nil, fmt.Errorf("--shed-wait must be above 0, got %v", s.cfg.Wait)
 	case !(s.memory >= 0 && s.memory <= 1):
 		return nil, fmt.Errorf("--memory-ratio must be from 0 to 1, got %v", s.memory)
 	}

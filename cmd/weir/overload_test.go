@@ -72,6 +72,7 @@ func TestWrongFlagsOfOverloadSayWhatIsRight(t *testing.T) {
 		"--shed-in-flight=NaN:5":      "numbers from 0",
 		"--shed-interval=1ms":         "10ms or more",
 		"--shed-pause=-1s":            "must not be negative",
+		"--shed-wait=0s":              "must be above 0",
 		"--shed-stalls-of=everybody":  "host or cgroup",
 		"--memory-ratio=70":           "from 0 to 1",
 		"--shed-memory-stalls=20%;5%": "like 20%:60%, or off",

@@ -40,7 +40,6 @@ func (l *loop) answerBatch() {
 		l.prefetch(g.data[:n])
 		for i, data := range g.data[:n] {
 			if len(data) > 0 {
-				l.checkLate(conns[i])
 				l.answer(conns[i], data)
 			}
 		}

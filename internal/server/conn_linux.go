@@ -56,6 +56,7 @@ const (
 	phaseHandedOff              // for net/http
 	phaseLinger                 // for its client's end, discarding what comes
 	phasePaused                 // for a time to pass, without being read
+	phaseWaiting                // for a turn that has the time to read what has come
 )
 
 // accepted takes a new connection.
@@ -83,7 +84,9 @@ func (l *loop) accepted(fd int) {
 		l.dismiss(c)
 		return
 	}
-	l.addToBatch(c) // its request is mostly there
+	if l.shed.mayRead() {
+		l.addToBatch(c) // its request is mostly there
+	}
 }
 
 // watch changes what epoll reports of c.
@@ -103,7 +106,11 @@ func (l *loop) close(c *conn) {
 	if c.fd < 0 {
 		return
 	}
-	if c.phase == phasePaused {
+	switch c.phase {
+	case phasePaused:
+		l.unpause(c)
+	case phaseWaiting:
+		l.shed.waitingNow--
 		l.unpause(c)
 	}
 	c.timed.stop()
@@ -156,7 +163,6 @@ func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
 		n, err := receive(c.fd, l.read[:readSize])
 		if n > 0 {
-			l.checkLate(c)
 			l.answer(c, l.read[:n])
 		} else if err != unix.EAGAIN {
 			l.close(c)
@@ -170,7 +176,6 @@ func (l *loop) readable(c *conn) {
 	if n > 0 {
 		c.in = c.in[:len(c.in)+n]
 		if len(c.in) >= c.need {
-			l.checkLate(c)
 			l.answer(c, c.in)
 		}
 	} else if err == nil {
@@ -186,7 +191,6 @@ func (l *loop) readable(c *conn) {
 func (l *loop) answer(c *conn, data []byte) {
 	l.out = l.out[:0]
 	data = l.parse(c, data)
-	l.shed.late = false
 	if c.fd < 0 || c.phase == phaseHandedOff || c.phase == phaseOffloaded || c.pending != nil {
 		return
 	}

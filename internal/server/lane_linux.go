@@ -2,8 +2,10 @@ package server
 
 import (
 	"context"
+	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +18,8 @@ type fastLane struct {
 	jobs      []chan job // a service's, by its index: one whose work hangs keeps its own workers only
 	workers   sync.WaitGroup
 	toNetHTTP *handover
+	listener  atomic.Int64  // its descriptor, -1 before and after
+	next      atomic.Uint32 // the loop that gets the next connection
 }
 
 func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
@@ -23,6 +27,7 @@ func newFastLane(s *Server, addr net.Addr) (*fastLane, error) {
 		s:         s,
 		toNetHTTP: newHandover(1024, addr),
 	}
+	f.listener.Store(-1)
 	for range max(1, len(s.services)) {
 		f.jobs = append(f.jobs, make(chan job, s.cfg.WorkerQueue))
 	}
@@ -69,20 +74,22 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		<-stop
 		f.SetReadDeadline(time.Now()) //nolint:errcheck // ends the wait below
 	}()
-	next, backoff := 0, time.Duration(0)
+	defer l.listener.Store(-1)
+	backoff := time.Duration(0)
 	for {
 		var failed error
 		err := rc.Read(func(fd uintptr) bool {
-			before := next
-			failed = l.acceptAll(int(fd), &next)
-			if next != before {
+			l.listener.Store(int64(fd))
+			before := l.next.Load()
+			failed = l.acceptAll(int(fd), math.MaxInt)
+			if l.next.Load() != before {
 				backoff = 0
 			}
 			return failed != nil
 		})
 		select {
 		case <-stop:
-			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), &next) }) //nolint:errcheck // the last
+			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), math.MaxInt) }) //nolint:errcheck // the last
 		default:
 		}
 		if err != nil {
@@ -99,14 +106,25 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 	}
 }
 
-// acceptAll takes all connections that wait; the error is what ended it but for there being none.
-func (f *fastLane) acceptAll(listener int, next *int) error {
-	for {
+// acceptAtOnce bounds the connections that a loop accepts in one turn.
+const acceptAtOnce = 256
+
+// acceptSome takes connections that wait. A busy loop calls it in every turn: the goroutine that accepts waits
+// for a processor then, and the listener's queue overflows.
+func (f *fastLane) acceptSome() {
+	if fd := f.listener.Load(); fd >= 0 {
+		f.acceptAll(int(fd), acceptAtOnce) //nolint:errcheck // accept finds out, and says so
+	}
+}
+
+// acceptAll takes at most so many of the connections that wait; the error is what ended it but for there being
+// none.
+func (f *fastLane) acceptAll(listener, most int) error {
+	for range most {
 		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			f.deal(fd, *next%len(f.loops))
-			*next++
+			f.deal(fd, int(f.next.Add(1))%len(f.loops))
 		case unix.EAGAIN:
 			return nil
 		case unix.EINTR, unix.ECONNABORTED:
@@ -114,6 +132,7 @@ func (f *fastLane) acceptAll(listener int, next *int) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // deal gives a new connection to a loop, or turns it away.

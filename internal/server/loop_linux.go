@@ -106,7 +106,7 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 		request: deadlines{timeout: s.cfg.RequestTimeout},
 		write:   deadlines{timeout: s.cfg.WriteTimeout},
 		linger:  deadlines{timeout: s.cfg.LingerTimeout},
-		shed:    loopShed{Shedder: s.shed, age: dataAge},
+		shed:    loopShed{Shedder: s.shed},
 		done:    make(chan struct{}),
 	}
 	l.req.Stripe, l.req.inline, l.req.s, l.req.lane = stripe, true, s, l
@@ -166,6 +166,9 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 		l.readInbox()
 	}
 	l.handle(events)
+	if len(events) > 0 {
+		l.lane.acceptSome()
+	}
 	l.expire()
 	if len(l.whenIdle) > 0 {
 		l.runIdle()
@@ -176,8 +179,7 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 // system call the scheduler does not see, as there nearly always is more to do. It does not block while
 // something is put off.
 func (l *loop) wait(events []unix.EpollEvent, busy bool) int {
-	l.shed.slept = false
-	if later := len(l.whenIdle) > 0; busy || later {
+	if later := len(l.whenIdle) > 0 || l.shed.waitingNow > 0; busy || later {
 		if n := epollPoll(l.epoll, events); n > 0 || later {
 			return n
 		}
@@ -217,6 +219,7 @@ func (l *loop) handle(events []unix.EpollEvent) {
 		l.dispatch(&events[i])
 	}
 	l.answerBatch()
+	l.readWaiting()
 }
 
 // dispatch does what an event asks for, or has it done by answerBatch.
@@ -239,10 +242,12 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		l.writable(c)
 	case c.phase == phaseLinger:
 		l.discard(c)
-	case c.phase == phasePaused:
+	case c.phase == phasePaused || c.phase == phaseWaiting:
 		if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			l.close(c)
 		}
+	case !l.shed.mayRead():
+		l.enqueue(c)
 	case len(c.in) == 0:
 		l.addToBatch(c)
 	default:
@@ -316,6 +321,9 @@ func (l *loop) stop() {
 		if c != nil && c.phase == phasePaused {
 			l.unpause(c)
 			l.watch(c, unix.EPOLLIN)
+		}
+		if c != nil && c.phase == phaseWaiting {
+			l.dequeue(c)
 		}
 		switch {
 		case c == nil || c.phase != phaseReading:

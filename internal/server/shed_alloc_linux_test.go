@@ -26,7 +26,6 @@ func TestARefusalDoesNotAllocate(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.turn()
-			d.loop.shed.slept = true
 			d.pass(800 * time.Millisecond)
 			refused()
 		}

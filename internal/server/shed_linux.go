@@ -9,22 +9,18 @@ import (
 	"weir/internal/shed"
 )
 
-// On a loop a rejection costs nearly what an answer does, recv and send, so a loop that answered every
-// request beyond its ceiling with a 503 would soon do nothing else: with rejections at 0.9 of an answer,
-// nothing at all is served at twice the ceiling. Therefore:
+// A loop that has more to do than it can do in time reads no more requests in a turn than it can answer
+// within the thresholds. The connections of all others wait, unread and in order of arrival, where they cost
+// two calls of epoll_ctl. So turns stay short, and new connections are accepted and looked at in each.
 //
-// Probabilities are a turn's own: see shed.Queue. A loop so admits in each turn what it can answer within
-// the thresholds.
+// A rejection costs a recv and a send, nearly half of an answer. A loop that rejected all that it cannot
+// answer would soon do nothing else, as clients that do not back off send the next request at once. So
+// rejections get rejectShare of the loop's time. They go to what has waited too long, then to what came last:
+// who is rejected learns it soon, and who is not is answered in turn. By Little's law n connections that insist wait
+// for n / (answers and rejections a second) on average, whoever is chosen.
 //
-// What has waited for longer than the hard threshold is rejected when it is read, on whatever connection,
-// so that what is admitted is answered soon. TCP_INFO says how long that is; it is asked only while
-// requests are rejected.
-//
-// A connection whose request was rejected is not read for a while. Clients that heed Retry-After notice
-// nothing. Connections of those that do not are resumed at a rate that costs a small share of the loop's
-// time, so the more are paused the longer a pause is, and no longer than that. What was sent meanwhile is
-// nearly always too old, and so likely as anything else to have its connection paused again. A loop that
-// has nothing else to do resumes all whose time is over.
+// Probabilities of signals other than the loop's own queue count for whatever is read. A connection whose
+// request was rejected by one is not read for a while. Clients that heed Retry-After notice nothing.
 type loopShed struct {
 	*shed.Shedder // nil when nothing is ever rejected
 
@@ -33,19 +29,18 @@ type loopShed struct {
 	own    shed.RejectProbability // what of it is due to this loop's queue
 	draw   uint32                 // of the request at hand
 
-	began int64 // when the last turn began
-	ready int   // how many events it had
-	slept bool  // between that turn and this one
+	began  int64 // when the last turn began
+	served int   // connections that were read in it
+	left   int   // connections that may still be read in it
 
-	late bool                                           // the request at hand has waited too long
-	age  func(fd int, info *unix.TCPInfo) time.Duration // dataAge, unless a test has a clock of its own
-	info unix.TCPInfo
+	waiting    deadlines // connections with something to read, by when that was seen
+	late       deadlines // those of them that have waited too long
+	waitingNow int
+	rejecting  bool  // the connection at hand is read to have its requests rejected
+	budget     int64 // nanoseconds that may be spent on rejections
+	each       int64 // nanoseconds that one took lately
 
-	paused    deadlines
-	resuming  bool // the connection at hand
-	pausedNow int
-	credit    float64 // connections that may be resumed
-	resumed   int64   // when credit was last given
+	paused deadlines
 
 	answer          overloaded
 	admitted, count [shed.Classes]uint64 // of requests: let in, all; since they were last published
@@ -58,35 +53,35 @@ type loopShed struct {
 }
 
 const (
-	// resumeEvery is the time of a busy loop that earns the resumption of one connection: about 10 % of it
-	// is spent on the rejection of what was sent meanwhile, and on the one that pauses the connection
-	// again.
-	resumeEvery = 96 * time.Microsecond
-	// resumeAtOnce bounds the connections resumed in one turn.
-	resumeAtOnce = 512
+	// rejectShare is the share of a busy loop's time in which it rejects.
+	rejectShare = 0.08
 	// publishEvery is how often what a loop has counted is published.
 	publishEvery = int64(time.Millisecond)
 )
 
-// beginTurn begins a turn with so many events: it finds the probabilities for the requests that will be
-// read in it.
+// beginTurn begins a turn with so many events: it finds how many connections may be read in it, and the
+// probabilities for their requests.
 func (l *loop) beginTurn(ready int) {
 	s := &l.shed
 	if s.Shedder == nil {
 		return
 	}
-	s.queue.Passed(s.ready, time.Duration(l.now-s.began))
-	s.own = 0
+	passed := l.now - s.began
+	s.queue.Passed(s.served, time.Duration(passed))
+	s.budget = min(s.budget+int64(rejectShare*float64(passed)), int64(time.Millisecond))
+	limits, queued := s.QueueLimits(), ready+s.waitingNow
+	s.left = s.queue.Capacity(limits)
 	s.seen += uint64(ready)
-	if ready >= shed.FreeQueue {
-		s.own = s.queue.RejectProbability(ready, s.QueueLimits())
-		if s.own != 0 { // else it is no overload yet, or has just been there for a moment
-			s.waited += uint64(s.queue.Delay(ready).Microseconds()) * uint64(ready)
-		}
+	if s.own = s.queue.RejectProbability(queued, limits); s.own != 0 { // else it is no overload yet, or has just been there for a moment
+		s.waited += uint64(s.queue.Delay(queued).Microseconds()) * uint64(ready)
 	}
-	s.reject = s.RejectProbability().Max(s.own)
-	s.began, s.ready = l.now, ready
+	s.reject = s.RejectProbability()
+	if s.budget > 0 {
+		s.reject = s.reject.Max(s.own.OfLow())
+	}
+	s.began, s.served = l.now, 0
 	if l.now-s.published >= publishEvery {
+		s.shared.ready.Store(uint64(ready))
 		l.publishStats()
 	}
 }
@@ -97,8 +92,8 @@ func (l *loop) rests() {
 	if s.Shedder == nil {
 		return
 	}
-	s.slept = true
-	s.ready, s.own, s.reject = 0, 0, s.RejectProbability()
+	s.served, s.own, s.reject = 0, 0, s.RejectProbability()
+	s.shared.ready.Store(0)
 	l.publishStats()
 }
 
@@ -114,7 +109,89 @@ func (l *loop) publishStats() {
 	}
 	s.shared.waited.Store(s.waited)
 	s.shared.seen.Store(s.seen)
-	s.shared.ready.Store(uint64(s.ready))
+}
+
+// mayRead reports whether one more connection may be read in this turn, and counts it.
+func (s *loopShed) mayRead() bool {
+	if s.Shedder == nil {
+		return true
+	}
+	if s.left <= 0 || s.waitingNow > 0 {
+		return false
+	}
+	s.left--
+	s.served++
+	return true
+}
+
+// enqueue has c, which has something to read, wait for its turn.
+func (l *loop) enqueue(c *conn) {
+	c.phase = phaseWaiting
+	l.watch(c, 0)
+	l.shed.waiting.startAt(&c.timed, l.now)
+	l.shed.waitingNow++
+	l.s.paused.Add(1)
+}
+
+// dequeue makes c, which waits, one that is read.
+func (l *loop) dequeue(c *conn) {
+	l.shed.waitingNow--
+	l.unpause(c)
+	l.watch(c, unix.EPOLLIN)
+}
+
+// readWaiting reads as many of the connections that wait as the turn still allows, the first first, and has
+// some of the others rejected.
+func (l *loop) readWaiting() {
+	s := &l.shed
+	if s.waitingNow == 0 {
+		return
+	}
+	for longest := int64(l.s.cfg.Shed.Wait); s.left > 0 && s.waiting.head != nil; {
+		c := s.waiting.head.owner
+		if l.now-c.timed.at > longest {
+			s.late.startAt(&c.timed, c.timed.at)
+			continue
+		}
+		l.dequeue(c)
+		s.left--
+		s.served++
+		if len(c.in) == 0 {
+			l.addToBatch(c)
+		} else {
+			l.readable(c)
+		}
+	}
+	l.answerBatch()
+	l.rejectWaiting()
+}
+
+// rejectWaiting rejects requests of those that wait while there is time to spend on it: of the late ones, then of
+// those that came last, as long as they would wait beyond the threshold.
+func (l *loop) rejectWaiting() {
+	s := &l.shed
+	hard := int(s.queue.Place(s.QueueLimits().Hard))
+	began := time.Since(l.epoch)
+	s.rejecting = true
+	for n := 1; s.budget > 0 || s.waiting.head == nil; n++ {
+		next := s.late.head
+		if next == nil && s.own != 0 && s.waitingNow > hard {
+			next = s.waiting.tail
+		}
+		if next == nil {
+			break
+		}
+		l.dequeue(next.owner)
+		l.readable(next.owner)
+		if n%8 == 0 {
+			now := time.Since(l.epoch)
+			s.budget -= int64(now - began)
+			s.each += (int64(now-began)/8 - s.each) / 8
+			s.began += int64(now - began) // it is no time that answers took
+			began = now
+		}
+	}
+	s.rejecting = false
 }
 
 // admits begins with a request and reports whether it is admitted.
@@ -128,17 +205,7 @@ func (s *loopShed) admits(c shed.Class) bool {
 // rejects reports whether the request at hand is rejected, also again when it turns out to be of another
 // class.
 func (s *loopShed) rejects(c shed.Class) bool {
-	return s.reject.Rejects(c, s.draw) || s.late && c != shed.Critical
-}
-
-// checkLate finds out whether what was just read of c has waited too long.
-func (l *loop) checkLate(c *conn) {
-	s := &l.shed
-	if s.late = false; s.own == 0 && !s.resuming {
-		return
-	}
-	limits := s.QueueLimits()
-	s.late = limits.On && s.age(c.fd, &s.info).Seconds() > limits.Hard
+	return s.reject.Rejects(c, s.draw) || s.rejecting && c != shed.Critical
 }
 
 // rejects implements lane.
@@ -155,15 +222,16 @@ func (s *loopShed) counts(c shed.Class, refused bool) {
 // reject appends the answer to a rejected request of c.
 func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 	s := &l.shed
-	reason := s.Dominant()
-	if reason == "" || s.own.Of(class) >= s.reject.Of(class) {
-		reason = shed.LoopDelay
+	reason, probability := s.Dominant(), s.RejectProbability()
+	c.rejected = !s.rejecting && probability.Rejects(class, s.draw)
+	if !c.rejected {
+		reason, probability = shed.LoopDelay, s.own
+		if !s.rejecting {
+			s.budget -= s.each
+		}
 	}
-	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(s.reject.Of(class)), headOnly, c.closing)
+	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(probability.Of(class)), headOnly, c.closing)
 	l.s.counter(route, 503).Add(l.stripe, 1)
-	// Resumed, nearly all that was sent meanwhile is too old. What comes next on the connection is to be
-	// admitted as often as on others.
-	c.rejected = !s.resuming || s.reject.Rejects(shed.Normal, shed.Draw())
 }
 
 // pause stops reading a connection whose request was rejected, for a while. It returns false when it is not
@@ -177,9 +245,7 @@ func (l *loop) pause(c *conn) bool {
 	}
 	c.phase = phasePaused
 	l.watch(c, 0)
-	// Of its own queue the loop takes care by the rate at which it resumes.
 	s.paused.startAt(&c.timed, l.now+int64(shed.PauseFor(s.RejectProbability().Of(shed.Normal), most)))
-	s.pausedNow++
 	l.s.paused.Add(1)
 	return true
 }
@@ -187,7 +253,6 @@ func (l *loop) pause(c *conn) bool {
 // unpause ends the pause of a connection, which is not watched yet.
 func (l *loop) unpause(c *conn) {
 	c.phase = phaseReading
-	l.shed.pausedNow--
 	l.s.paused.Add(-1)
 	if len(c.in) > 0 {
 		l.request.start(&c.timed, l.now)
@@ -196,36 +261,11 @@ func (l *loop) unpause(c *conn) {
 	}
 }
 
-// resumePaused resumes the reads of connections whose pause is over: of all when there is nothing else to
-// do, of as many as may be afforded when there is; but of so many that no pause is much longer than the
-// bound.
+// resumePaused resumes the reads of connections whose pause is over.
 func (l *loop) resumePaused() {
-	s := &l.shed
-	if s.pausedNow > 0 {
-		passed := time.Duration(l.now - s.resumed)
-		s.credit += max(float64(passed)/float64(resumeEvery), float64(passed)/float64(l.s.cfg.Shed.Pause)*float64(s.pausedNow))
-	}
-	s.resumed, s.credit = l.now, min(s.credit, resumeAtOnce)
-	for range resumeAtOnce {
-		if !s.slept && s.credit < 1 {
-			return
-		}
-		c := s.paused.expired(l.now)
-		if c == nil {
-			return
-		}
-		s.credit = max(s.credit-1, 0)
+	for c := l.shed.paused.expired(l.now); c != nil; c = l.shed.paused.expired(l.now) {
 		l.unpause(c)
-		s.resuming = true
-		l.readable(c)
-		s.resuming = false
-		// Only now, as it may be paused again.
-		switch c.phase {
-		case phaseReading, phaseOffloaded, phasePending, phaseHandedOff:
-			if c.fd >= 0 {
-				l.watch(c, unix.EPOLLIN)
-			}
-		}
+		l.watch(c, unix.EPOLLIN)
 	}
 }
 

@@ -31,79 +31,160 @@ func pausedByTest(t *testing.T) (*handDriven, *client, *conn) {
 			d.s.paused.Load())
 	}
 	press(t, d.s, 0)
-	d.loop.shed.slept = true // it has nothing else to do
 	return d, c, conn
 }
 
-// age waits until what was sent last on a connection has waited there for longer than any threshold.
-func age(t *testing.T, c *conn) {
-	t.Helper()
-	await(t, "what was sent to grow old",
-		func() bool { return dataAge(c.fd, new(unix.TCPInfo)) >= 30*time.Millisecond })
+// afterPause has the pause of all connections end, and what they have sent read.
+func (d *handDriven) afterPause() {
+	d.pass(time.Second)
+	d.turn()
 }
 
-func TestAClientThatDoesNotWaitIsRejectedOnceMoreAfterAPause(t *testing.T) {
+func TestWhatIsSentInAPauseIsReadAfterIt(t *testing.T) {
 	d, c, conn := pausedByTest(t)
 	c.send(get("/fast/b"))
-	age(t, conn)
 	for range 9 {
 		d.pass(time.Millisecond)
 	}
 	c.quiet()
-	d.pass(time.Second)
-	if resp, _ := c.response("GET"); resp.StatusCode != 503 {
-		t.Errorf("what has waited is answered %d", resp.StatusCode)
-	}
+	d.afterPause()
+	c.expect("GET", 200, "GET b ")
 	if conn.phase != phaseReading || d.s.paused.Load() != 0 {
 		t.Errorf("then it is in phase %d, %d are paused", conn.phase, d.s.paused.Load())
 	}
-	c.send(get("/fast/c"))
-	d.turn()
-	c.expect("GET", 200, "GET c ")
 }
 
-// What comes at the end of a pause has not waited.
-func TestWhatComesAtTheEndOfAPauseIsAdmitted(t *testing.T) {
-	d, c, conn := pausedByTest(t)
-	age(t, conn)
-	c.send(get("/fast/b"))
-	d.pass(time.Second)
-	c.expect("GET", 200, "GET b ")
-	if conn.phase != phaseReading {
-		t.Errorf("then it is in phase %d", conn.phase)
+// crowd has n connections each send a request to a loop of which answers take each, and which has been busy
+// for a while if lasting is set.
+func crowd(t *testing.T, n int, each time.Duration, lasting bool) (d *handDriven, clients []*client) {
+	t.Helper()
+	d = newHandDriven(t, Config{Shed: pressable()})
+	for range n {
+		c, _ := d.connect()
+		c.send(get("/fast/a"))
+		clients = append(clients, c)
+	}
+	turns := 1
+	if lasting {
+		turns = 1000
+	}
+	for range turns {
+		d.shed.queue.Passed(1000, 1000*each)
+	}
+	d.shed.began = d.loop.now
+	return d, clients
+}
+
+// statuses returns what the clients were answered, in order, 0 for those that were not.
+func statuses(clients []*client) (all []int) {
+	for _, c := range clients {
+		status := 0
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fdOfClient(c)), Events: unix.POLLIN}}, 0); n > 0 {
+			resp, _ := c.response("GET")
+			status = resp.StatusCode
+		}
+		all = append(all, status)
+	}
+	return all
+}
+
+func fdOfClient(c *client) (fd int) {
+	rc, err := c.SyscallConn()
+	if err == nil {
+		err = rc.Control(func(of uintptr) { fd = int(of) })
+	}
+	if err != nil {
+		panic(err)
+	}
+	return fd
+}
+
+// A loop with more to do than it can do in a turn answers in order of arrival, over several turns.
+func TestABusyLoopReadsNoMoreInATurnThanItCanAnswerInTime(t *testing.T) {
+	const n = shed.FreeQueue + 44
+	d, clients := crowd(t, n, 40*time.Microsecond, false)
+	d.turn()
+	if d.shed.waitingNow != 44 || d.s.paused.Load() != 44 {
+		t.Errorf("%d connections wait, %d are not read; want 44", d.shed.waitingNow, d.s.paused.Load())
+	}
+	for i, status := range statuses(clients) {
+		if want := map[bool]int{true: 200}[i < shed.FreeQueue]; status != want {
+			t.Fatalf("the request at place %d is answered %d in the first turn, want %d", i, status, want)
+		}
+	}
+	clients[0].send(get("/fast/b"))
+	late, _ := d.connect()
+	late.send(get("/fast/c"))
+	d.turn()
+	for _, c := range append(clients[shed.FreeQueue:], clients[0], late) {
+		if resp, _ := c.response("GET"); resp.StatusCode != 200 {
+			t.Errorf("in the second turn one is answered %d", resp.StatusCode)
+		}
+	}
+	if d.shed.waitingNow != 0 || d.s.paused.Load() != 0 {
+		t.Errorf("%d connections wait, %d are not read at the end", d.shed.waitingNow, d.s.paused.Load())
 	}
 }
 
-// While the loop's queue is too long, what has waited for longer than the threshold is rejected, on new
-// connections, too.
-func TestWhatHasWaitedTooLongIsRejected(t *testing.T) {
-	for _, overloaded := range []bool{false, true} {
-		d := newHandDriven(t, Config{Shed: pressable()})
-		old, oldConn := d.connect()
+// When the queue stays too long, who came last is told so at once, and as many as there is time for.
+func TestWhoCameLastIsRejected(t *testing.T) {
+	const n = 3 * shed.FreeQueue
+	d, clients := crowd(t, n, 40*time.Microsecond, true)
+	d.pass(10 * time.Millisecond)
+	rejected := 0
+	for i, status := range statuses(clients) {
+		switch {
+		case i < shed.FreeQueue && status != 200:
+			t.Fatalf("the request at place %d is answered %d", i, status)
+		case status == 503:
+			rejected++
+		case i >= shed.FreeQueue && (status != 0 || rejected > 0):
+			t.Fatalf("the request at place %d is answered %d after %d were rejected", i, status, rejected)
+		}
+	}
+	if rejected == 0 || d.shed.waitingNow != n-shed.FreeQueue-rejected {
+		t.Errorf("%d were rejected, %d wait", rejected, d.shed.waitingNow)
+	}
+	clients[n-1].send(get("/fast/b")) // it is read as before
+	for range 4 {
 		d.turn()
-		old.send(get("/fast/a"))
-		age(t, oldConn)
-		fresh, _ := d.connect()
-		fresh.send(get("/fast/b") + get("/health"))
-		events := d.events[:2]
-		if n, err := unix.EpollWait(d.epoll, events, int(patient/time.Millisecond)); n != 2 || err != nil {
-			t.Fatalf("%d events, %v", n, err)
+	}
+	clients[n-1].expect("GET", 200, "GET b ")
+}
+
+// What has waited too long is rejected in place of being answered, but for what is never rejected.
+func TestWhatHasWaitedTooLongIsRejected(t *testing.T) {
+	d, clients := crowd(t, shed.FreeQueue+2, 40*time.Microsecond, false)
+	old, health := clients[shed.FreeQueue], clients[shed.FreeQueue+1]
+	health.send(get("/health"))
+	d.turn()
+	fresh, _ := d.connect()
+	fresh.send(get("/fast/b"))
+	d.pass(d.s.cfg.Shed.Wait + time.Millisecond)
+	d.turn()
+	fresh.expect("GET", 200, "GET b ")
+	for _, c := range []*client{old, health} {
+		if resp, _ := c.response("GET"); resp.StatusCode != 503 {
+			t.Errorf("what has waited too long is answered %d", resp.StatusCode)
 		}
-		if overloaded {
-			d.shed.own = 1 // a probability of nothing, as draws go
-		}
-		d.handle(events)
-		want := map[bool]int{false: 200, true: 503}[overloaded]
-		if resp, _ := old.response("GET"); resp.StatusCode != want {
-			t.Errorf("overloaded %t: got %d, want %d", overloaded, resp.StatusCode, want)
-		}
-		fresh.expect("GET", 200, "GET b ")
-		if resp, _ := fresh.response("GET"); resp.StatusCode != 200 {
-			t.Errorf("overloaded %t: health is answered %d", overloaded, resp.StatusCode)
-		}
-		if want := map[bool]phase{false: phaseReading, true: phasePaused}[overloaded]; oldConn.phase != want {
-			t.Errorf("overloaded %t: it is in phase %d, want %d", overloaded, oldConn.phase, want)
-		}
+	}
+	health.expect("GET", 200, `{"status":"ready","services":{"echo":{"status":"ready"}}}`)
+}
+
+func TestAConnectionThatBreaksWhileItWaitsIsClosed(t *testing.T) {
+	d, clients := crowd(t, shed.FreeQueue+1, 40*time.Microsecond, false)
+	d.turn()
+	last := clients[shed.FreeQueue]
+	if err := last.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	last.Close()
+	d.shed.left = 0
+	for before := d.open; d.open == before; {
+		d.turn()
+	}
+	if d.shed.waitingNow != 0 || d.s.paused.Load() != 0 || d.shed.waiting.head != nil {
+		t.Errorf("%d connections wait, %d are not read", d.shed.waitingNow, d.s.paused.Load())
 	}
 }
 
@@ -115,10 +196,10 @@ func TestARequestThatIsThereWithItsConnectionIsAnsweredAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c, next := newClient(t, nc), 0
+	c := newClient(t, nc)
 	c.send(get("/fast/a"))
 	for d.open == 0 {
-		acceptAll(t, d, &next)
+		acceptAll(t, d)
 		d.loop.turn(nil, d.now)
 	}
 	c.expect("GET", 200, "GET a ") // though the loop was told of no event
@@ -126,7 +207,7 @@ func TestARequestThatIsThereWithItsConnectionIsAnsweredAtOnce(t *testing.T) {
 
 func TestAClientThatWaitsNoticesNothing(t *testing.T) {
 	d, c, conn := pausedByTest(t)
-	d.pass(time.Second)
+	d.afterPause()
 	c.quiet()
 	if conn.phase != phaseReading || conn.timed.queue != &d.idle {
 		t.Errorf("it is in phase %d and not idle", conn.phase)
@@ -142,7 +223,7 @@ func TestHealthIsAnsweredOnAPausedConnectionInTheEnd(t *testing.T) {
 	c.send(get("/health"))
 	d.turn()
 	c.quiet()
-	d.pass(time.Second)
+	d.afterPause()
 	c.expect("GET", 200, `{"status":"ready","services":{"echo":{"status":"ready"}}}`)
 }
 
@@ -162,8 +243,7 @@ func TestAPipelineIsAnsweredBeforeItsConnectionIsPaused(t *testing.T) {
 		t.Errorf("it is in phase %d", conn.phase)
 	}
 	press(t, d.s, 0)
-	d.loop.shed.slept = true
-	d.pass(time.Second)
+	d.afterPause()
 	if conn.timed.queue != &d.request {
 		t.Error("half a request has no deadline")
 	}
@@ -250,85 +330,6 @@ func TestWithoutPausesARejectedConnectionIsReadOn(t *testing.T) {
 		if resp, _ := c.response("GET"); resp.StatusCode != 503 {
 			t.Errorf("got %d", resp.StatusCode)
 		}
-	}
-}
-
-// A busy loop resumes few at a time, but everybody within the bound; one with nothing else to do resumes
-// all.
-func TestABusyLoopResumesAsManyAsItMayAfford(t *testing.T) {
-	const n, afford = 60, 10
-	for _, idle := range []bool{false, true} {
-		d := newHandDriven(t, Config{Shed: pressable()})
-		press(t, d.s, 1)
-		clients := make([]*client, n)
-		for i := range clients {
-			clients[i], _ = d.connect()
-			clients[i].send(get("/fast/a"))
-		}
-		d.turn()
-		if got := d.s.paused.Load(); got != n {
-			t.Fatalf("%d are paused", got)
-		}
-		d.shed.slept = idle
-		// All pauses are over, and so long the loop has worked since it last resumed any.
-		d.now = d.now.Add(time.Second)
-		d.shed.resumed = int64(d.now.Add(-afford * resumeEvery).Sub(d.epoch))
-		d.turn()
-		resumed := n - d.s.paused.Load()
-		if idle && resumed != n || !idle && resumed != afford {
-			t.Errorf("idle %t: %d of %d were resumed", idle, resumed, n)
-		}
-		d.pass(n * resumeEvery)
-		if left := d.s.paused.Load(); left > 0 {
-			t.Errorf("idle %t: %d were not resumed", idle, left)
-		}
-	}
-}
-
-// A queue that stays too long is shortened by refusing, not at its first appearance, and what is refused
-// does not come back at once.
-func TestALoopRefusesWhatItCannotAnswerInTime(t *testing.T) {
-	d := newHandDriven(t, Config{Shed: pressable()})
-	const n, each = 400, 20 * time.Microsecond
-	d.shed.age = func(int, *unix.TCPInfo) time.Duration { return 0 } // the test has a clock of its own
-	type pair struct {
-		*client
-		*conn
-	}
-	pairs := make([]pair, n)
-	for i := range pairs {
-		pairs[i].client, pairs[i].conn = d.connect()
-	}
-	refusals := func() uint64 {
-		d.loop.publishStats()
-		return d.s.shed.Status().Rejected["normal"]
-	}
-	ready := 0
-	for round := range 200 {
-		ready = 0
-		for _, p := range pairs {
-			if p.phase == phaseReading {
-				p.send(get("/fast/a"))
-				ready++
-			}
-		}
-		d.now = d.now.Add(time.Duration(ready) * each) // so long the round before took
-		d.turn()
-		for _, p := range pairs {
-			if p.client.r.Buffered() > 0 || p.phase == phasePaused {
-				p.client.r.Discard(p.client.r.Buffered()) //nolint:errcheck // it is there
-			}
-		}
-		if round == 10 && refusals() > 0 {
-			t.Error("refused in the first moment")
-		}
-	}
-	if refusals() == 0 || ready > 370 || ready < shed.FreeQueue*3/4 {
-		t.Errorf("%d refused; %d of %d are still served in a turn, which takes them %v", refusals(), ready, n,
-			time.Duration(ready)*each)
-	}
-	if d.loop.shed.shared.waited.Load() == 0 {
-		t.Error("the delay is not told")
 	}
 }
 

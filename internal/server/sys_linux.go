@@ -1,7 +1,6 @@
 package server
 
 import (
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,17 +26,6 @@ func epollModify(epoll, fd int, event *unix.EpollEvent) error {
 		return errno
 	}
 	return nil
-}
-
-// dataAge returns how long ago data last came on a connection, to some milliseconds; 0 when it is no TCP
-// connection. info is its memory.
-func dataAge(fd int, info *unix.TCPInfo) time.Duration {
-	size := uint32(unsafe.Offsetof(info.Last_data_recv) + unsafe.Sizeof(info.Last_data_recv))
-	if _, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.IPPROTO_TCP, unix.TCP_INFO,
-		uintptr(unsafe.Pointer(info)), uintptr(unsafe.Pointer(&size)), 0); errno != 0 {
-		return 0
-	}
-	return time.Duration(info.Last_data_recv) * time.Millisecond
 }
 
 // receive reads what is there, at most len(p) bytes; 0 without an error is the end.

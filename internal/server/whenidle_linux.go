@@ -9,8 +9,13 @@ import "time"
 // 56, and half the time to the answer. What comes meanwhile waits for idleAtOnce and one such request, no
 // longer.
 
-// idleAtOnce is for how long a loop does what was put off before it looks for what is new.
-const idleAtOnce = IdleMicroseconds / 2 * time.Microsecond
+const (
+	// idleAtOnce is for how long a loop does what was put off before it looks for what is new.
+	idleAtOnce = IdleMicroseconds / 2 * time.Microsecond
+	// fewIdle is how many requests may be put off at the end of a turn. What is more is done at once: it was
+	// admitted, and to read new requests before would make all of them late.
+	fewIdle = 16
+)
 
 // runIdle runs requests that were put off: one at least.
 func (l *loop) runIdle() {
@@ -20,7 +25,7 @@ func (l *loop) runIdle() {
 		c := l.whenIdle[n]
 		n++
 		l.ran(c, l.worker.run(c))
-		if time.Since(began) >= idleAtOnce {
+		if len(l.whenIdle)-n <= fewIdle && time.Since(began) >= idleAtOnce {
 			break
 		}
 	}

@@ -1,6 +1,9 @@
 package shed
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// FreeQueue is how many requests may wait for an event loop without any of them being rejected, however
@@ -56,10 +59,25 @@ func (q *Queue) RejectProbability(ready int, l Limits) RejectProbability {
 	if ready < FreeQueue || lasting <= 0 || q.each <= 0 || !l.On {
 		return 0
 	}
-	place := func(delay float64) float64 { return max(delay/q.each, FreeQueue) }
-	soft, middle, hard := place(l.Soft), place((l.Soft+l.Hard)/2), place(l.Hard)
+	soft, middle, hard := q.Place(l.Soft), q.Place((l.Soft+l.Hard)/2), q.Place(l.Hard)
 	n := float64(ready)
 	return probability(lasting*shareBeyond(n, middle, hard), lasting*shareBeyond(n, soft, middle))
+}
+
+// Place returns how many requests the loop answers within so many seconds, FreeQueue at least.
+func (q *Queue) Place(seconds float64) float64 {
+	if q.each <= 0 {
+		return math.MaxInt32
+	}
+	return max(seconds/q.each, FreeQueue)
+}
+
+// Capacity returns how many requests may be read in one turn so that it ends within the thresholds.
+func (q *Queue) Capacity(l Limits) int {
+	if !l.On {
+		return math.MaxInt32
+	}
+	return int(q.Place((l.Soft + l.Hard) / 2))
 }
 
 // shareBeyond returns the mean, over n places, of a probability that is 0 up to place from, 1 from place to

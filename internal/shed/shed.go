@@ -92,6 +92,9 @@ func (o RejectProbability) Max(p RejectProbability) RejectProbability {
 	return max(o&lower, p&lower) | max(o>>32, p>>32)<<32
 }
 
+// OfLow returns the probability of class Low alone.
+func (o RejectProbability) OfLow() RejectProbability { return o >> 32 << 32 }
+
 // Draw returns a random number for one request. All decisions about one request take the same, so that a
 // request that turns out to be Low after it was admitted as Normal is rejected as often as if that had been
 // known.
@@ -107,6 +110,8 @@ type Config struct {
 	StallsOf string
 	// Pause bounds how long a connection is not read after a rejection; 0 reads it at once.
 	Pause time.Duration
+	// Wait bounds how long a request waits for an event loop before it is rejected.
+	Wait time.Duration
 }
 
 // Shedder reads signals and decides.

@@ -49,7 +49,7 @@ type Limits struct {
 
 // Defaults returns what is watched unless somebody says otherwise.
 func Defaults() Config {
-	return Config{Interval: 200 * time.Millisecond, Limits: DefaultLimits(), StallsOf: Host, Pause: 4 * time.Second}
+	return Config{Interval: 200 * time.Millisecond, Limits: DefaultLimits(), StallsOf: Host, Pause: 4 * time.Second, Wait: time.Second}
 }
 
 // DefaultLimits returns the limits of all signals that are on unless somebody says otherwise, and those

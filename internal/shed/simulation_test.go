@@ -3,7 +3,6 @@ package shed
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,62 +113,60 @@ func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 	})
 }
 
-// insist has connections that always have a request ready again, as a loop sees them: those whose request
-// is rejected are paused, and one is resumed every resumeEvery, to have what was sent meanwhile rejected,
-// too. It returns the delays of the last turns, and which share of the loop's time went into answers.
-func insist(connections int, each time.Duration, turns int) (delays []time.Duration, useful float64) {
-	const resumeEvery = 96 * time.Microsecond
-	rejection := min(each*9/10, 6*time.Microsecond) // recv and send, whatever an answer costs besides
+// insist has connections that always have a request ready again, as a loop sees them: in each turn it answers
+// those that have waited longest, as many as Queue says, and rejects some that came last in a twelfth of the
+// time. It returns how long the last turns took, how long answers waited at most, and which share of the
+// loop's time went into them.
+func insist(connections int, each time.Duration, turns int) (longest, waited time.Duration, useful float64) {
+	rejection := min(each*9/10, 8*time.Microsecond) // recv and send, whatever an answer costs besides
 	limits := DefaultLimits()[LoopDelay]
-	rng := rand.New(rand.NewPCG(1, 2))
 	var q Queue
-	live, paused, credit := connections, 0, 0.0
-	var answering, rejecting time.Duration
+	var now, budget, answering, rejecting time.Duration
+	since := make([]time.Duration, connections) // by which the request came, in order of arrival
 	for i := range turns {
-		o := q.RejectProbability(live, limits)
-		gone := 0
-		for range live {
-			if rng.Float64() < o.Of(Normal) {
-				gone++
-			}
+		capacity := min(q.Capacity(limits), len(since))
+		took := time.Duration(capacity) * each
+		last := i >= turns/2
+		if last {
+			waited = max(waited, now+took-since[0])
 		}
-		resumed := 0
-		for ; credit >= 1 && resumed < paused; credit-- {
-			resumed++
+		fresh := since[capacity:]
+		rejected := 0
+		for ; budget > 0 && rejected < len(fresh)-int(q.Place(limits.Hard)); budget -= rejection {
+			rejected++
 		}
-		took := time.Duration(live-gone)*each + time.Duration(gone+resumed)*rejection
-		credit = min(credit+float64(took)/float64(resumeEvery), 512)
-		q.Passed(live, took)
-		if i >= turns/2 {
-			delays = append(delays, took)
-			answering += time.Duration(live-gone) * each
-			rejecting += time.Duration(gone+resumed) * rejection
+		spent := time.Duration(rejected) * rejection
+		budget += took / 12
+		q.Passed(capacity, took)
+		now += took + spent
+		if last {
+			longest, answering, rejecting = max(longest, took+spent), answering+took, rejecting+spent
 		}
-		live += resumed - gone
-		paused += gone - resumed
+		next := append([]time.Duration(nil), fresh[:len(fresh)-rejected]...)
+		for range capacity + rejected {
+			next = append(next, now)
+		}
+		since = next
 	}
-	return delays, float64(answering) / float64(answering+rejecting)
+	return longest, waited, float64(answering) / float64(answering+rejecting)
 }
 
 func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
 	limits := DefaultLimits()[LoopDelay]
 	hard := time.Duration(limits.Hard * float64(time.Second))
 	for _, connections := range []int{200, 1000, 2000, 10_000, 50_000} {
-		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond,
-			20 * time.Microsecond, 100 * time.Microsecond} {
-			delays, useful := insist(connections, each, 10_000)
-			// A queue is as long as the free one, whatever that takes.
-			bound := max(hard, (FreeQueue+FreeQueue/4)*each)
-			bound += bound / 8 // for what is resumed
-			for _, d := range delays {
-				if d > bound {
-					t.Errorf("%d connections, %v each: a turn takes %v", connections, each, d)
-					break
-				}
+		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond} {
+			longest, waited, useful := insist(connections, each, 2000)
+			bound := max(hard, (FreeQueue+FreeQueue/4)*each) // a queue is as long as the free one, whatever that takes
+			if longest > bound {
+				t.Errorf("%d connections, %v each: a turn takes %v", connections, each, longest)
 			}
-			if useful < 0.87 {
-				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each,
-					useful)
+			// Everybody is answered, in about the time that answers for all would take.
+			if fair := time.Duration(connections)*each*5/4 + bound; waited > fair {
+				t.Errorf("%d connections, %v each: one has waited for %v, want %v", connections, each, waited, fair)
+			}
+			if useful < 0.9 {
+				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each, useful)
 			}
 		}
 	}
