@@ -10,6 +10,7 @@ import (
 // builder makes an item's strings and lists out of a few allocations for all items.
 type builder struct {
 	arena      strings.Builder
+	invalid    bool // the document is not all UTF-8
 	persons    []Person
 	names      []string
 	enclosures []Enclosure
@@ -26,6 +27,9 @@ func (b *builder) keep(s []byte) string {
 		return ""
 	}
 	m := b.arena.Len()
+	if b.invalid {
+		s = bytes.ToValidUTF8(s, []byte("\uFFFD"))
+	}
 	b.arena.Write(s)
 	return b.arena.String()[m:]
 }

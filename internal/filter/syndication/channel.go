@@ -20,7 +20,9 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			if s == "" {
 				s = p.href(t, "href")
 			}
-			setText(&f.Link, &p.ofFeed.link, 0, s)
+			if s != "" { // of several the last counts
+				f.Link, p.ofFeed.link = s, 0
+			}
 		case "description":
 			p.setFeedText(&f.Description, 0, p.text(t), true, htmlSummary)
 		case "language":
@@ -97,6 +99,10 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			return nowhere, false
 		}
 		return nowhere, true
+	case media:
+		if string(name) == "thumbnail" || p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image/") {
+			setText(&f.Image, &p.ofFeed.image, 2, p.href(t, "url"))
+		}
 	case updates:
 		switch string(name) {
 		case "updateperiod":

@@ -108,6 +108,7 @@ func (f *Feed) decode(contentType string) *mapping {
 		e, _ := htmlindex.Get("windows-1252")
 		return f.narrow("windows-1252", e)
 	}
+	f.invalid = true
 	return nil
 }
 

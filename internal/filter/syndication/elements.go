@@ -117,7 +117,7 @@ func isItem(v vocabulary, name []byte, f Format) bool {
 func (p *xmlParser) rootTag(t *tag, v vocabulary, name string) (place, error) {
 	f := p.f
 	p.hasRoot = true
-	f.root = Range{t.start, t.end}
+	f.bound = p.bound[:len(p.bound):len(p.bound)]
 	if t.empty {
 		p.done = true
 	}
@@ -142,8 +142,12 @@ func (p *xmlParser) rootTag(t *tag, v vocabulary, name string) (place, error) {
 		return inChannel, nil
 	case name == "feed":
 		f.Format = Atom
-		if strings.Contains(string(p.b[t.start:t.end]), "http://www.w3.org/2005/Atom") && f.Version == "" {
+		switch root := string(p.b[t.start:t.end]); {
+		case f.Version != "":
+		case strings.Contains(root, "http://www.w3.org/2005/Atom"):
 			f.Version = "1.0"
+		case strings.Contains(root, "http://purl.org/atom/ns#"):
+			f.Version = "0.3"
 		}
 		f.Language = p.attribute(t, "xml:lang")
 		return inFeed, nil
@@ -156,6 +160,9 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 	f := p.f
 	if len(f.Items) == p.o.MaxItems {
 		return &LimitError{"items", p.o.MaxItems}
+	}
+	if len(f.Items) == 0 {
+		f.bound, f.base = p.bound[:bound:bound], p.base
 	}
 	f.Items = append(f.Items, Item{in: Range{t.start, t.end}})
 	p.item = &f.Items[len(f.Items)-1]
@@ -171,6 +178,7 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 	if err := p.push(t, inItem, bound); err != nil {
 		return err
 	}
+	p.item.base = p.base
 	if t.empty {
 		p.endItem(t.end)
 	}
@@ -209,7 +217,9 @@ func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, re
 			if p.link == permaLinkNot {
 				p.link = 0
 			}
-			setText(&it.URL, &p.link, 0, s)
+			if s != "" { // of several the last counts
+				it.URL, p.link = s, 0
+			}
 		case "description":
 			p.setSummary(0, p.text(t), true)
 		case "guid":

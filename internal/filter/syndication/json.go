@@ -198,6 +198,7 @@ func (p *jsonParser) feedMember(key []byte) error {
 		if p.Space() == '[' {
 			p.isFeed, p.inItems = true, true
 			p.good = p.I + 1
+			f.insert = p.good
 		}
 		err := p.each(p.readItem)
 		p.inItems = err != nil && p.inItems
@@ -227,6 +228,9 @@ func (p *jsonParser) author(to *[]Person) error {
 	}
 	if q := person(who.Name); q.Email != "" && who.Email == "" {
 		who.Name, who.Email = q.Name, q.Email
+	}
+	if address, ok := strings.CutPrefix(who.URL, "mailto:"); ok && who.Email == "" {
+		who.Email, who.URL = address, ""
 	}
 	*to = addPerson(*to, who)
 	return err

@@ -65,6 +65,7 @@ func namespace(uri string) vocabulary {
 type binding struct {
 	prefix []byte
 	is     vocabulary
+	uri    []byte // as it stands in the document
 }
 
 // scope is the bindings in force.
@@ -80,17 +81,17 @@ func (s *scope) declare(b []byte, attrs []attribute, root bool) {
 		if len(a.name) < 5 || string(a.name[:5]) != "xmlns" {
 			continue
 		}
-		uri := string(b[a.value.Start:a.value.End])
-		v := namespace(uri)
+		uri := b[a.value.Start:a.value.End]
+		v := namespace(string(uri))
 		switch {
 		case len(a.name) == 5:
-			if root && v == foreign || uri == "" {
+			if root && v == foreign || len(uri) == 0 {
 				v = native
 			}
-			s.bound = append(s.bound, binding{nil, v})
+			s.bound = append(s.bound, binding{nil, v, uri})
 			s.bare = v
 		case a.name[5] == ':':
-			s.bound = append(s.bound, binding{a.name[6:], v})
+			s.bound = append(s.bound, binding{a.name[6:], v, uri})
 		}
 	}
 }

@@ -20,12 +20,6 @@ func (b Bits) Set(i int) { b[i>>6] |= 1 << (i & 63) }
 // Clear removes item i.
 func (b Bits) Clear(i int) { b[i>>6] &^= 1 << (i & 63) }
 
-// Ref names an item of a feed.
-type Ref struct {
-	Feed *Feed
-	Item int
-}
-
 // Pieces appends the bytes of the feed without the items that are not in keep, as pieces of Source in their order. With
 // a self, the URLs by which the feed refers to itself are replaced by it. What stands between items stays, except for
 // the commas of JSON. Of a feed that was cut off what is not whole is left out, and its elements are closed.

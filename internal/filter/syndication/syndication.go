@@ -109,12 +109,15 @@ type Feed struct {
 	Items     []Item
 	Damage    []string // what had to be mended, each kind once
 
-	table  *text.Table
-	text   []byte // Source in UTF-8; Source itself where that is UTF-8
-	root   Range  // the start tag of the root in text
-	end    int    // where Source ends as far as it is used: before an item that was cut off
-	closed string // what closes the elements that were open there
-	html   uint8  // which of the feed's texts are HTML: htmlTitle, htmlSummary (the description)
+	table   *text.Table
+	text    []byte    // Source in UTF-8; Source itself where that is UTF-8
+	invalid bool      // text has bytes that are not UTF-8
+	bound   []binding // what prefixes stand for outside items
+	base    string    // xml:base of the items
+	insert  int       // where in text items go when there are none
+	end     int       // where Source ends as far as it is used: before an item that was cut off
+	closed  string    // what closes the elements that were open there
+	html    uint8     // which of the feed's texts are HTML: htmlTitle, htmlSummary (the description)
 }
 
 // Item is an item or entry. The bytes of its Range begin with the white space before it.
@@ -130,6 +133,7 @@ type Item struct {
 
 	in   Range // its element or value in Feed.text, without white space
 	html uint8
+	base string // xml:base
 }
 
 const (

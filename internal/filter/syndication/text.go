@@ -2,14 +2,16 @@ package syndication
 
 import (
 	"bytes"
+	"encoding/binary"
 	"html"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
 
 // appendEntity appends what the reference at s[0] == '&' stands for, and returns how many bytes of s it takes; 0 for an
 // ampersand that begins none. Names are HTML's, which XML does not define.
-func appendEntity(dst []byte, s string) ([]byte, int) {
+func appendEntity(dst, s []byte) ([]byte, int) {
 	n := 1
 	for n < len(s) && n < 34 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || n == 1 && s[n] == '#') {
 		n++
@@ -17,7 +19,7 @@ func appendEntity(dst []byte, s string) ([]byte, int) {
 	if n < 3 || n == len(s) || s[n] != ';' {
 		return dst, 0
 	}
-	switch name := s[1:n]; name {
+	switch name := s[1:n]; string(name) {
 	case "amp":
 		return append(dst, '&'), n + 1
 	case "lt":
@@ -30,9 +32,9 @@ func appendEntity(dst []byte, s string) ([]byte, int) {
 		return append(dst, '\''), n + 1
 	default:
 		if name[0] == '#' {
-			return appendReference(dst, name[1:], s[:n+1])
+			return appendReference(dst, string(name[1:]), string(s[:n+1]))
 		}
-		if u := html.UnescapeString(s[:n+1]); u != s[:n+1] {
+		if u := html.UnescapeString(string(s[:n+1])); u != string(s[:n+1]) && u[len(u)-1] != ';' {
 			return append(dst, u...), n + 1
 		}
 	}
@@ -51,41 +53,79 @@ func appendReference(dst []byte, digits, whole string) ([]byte, int) {
 		return dst, 0
 	case err != nil || r > utf8.MaxRune || r == 0 || r >= 0xd800 && r < 0xe000:
 		return append(dst, "\uFFFD"...), len(whole)
+	case r < ' ' && r != '\t' && r != '\n' && r != '\r':
+		return dst, len(whole) // which XML does not allow
 	case r >= 0x80 && r < 0xa0:
 		return append(dst, html.UnescapeString(whole)...), len(whole)
 	}
 	return utf8.AppendRune(dst, rune(r)), len(whole)
 }
 
-// appendText appends character data: references are resolved, line ends are \n, and bytes that are not UTF-8 become
-// U+FFFD. It is false when an ampersand was bare.
-func appendText(dst, s []byte) ([]byte, bool) {
-	good := true
+// flaws are what is wrong with a text.
+type flaws uint8
+
+const (
+	bareAmpersand flaws = 1 << iota
+	controlCharacter
+)
+
+// appendText appends character data: references are resolved, line ends are \n, and control characters are left out.
+func appendText(dst, s []byte) ([]byte, flaws) {
+	var all, found flaws
 	for {
 		i := bytes.IndexByte(s, '&')
 		if i < 0 {
-			return appendVerbatim(dst, s), good
+			dst, found = appendVerbatim(dst, s)
+			return dst, all | found
 		}
-		dst = appendVerbatim(dst, s[:i])
+		dst, found = appendVerbatim(dst, s[:i])
+		all |= found
 		var n int
-		if dst, n = appendEntity(dst, string(s[i:min(len(s), i+36)])); n == 0 {
+		if dst, n = appendEntity(dst, s[i:]); n == 0 {
 			dst = append(dst, '&')
-			n, good = 1, false
+			n = 1
+			all |= bareAmpersand
 		}
 		s = s[i+n:]
 	}
 }
 
 // appendVerbatim appends the text of a CDATA section.
-func appendVerbatim(dst, s []byte) []byte {
+func appendVerbatim(dst, s []byte) ([]byte, flaws) {
+	var found flaws
 	for {
-		i := bytes.IndexByte(s, '\r')
+		i := indexControl(s)
 		if i < 0 {
-			return append(dst, s...)
+			return append(dst, s...), found
 		}
-		dst = append(append(dst, s[:i]...), '\n')
-		if s = s[i+1:]; len(s) > 0 && s[0] == '\n' {
-			s = s[1:]
+		dst = append(dst, s[:i]...)
+		if s[i] != '\r' {
+			found = controlCharacter
+		} else if i+1 == len(s) || s[i+1] != '\n' {
+			dst = append(dst, '\n')
 		}
+		s = s[i+1:]
 	}
 }
+
+// indexControl returns the index of the first control character but \t and \n, -1 when there is none. It looks at
+// eight bytes at a time.
+func indexControl(s []byte) int {
+	const ones = 0x0101010101010101
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		x := binary.LittleEndian.Uint64(s[i:])
+		if (x-0x20*ones)&^x&(0x80*ones) == 0 {
+			continue
+		}
+		if k := slices.IndexFunc(s[i:i+8], isControl); k >= 0 {
+			return i + k
+		}
+	}
+	if k := slices.IndexFunc(s[i:], isControl); k >= 0 {
+		return i + k
+	}
+	return -1
+}
+
+func isControl(c byte) bool { return c < ' ' && c != '\n' && c != '\t' }

@@ -57,6 +57,7 @@ type xmlParser struct {
 func (f *Feed) parseXML(o Options) error {
 	p := &xmlParser{f: f, o: o, b: f.text, cutOff: -1}
 	p.expect(len(p.b))
+	p.invalid = f.invalid
 	if err := p.run(); err != nil {
 		return err
 	}
@@ -173,6 +174,10 @@ func (p *xmlParser) endTag(name []byte, start, end int) {
 			at = start
 			p.f.damaged("elements that are not closed")
 		}
+		switch is := p.top(); {
+		case is == inChannel && p.f.Format == RSS, is == inFeed, is == inRoot && p.f.Format == RDF:
+			p.f.insert = start
+		}
 		p.pop(at)
 	}
 }
@@ -279,14 +284,15 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 		end := start + j
 		if rest := p.b[end+1:]; len(rest) > len(t.name)+1 && rest[0] == '/' && rest[len(t.name)+1] == '>' && bytes.Equal(rest[1:len(t.name)+1], t.name) {
 			p.i = end + len(t.name) + 3
-			text, good := appendText(p.scratch[:0], bytes.TrimSpace(p.b[start:end]))
-			if p.scratch = text; !good {
-				p.f.damaged("ampersands that are not escaped")
+			if xml {
+				return p.innerText(nil, start, end, true, 0)
 			}
-			return text
+			text, found := appendText(p.scratch[:0], bytes.TrimSpace(p.b[start:end]))
+			return p.innerText(text, start, end, false, found)
 		}
 	}
-	text, markup, same, good := p.scratch[:0], false, 0, true
+	text, markup, same := p.scratch[:0], xml, 0
+	var all, found flaws
 	for {
 		j := bytes.IndexByte(p.b[p.i:], '<')
 		if j < 0 || p.i+j+1 == len(p.b) {
@@ -294,9 +300,8 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 			return nil
 		}
 		at := p.i + j
-		var whole bool
-		text, whole = appendText(text, p.b[p.i:at])
-		good = good && whole
+		text, found = appendText(text, p.b[p.i:at])
+		all |= found
 		p.i = at + 1
 		switch c := p.b[at+1]; {
 		case c == '!' || c == '?':
@@ -306,7 +311,9 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 				return nil
 			}
 			if bytes.HasPrefix(p.b[at:], cdataStart) {
-				text = appendVerbatim(text, p.b[at+len(cdataStart):end-3])
+				text, found = appendVerbatim(text, p.b[at+len(cdataStart):end-3])
+				all |= found
+				markup = false
 			}
 			p.i = end
 		case c == '/':
@@ -323,7 +330,7 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 					p.i = at
 					p.f.damaged("elements that are not closed")
 				}
-				return p.innerText(t, text, start, at, markup, good)
+				return p.innerText(text, start, at, markup, all)
 			}
 		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_':
 			e, ok, err := readTag(p.b, at+1, p.attrs[:0], p.o.MaxAttributes)
@@ -334,7 +341,7 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 			if !xml && p.endsText(t, &e) {
 				p.i = at
 				p.f.damaged("elements that are not closed")
-				return p.innerText(t, text, start, at, markup, good)
+				return p.innerText(text, start, at, markup, all)
 			}
 			p.i, markup = e.end, true
 			if !e.empty && bytes.EqualFold(e.name, t.name) {
@@ -348,13 +355,16 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 }
 
 // innerText is the text of an element that ended at end: what is between its tags when there is markup in it.
-func (p *xmlParser) innerText(t *tag, text []byte, start, end int, markup, good bool) []byte {
-	p.scratch = text
+func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found flaws) []byte {
 	if markup {
-		return bytes.TrimSpace(p.b[start:end])
+		text, found = appendVerbatim(p.scratch[:0], p.b[start:end])
 	}
-	if !good {
+	p.scratch = text
+	if found&bareAmpersand != 0 {
 		p.f.damaged("ampersands that are not escaped")
+	}
+	if found&controlCharacter != 0 {
+		p.f.damaged("control characters")
 	}
 	return bytes.TrimSpace(text)
 }
@@ -378,16 +388,27 @@ func (p *xmlParser) endsText(text, next *tag) bool {
 func (p *xmlParser) textConstruct(t *tag) (text string, isHTML bool) {
 	kind, mode := strings.ToLower(p.attribute(t, "type")), p.attribute(t, "mode")
 	inner := p.inner(t, mode == "xml" || kind == "xhtml" || strings.HasSuffix(kind, "xml"))
+	inXHTML := kind == "xhtml" || kind == "application/xhtml+xml"
 	isHTML = kind == "html" || kind == "xhtml" || kind == "text/html" || strings.HasSuffix(kind, "+xml")
 	switch {
-	case mode == "base64" || mode == "" && kind != "" && kind != "text" && !isHTML && !strings.HasPrefix(kind, "text/") && !strings.HasSuffix(kind, "/xml"):
+	case mode == "base64" || mode == "" && isBinary(kind):
 		if plain, ok := decodeBase64(inner); ok {
 			inner = plain
 		}
-	case kind == "xhtml":
+	case inXHTML:
 		inner = withoutDiv(inner)
 	}
 	return p.keep(inner), isHTML
+}
+
+// isBinary is true for media types whose content is in Base64.
+func isBinary(kind string) bool {
+	for _, p := range []string{"application/", "image/", "audio/", "video/"} {
+		if strings.HasPrefix(kind, p) {
+			return !strings.HasSuffix(kind, "xml") && kind != "application/json"
+		}
+	}
+	return false
 }
 
 // withoutDiv strips the div that Atom puts around XHTML.
@@ -399,7 +420,7 @@ func withoutDiv(b []byte) []byte {
 	if _, local := split(t.name); !ok || err != nil || t.empty || !bytes.EqualFold(local, []byte("div")) {
 		return b
 	}
-	if end := bytes.LastIndex(b, []byte("</")); end > t.end {
+	if end := bytes.LastIndex(b, append([]byte("</"), t.name...)); end > t.end {
 		return bytes.TrimSpace(b[t.end:end])
 	}
 	return b
