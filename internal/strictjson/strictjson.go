@@ -49,6 +49,9 @@ func checkMembers(text []byte, t reflect.Type, at string) error {
 	if t.Kind() == reflect.Struct {
 		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" {
+				continue
+			}
 			known = append(known, name)
 			types[name] = f.Type
 		}
