@@ -104,6 +104,10 @@ cross: ## build and vet for the other systems
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; \
 	done
 
+.PHONY: test-cache
+test-cache: build ## have the npm package http-cache-tests judge weir cache-proxy; fails if a check fails that is not listed
+	scripts/cache-tests.sh bin/weir build/cache-tests
+
 FUZZTIME ?= 30s
 
 .PHONY: fuzz

@@ -94,7 +94,7 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newInspect(),
-		newRepair(), newMock(), newLoad(), newVersion())
+		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
 	cobra.CheckErr(err)

@@ -53,6 +53,12 @@ type Options struct {
 	MaxBody  int64             // of one body; 32 MiB
 	Timeout  time.Duration     // of a fetch, its body included; 90 s
 	Log      *slog.Logger      // the default one
+	// StaleIfError is for how long a response is used after it was fresh where the upstream cannot be reached or
+	// answers 500 and above, unless it says that itself or forbids it; 0 is not at all.
+	StaleIfError time.Duration
+	// Surrogate is the name by which Surrogate-Control may address the cache, which then prefers it to
+	// Cache-Control; none if empty.
+	Surrogate string
 
 	// Poller makes the cache that of a service that polls and answers from what it has. It stores whatever a
 	// request is answered with, also what is private, no-store or asked for with Authorization, which is part

@@ -21,6 +21,7 @@ type Entry struct {
 	Checked time.Time     // when it, or the 304 that validated it last, came
 	Age     time.Duration // by RFC 9111, when it was got
 	Fresh   time.Duration // how long it was still fresh then; below 0 for how long it was stale
+	Cached  bool          // it was stored, and not fetched or validated for this request
 	Stale   bool          // it was given although it was stale
 	Err     error         // why it is stale: the fetch that failed; nil while one goes on
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -49,7 +50,7 @@ func appendHeader(dst []byte, n int64, checksum uint64) []byte {
 
 // appendFrame appends the frame that begins at an offset of a file.
 func appendFrame(dst []byte, offset int64, m *meta) ([]byte, error) {
-	text, err := json.Marshal(m)
+	text, err := json.Marshal(m.eachString(toLatin1))
 	if err != nil {
 		return nil, err
 	}
@@ -89,10 +90,61 @@ func parseFile(data []byte) (body []byte, checksum uint64, m *meta, end int64, e
 		return nil, 0, nil, 0, fmt.Errorf("%w: it has no valid metadata", errCorrupt)
 	}
 	m = new(meta)
-	if err := json.Unmarshal(last, m); err != nil {
+	if err = json.Unmarshal(last, m); err != nil {
 		return nil, 0, nil, 0, fmt.Errorf("%w: its metadata: %w", errCorrupt, err)
 	}
-	return body, checksum, m, int64(at), nil
+	return body, checksum, m.eachString(fromLatin1), int64(at), nil
+}
+
+// eachString returns a copy of m whose strings that may be any bytes are what f makes of them: JSON holds only
+// UTF-8.
+func (m *meta) eachString(f func(string) string) *meta {
+	to := *m
+	to.Key = f(m.Key)
+	to.Vary = slices.Clone(m.Vary)
+	for i := range to.Vary {
+		to.Vary[i].Value = f(to.Vary[i].Value)
+	}
+	to.Header = m.Header.Clone()
+	for _, values := range to.Header {
+		for i := range values {
+			values[i] = f(values[i])
+		}
+	}
+	return &to
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// toLatin1 returns a string with a character for each byte of s.
+func toLatin1(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	wide := make([]rune, len(s))
+	for i := range wide {
+		wide[i] = rune(s[i])
+	}
+	return string(wide)
+}
+
+// fromLatin1 is the inverse of toLatin1.
+func fromLatin1(s string) string {
+	if isASCII(s) {
+		return s
+	}
+	narrow := make([]byte, 0, len(s))
+	for _, r := range s {
+		narrow = append(narrow, byte(r))
+	}
+	return string(narrow)
 }
 
 // mapFile maps a file.

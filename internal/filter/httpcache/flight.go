@@ -158,7 +158,8 @@ func (c *Cache) do(ctx context.Context, r *request) (*Entry, error) {
 				continue
 			}
 			if err == nil {
-				e.Stale, e.Err = stale, failed
+				withoutUnvalidated(e.Header)
+				e.Cached, e.Stale, e.Err = true, stale, failed
 			}
 			return e, err
 		}
@@ -238,7 +239,7 @@ func (c *Cache) instead(r *request, got result) *Entry {
 	if got.entry != nil {
 		got.entry.Release()
 	}
-	e.Stale, e.Err = true, got.failed
+	e.Cached, e.Stale, e.Err = true, true, got.failed
 	return e
 }
 
@@ -349,7 +350,7 @@ func (c *Cache) keep(f *flight, resp *http.Response, requested time.Time) (got r
 	cleanHeader(resp.Header)
 	m := &meta{Key: r.key, Vary: varyOf(r.header, resp.Header), Status: resp.StatusCode, Header: resp.Header,
 		Fetched: received, Requested: requested, Received: received}
-	store := storable(r.header, resp.Header, resp.StatusCode)
+	store := storable(r.header, resp.Header, resp.StatusCode, c.o.Surrogate)
 	failed := resp.StatusCode >= 500
 	if c.o.Poller {
 		store = resp.StatusCode >= 200 && resp.StatusCode != http.StatusPartialContent

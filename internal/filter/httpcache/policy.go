@@ -62,6 +62,25 @@ func splitList(text string) (parts []string) {
 	return parts
 }
 
+// controlOf returns what a response says of its freshness: Cache-Control and Expires, or what Surrogate-Control says
+// to the surrogate of that name, which hides both (Edge Architecture, W3C Note of 2001).
+func controlOf(h http.Header, surrogate string) (d directives, expires []string) {
+	if surrogate != "" {
+		d = parseDirectives(h.Values("Surrogate-Control"))
+		for name, value := range d {
+			if value, target, targeted := strings.Cut(value, ";"); targeted && target != surrogate {
+				delete(d, name)
+			} else {
+				d[name] = value
+			}
+		}
+		if d.has("max-age") || d.has("no-store") {
+			return d, nil
+		}
+	}
+	return parseDirectives(h.Values("Cache-Control")), h.Values("Expires")
+}
+
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r)
@@ -125,8 +144,8 @@ var understood = []int{200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 40
 var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
 
 // storable says whether a shared cache may store a response to a GET (RFC 9111, section 3).
-func storable(request, header http.Header, status int) bool {
-	d := parseDirectives(header.Values("Cache-Control"))
+func storable(request, header http.Header, status int, surrogate string) bool {
+	d, expires := controlOf(header, surrogate)
 	switch {
 	case status < 200 || status == http.StatusPartialContent || status == http.StatusNotModified:
 		return false
@@ -143,14 +162,14 @@ func storable(request, header http.Header, status int) bool {
 	case slices.Contains(varyNames(header), "*"):
 		return false
 	}
-	explicit := d.has("public") || d.has("max-age") || d.has("s-maxage") || header.Get("Expires") != "" || d.has("no-cache")
+	explicit := d.has("public") || d.has("max-age") || d.has("s-maxage") || len(expires) > 0 || d.has("no-cache")
 	return explicit || slices.Contains(heuristic, status)
 }
 
 // policyOf returns what decides about a response that was asked for at requested and came at received.
-func policyOf(header http.Header, status int, requested, received time.Time) policy {
-	d := parseDirectives(header.Values("Cache-Control"))
-	p := policy{status: status, received: received, noCache: d.has("no-cache")}
+func policyOf(header http.Header, status int, requested, received time.Time, surrogate string) policy {
+	d, expires := controlOf(header, surrogate)
+	p := policy{status: status, received: received, noCache: d.has("no-cache") && d["no-cache"] == ""}
 	_, shared := d["s-maxage"]
 	p.mustRevalidate = d.has("must-revalidate") || d.has("proxy-revalidate") || shared
 
@@ -158,10 +177,14 @@ func policyOf(header http.Header, status int, requested, received time.Time) pol
 	if err != nil {
 		date = received
 	}
-	if age, ok := parseSeconds(strings.TrimSpace(firstOf(header.Get("Age")))); ok {
-		p.age = age + received.Sub(requested)
+	p.age = max(received.Sub(date), 0)
+	if lines := header.Values("Age"); len(lines) > 0 {
+		age, ok := parseSeconds(strings.Join(lines, ","))
+		if !ok {
+			return p // an age that cannot be read may be any: it is stale
+		}
+		p.age = max(p.age, age+received.Sub(requested))
 	}
-	p.age = max(p.age, received.Sub(date), 0)
 
 	p.whileStale, _, _ = d.seconds("stale-while-revalidate")
 	p.ifError, _, _ = d.seconds("stale-if-error")
@@ -171,9 +194,9 @@ func policyOf(header http.Header, status int, requested, received time.Time) pol
 			return p
 		}
 	}
-	if lines := header.Values("Expires"); len(lines) > 0 {
-		if expires, err := http.ParseTime(lines[0]); err == nil {
-			p.lifetime = max(0, expires.Sub(date))
+	if len(expires) > 0 {
+		if at, err := http.ParseTime(expires[0]); err == nil {
+			p.lifetime = max(0, at.Sub(date))
 		}
 		return p
 	}
@@ -184,9 +207,11 @@ func policyOf(header http.Header, status int, requested, received time.Time) pol
 	return p
 }
 
-func firstOf(list string) string {
-	first, _, _ := strings.Cut(list, ",")
-	return first
+// withoutUnvalidated removes the fields that no-cache="..." says are not to be used unless validated.
+func withoutUnvalidated(h http.Header) {
+	for _, name := range splitList(parseDirectives(h.Values("Cache-Control"))["no-cache"]) {
+		h.Del(name)
+	}
 }
 
 // ageAt returns the age of the response.
@@ -203,7 +228,7 @@ const (
 
 // usable decides whether the response may be used for a request with these directives now.
 func (p *policy) usable(request directives, now time.Time) use {
-	if request.has("no-cache") || p.noCache {
+	if request.has("no-cache") || request.has("no-store") || p.noCache {
 		return fetchFirst
 	}
 	age := p.ageAt(now)
@@ -265,7 +290,11 @@ func normalize(h http.Header, name string) string {
 	if !ok {
 		return "-"
 	}
-	return "+" + strings.Join(splitList(strings.Join(lines, ",")), ",")
+	value := "+" + strings.Join(splitList(strings.Join(lines, ",")), ",")
+	if name == "accept-language" {
+		value = strings.ToLower(value)
+	}
+	return value
 }
 
 // hopByHop are the fields that belong to a connection (RFC 9110, section 7.6.1), and those of RFC 9111,

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/zeebo/xxh3"
 )
@@ -37,9 +36,6 @@ func (c *Cache) newRequest(u *url.URL, h http.Header) *request {
 		r.header.Del(name)
 	}
 	r.directives = parseDirectives(r.header.Values("Cache-Control"))
-	if len(r.directives) == 0 && strings.EqualFold(r.header.Get("Pragma"), "no-cache") {
-		r.directives["no-cache"] = ""
-	}
 	r.key = u.String()
 	if secret := r.header.Get("Authorization"); c.o.Poller && secret != "" {
 		sum := xxh3.HashString128(secret).Bytes()

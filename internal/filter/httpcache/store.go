@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +52,11 @@ func nameOf(m *meta) string {
 
 // newObject returns the object of what a file says.
 func (c *Cache) newObject(m *meta, name string, size int64) *object {
-	o := &object{key: m.Key, name: name, size: size, policy: policyOf(m.Header, m.Status, m.Requested, m.Received)}
+	o := &object{key: m.Key, name: name, size: size, policy: policyOf(m.Header, m.Status, m.Requested, m.Received, c.o.Surrogate)}
 	o.policy.vary = m.Vary
+	if o.policy.ifError == 0 {
+		o.policy.ifError = c.o.StaleIfError
+	}
 	if c.o.Poller {
 		moved := m.Status == http.StatusMovedPermanently || m.Status == http.StatusPermanentRedirect
 		if moved && o.policy.lifetime == 0 {
@@ -354,7 +358,7 @@ func (c *Cache) pass(m *meta, body io.Reader) (e *Entry, err error) {
 	err = disk.Guard(func() error {
 		body, checksum, _, _, err := parseFile(mapping.Bytes())
 		if err == nil {
-			p := policyOf(m.Header, m.Status, m.Requested, m.Received)
+			p := policyOf(m.Header, m.Status, m.Requested, m.Received, c.o.Surrogate)
 			e = newEntry(m, &p, mapping, body, checksum, time.Now(), func() {})
 		}
 		return err
@@ -427,4 +431,61 @@ func (c *Cache) append(o *object, m *meta, body []byte, end int64) (size int64, 
 		return 0, err // the torn frame is overwritten by the next
 	}
 	return end + int64(len(frame)), nil
+}
+
+// has says whether a request can be answered without asking upstream.
+func (c *Cache) has(r *request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.find(r)
+	return o != nil && o.policy.usable(r.directives, time.Now()) != fetchFirst
+}
+
+// invalidate removes what is stored for a URL.
+func (c *Cache) invalidate(u *url.URL) {
+	c.files.Lock()
+	defer c.files.Unlock()
+	c.mu.Lock()
+	all := c.byKey[c.newRequest(u, nil).key]
+	for _, o := range all {
+		c.drop(o)
+	}
+	c.mu.Unlock()
+	for _, o := range all {
+		if err := remove(c.path(o)); err != nil {
+			c.o.Log.Warn("a file of the cache cannot be removed", "error", err)
+		}
+	}
+}
+
+// freshenByHead has the response to a HEAD update the stored response that it describes, or invalidate another
+// (RFC 9111, section 4.3.5).
+func (c *Cache) freshenByHead(r *request, resp *http.Response) {
+	c.mu.Lock()
+	o := c.find(r)
+	if o == nil || resp.StatusCode != o.policy.status {
+		c.mu.Unlock()
+		return
+	}
+	o.pins++
+	c.mu.Unlock()
+	e, err := c.open(o)
+	if err != nil {
+		return
+	}
+	defer e.Release()
+	for _, name := range []string{"Etag", "Last-Modified", "Content-Length"} {
+		if is := resp.Header.Get(name); is != "" && is != e.Header.Get(name) {
+			c.invalidate(r.url)
+			return
+		}
+	}
+	header := update(e.Header, resp.Header)
+	if _, err := c.freshen(o, header, time.Now()); err != nil {
+		c.o.Log.Warn("a response of the cache is not updated", "error", err)
+		return
+	}
+	for name, values := range header {
+		resp.Header[name] = values
+	}
 }
