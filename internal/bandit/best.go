@@ -8,9 +8,9 @@ import (
 // best fills sc.order with the indices of the k best scores of a query, the best first; equal ones are in
 // any order, by the query's seed if it has one. A heap of k holds the best so far, its root the worst of
 // them: n items cost n comparisons and rarely more.
-func (sc *scratch) best(q *query) []int32 {
+func (sc *scratch) best(q *query, k int) []int32 {
 	n := len(sc.score)
-	k := min(q.top, n)
+	k = min(k, n)
 	if sc.ties = uint32(q.seed); !q.seeded {
 		sc.ties = rand.Uint32()
 	}

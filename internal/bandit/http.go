@@ -159,7 +159,7 @@ func (b *Bandit) count(n, stripe int, start, looked, sampled time.Time) {
 func appendAnswer(dst []byte, sc *scratch, q *query, degraded bool) []byte {
 	n := len(sc.score)
 	if q.top > 0 {
-		order := sc.best(q)
+		order := sc.best(q, q.top)
 		dst = append(dst, `{"items":[`...)
 		for i, at := range order {
 			if i > 0 {

@@ -23,7 +23,14 @@ import (
 //	user     any of these, [1]; may be left out
 //	segment  the same
 //
-// and the parameter seed, if it is to be answered alike again. The answer has one tensor, scores, FP64 [n].
+// and the parameters seed, if it is to be answered alike again, and top, for that many of the best alone, the
+// best first. The answer has the tensors
+//
+//	scores   FP64 [n]
+//	items    of the datatype they were sent in, [n]; with top, or where outputs name it
+//
+// By the classification extension (class_count of Triton's clients), scores are the best as texts instead:
+// "score:index:item".
 
 const (
 	modelVersion = "1"
@@ -64,7 +71,7 @@ func (b *Bandit) ready(w *server.Response, r *server.Request) server.Outcome {
 
 // serverMetadata answers GET /v2.
 func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) server.Outcome {
-	w.Body = append(w.Body, `{"name":"weir","version":"2","extensions":["binary_tensor_data"]}`...)
+	w.Body = append(w.Body, `{"name":"weir","version":"2","extensions":["binary_tensor_data","classification","parameters"]}`...)
 	return server.Done
 }
 
@@ -98,7 +105,7 @@ func (b *Bandit) modelMetadata(w *server.Response, r *server.Request) server.Out
 	w.Body = appendText(append(w.Body, `{"name":`...), b.cfg.Model)
 	w.Body = append(w.Body, `,"versions":["`+modelVersion+`"],"platform":"weir","inputs":[`+
 		`{"name":"items","datatype":"BYTES","shape":[-1]},{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],`+
-		`"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]}]}`...)
+		`"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]},{"name":"items","datatype":"BYTES","shape":[-1]}]}`...)
 	return server.Done
 }
 
@@ -113,13 +120,29 @@ type tensor struct {
 	hasRaw   bool
 }
 
+// output is what a request says of a tensor of the answer.
+type output struct {
+	asked        bool
+	said, binary bool
+	classes      int // how many of the best as texts; 0 is none
+}
+
+// The outputs.
+const (
+	scoresOutput = iota
+	itemsOutput
+	outputs
+)
+
+var outputNames = [outputs]string{"scores", "items"}
+
 // inference is a request of the protocol.
 type inference struct {
 	id                   []byte // its token
 	items, user, segment tensor
 	has                  [3]bool
 	binary               bool // the answer is to be, where its output does not say
-	output               struct{ said, binary bool }
+	outputs              [outputs]output
 	order                [3]*tensor
 	tensors              int
 }
@@ -264,7 +287,12 @@ func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most 
 	if in.items.size > uint64(most) {
 		return errMany
 	}
-	return s.elements(&in.items, q, texts)
+	return s.elements(&in.items, q, texts || in.naming(q))
+}
+
+// naming reports whether the answer has items.
+func (in *inference) naming(q *query) bool {
+	return q.top > 0 || in.outputs[itemsOutput].asked || in.outputs[scoresOutput].classes > 0
 }
 
 // inference reads the JSON of a request.
@@ -331,6 +359,11 @@ func (s *scanner) inferenceParameters(in *inference, q *query) error {
 		case "seed":
 			s.field, q.seeded = "parameters.seed", true
 			q.seed, err = s.uint(0, math.MaxUint64, "a whole number from 0 to 18446744073709551615")
+		case "top":
+			s.field, q.top = "parameters.top", 0
+			var n uint64
+			n, err = s.uint(1, math.MaxInt32, "a whole number from 1 on")
+			q.top = int(n)
 		case "binary_data_output":
 			s.field = "parameters.binary_data_output"
 			in.binary, err = s.bool()
@@ -481,7 +514,9 @@ func (s *scanner) shape(t *tensor) error {
 
 // output reads what is asked for.
 func (s *scanner) output(in *inference) error {
-	return s.presentMembers(func(key []byte) error {
+	var o output
+	to := -1
+	err := s.presentMembers(func(key []byte) error {
 		switch string(key) {
 		case "name":
 			s.field = "name"
@@ -489,24 +524,46 @@ func (s *scanner) output(in *inference) error {
 				return s.wrongValue("a text")
 			}
 			name, err := s.Text()
-			if err == nil && string(name) != "scores" {
-				err = s.wrong("scores")
+			if err == nil {
+				if to = slices.Index(outputNames[:], string(name)); to < 0 {
+					err = s.wrong("scores or items")
+				}
 			}
 			return err
 		case "parameters":
 			s.field = "parameters"
 			return s.presentMembers(func(key []byte) (err error) {
-				if string(key) != "binary_data" {
-					return s.Skip()
+				switch string(key) {
+				case "binary_data":
+					s.field, o.said = "parameters.binary_data", true
+					o.binary, err = s.bool()
+				case "classification":
+					s.field = "parameters.classification"
+					var n uint64
+					n, err = s.uint(0, math.MaxInt32, "a whole number")
+					o.classes = int(n)
+				default:
+					err = s.Skip()
 				}
-				s.field = "parameters.binary_data"
-				in.output.said = true
-				in.output.binary, err = s.bool()
 				return err
 			})
 		}
 		return s.Skip()
 	})
+	if err != nil {
+		return err
+	}
+	if to < 0 {
+		s.field = "name"
+		return s.wrong("there: scores or items")
+	}
+	if to == itemsOutput && o.classes > 0 {
+		s.field = "parameters.classification"
+		return s.wrong("of scores")
+	}
+	o.asked = true
+	in.outputs[to] = o
+	return nil
 }
 
 // elements appends the ids of a tensor to q.keys, and with texts to q.items.
@@ -566,7 +623,6 @@ func (s *scanner) jsonElements(t *tensor, q *query, want, depth int) error {
 // rawElements reads binary elements.
 func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 	raw := t.raw
-	le := binary.LittleEndian
 	width, signed := t.datatype.width, t.datatype.low > 0
 	if width == 0 {
 		for len(raw) > 0 {
@@ -641,46 +697,4 @@ func (q *query) wholeNumbers(raw []byte, signed bool) (left []byte) {
 		q.keys[at+i] = arms.NumberKey(v)
 	}
 	return nil
-}
-
-// answerInference samples the posteriors that sc holds and answers with a tensor of scores.
-func (b *Bandit) answerInference(w *reply, sc *scratch, degraded bool, start time.Time) {
-	looked := time.Now()
-	sc.sample(&sc.query)
-	sampled := time.Now()
-	in, n := &sc.inference, len(sc.score)
-	dst := append(w.Body, '{')
-	if in.id != nil {
-		dst = append(append(append(dst, `"id":`...), in.id...), ',')
-	}
-	dst = append(dst, `"model_name":`...)
-	dst = append(dst, b.modelJSON...)
-	dst = append(dst, `,"model_version":"`+modelVersion+`"`...)
-	if degraded {
-		dst = append(dst, `,"parameters":{"degraded":true}`...)
-	}
-	dst = append(dst, `,"outputs":[{"name":"scores","datatype":"FP64","shape":[`...)
-	dst = strconv.AppendInt(dst, int64(n), 10)
-	if in.output.said && in.output.binary || !in.output.said && in.binary {
-		dst = append(dst, `],"parameters":{"binary_data_size":`...)
-		dst = strconv.AppendInt(dst, int64(8*n), 10)
-		dst = append(dst, `}}]}`...)
-		w.ContentType = "application/octet-stream"
-		w.FieldInt(headerLength, len(dst))
-		dst = slices.Grow(dst, 8*n)
-		for _, x := range sc.score {
-			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(x))
-		}
-	} else {
-		dst = append(dst, `],"data":[`...)
-		for i, x := range sc.score {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
-		}
-		dst = append(dst, `]}]}`...)
-	}
-	w.Body = dst
-	b.count(n, w.stripe, start, looked, sampled)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,7 +51,9 @@ type anInference struct {
 	items, user, segment []string
 	seed                 uint64
 	seeded, binary       bool
+	top                  int
 	id                   string
+	outputs              [outputs]output
 }
 
 // aTensor is an input as the reference reads it.
@@ -96,7 +99,6 @@ func referenceInference(body []byte, length, maxItems int) (r anInference, open,
 	if v, there := top["id"]; there && (v[0] != '"' || json.Unmarshal(v, &r.id) != nil) {
 		return r, open, false
 	}
-	answerBinary, said := false, false
 	if v, there := top["parameters"]; there {
 		m, twice, ok := unique(v)
 		open = open || twice
@@ -105,6 +107,12 @@ func referenceInference(body []byte, length, maxItems int) (r anInference, open,
 		}
 		if seed, there := m["seed"]; there {
 			if r.seed, r.seeded = unsigned(seed, 0, math.MaxUint64); !r.seeded {
+				return r, open, false
+			}
+		}
+		if top, there := m["top"]; there {
+			n, ok := unsigned(top, 1, math.MaxInt32)
+			if r.top = int(n); !ok {
 				return r, open, false
 			}
 		}
@@ -123,12 +131,11 @@ func referenceInference(body []byte, length, maxItems int) (r anInference, open,
 		for _, raw := range list {
 			m, twice, ok := unique(raw)
 			open = open || twice
-			if name, there := m["name"]; !ok || there && string(name) != `"scores"` {
-				var text string
-				if json.Unmarshal(name, &text) != nil || text != "scores" {
-					return r, open, false
-				}
+			var name string
+			if !ok || json.Unmarshal(m["name"], &name) != nil || name != "scores" && name != "items" {
+				return r, open, false
 			}
+			o := output{asked: true}
 			if v, there := m["parameters"]; there {
 				m, twice, ok := unique(v)
 				open = open || twice
@@ -139,13 +146,17 @@ func referenceInference(body []byte, length, maxItems int) (r anInference, open,
 					if string(v) != "true" && string(v) != "false" {
 						return r, open, false
 					}
-					answerBinary, said = string(v) == "true", true
+					o.said, o.binary = true, string(v) == "true"
+				}
+				if v, there := m["classification"]; there {
+					n, ok := unsigned(v, 0, math.MaxInt32)
+					if o.classes = int(n); !ok || n > 0 && name == "items" {
+						return r, open, false
+					}
 				}
 			}
+			r.outputs[slices.Index(outputNames[:], name)] = o
 		}
-	}
-	if said {
-		r.binary = answerBinary
 	}
 	tensors := make(map[string]aTensor)
 	if v, there := top["inputs"]; there {
@@ -337,11 +348,7 @@ func checkInference(t *testing.T, body []byte, length int) {
 		}
 		one("user", q.user, want.user)
 		one("segment", q.segment, want.segment)
-		asked := in.binary
-		if in.output.said {
-			asked = in.output.binary
-		}
-		if q.seed != want.seed || q.seeded != want.seeded || asked != want.binary || len(q.keys) != len(want.items) {
+		if q.seed != want.seed || q.seeded != want.seeded || in.binary != want.binary || in.outputs != want.outputs || q.top != want.top || len(q.keys) != len(want.items) {
 			t.Fatalf("%q: %+v %+v, want %+v", body, q, in, want)
 		}
 		for i, text := range want.items {
@@ -394,6 +401,8 @@ var inferBodies = []inferBody{
 	{`{"inputs":[` + input("items", "INT32", "[1,2]", 8) + `,{"name":"user","shape":[1],"datatype":"BYTES","data":["u"]}]}`, words32(5, 1<<31)},
 	{`{"inputs":[` + input("items", "UINT32", "[6]", 24) + `]}`, words32(1, 2, 3, 4, 5, 6)},
 	{`{"inputs":[` + input("items", "UINT32", "[7]", 28) + `]}`, words32(1, 2, 3, 4, 5, 6, 7)},
+	{`{"inputs":[` + input("items", "INT32", "[2]", 8) + `],"parameters":{"top":1},"outputs":[{"name":"scores","parameters":{"classification":2}},{"name":"items","parameters":{"binary_data":true}}]}`, words32(5, 1<<31)},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"top":0}}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"items","parameters":{"classification":1}}]}`, ""},
 	// Shapes and sizes that lie.
 	{`{"inputs":[` + input("items", "UINT32", "[3]", 8) + `]}`, words32(1, 2)}, {`{"inputs":[` + input("items", "UINT32", "[1]", 8) + `]}`, words32(1, 2)},
 	{`{"inputs":[` + input("items", "UINT32", "[2]", 12) + `]}`, words32(1, 2)}, {`{"inputs":[` + input("items", "UINT32", "[2]", 4) + `]}`, words32(1, 2)},
@@ -558,16 +567,107 @@ func TestTheInferenceProtocolGivesTheScoresOfPredict(t *testing.T) {
 	})
 }
 
+// outputsOf are the outputs of an answer, as JSON, and the elements of those that are binary.
+func (s *served) outputsOf(body inferBody) map[string]string {
+	s.t.Helper()
+	var fields []string
+	if body.raw != "" {
+		fields = []string{headerLength, strconv.Itoa(len(body.head))}
+	}
+	a := s.do(http.MethodPost, s.url+"/v2/models/bandit/infer", body.head+body.raw, fields...)
+	head, raw, err := splitInference([]byte(a.header.Get(headerLength)), []byte(a.body))
+	if a.header.Get(headerLength) == "" {
+		head, raw, err = []byte(a.body), nil, nil
+	}
+	var got struct {
+		Outputs []struct {
+			Name, Datatype string
+			Shape          []int
+			Data           json.RawMessage
+			Parameters     struct {
+				Size *int `json:"binary_data_size"`
+			}
+		}
+	}
+	if e := json.Unmarshal(head, &got); a.status != 200 || err != nil || e != nil {
+		s.t.Fatalf("%s: %d %s, %v %v", body.head, a.status, a.body, err, e)
+	}
+	all := make(map[string]string)
+	for _, o := range got.Outputs {
+		data := string(o.Data)
+		if o.Parameters.Size != nil {
+			data, raw = strconv.Quote(string(raw[:*o.Parameters.Size])), raw[*o.Parameters.Size:]
+		}
+		all[o.Name] = fmt.Sprint(o.Datatype, o.Shape, data)
+	}
+	if len(raw) > 0 {
+		s.t.Errorf("%s: %d bytes of the answer are no output's", body.head, len(raw))
+	}
+	return all
+}
+
+// Posteriors so narrow that their samples are in the order of their means.
+func TestTheBestAreGivenAsClientsOfTheProtocolAskForThem(t *testing.T) {
+	lanes(t, func(t *testing.T, kernel server.Config) {
+		dir := t.TempDir()
+		writeArms(t, dir+"/arms.weir", []arm{{item: "7", alpha: 1e8, beta: 3e8}, {item: "-8", alpha: 3e8, beta: 1e8},
+			{item: "9", alpha: 1e8, beta: 1e8}, {item: `a:"b"`, alpha: 1e8, beta: 1e8}})
+		s := serve(t, open(t, dir, func(c *Config) { c.Arms = dir + "/arms.weir" }), kernel)
+		check := func(body inferBody, want map[string]string) {
+			t.Helper()
+			got := s.outputsOf(body)
+			for name := range want {
+				if pattern := regexp.MustCompile("^" + want[name] + "$"); !pattern.MatchString(got[name]) {
+					t.Errorf("%s: %s is %q, want %q", body.head, name, got[name], want[name])
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("%s: outputs %v, want %v", body.head, got, want)
+			}
+		}
+		quoted := func(s string) string { return regexp.QuoteMeta(strconv.Quote(s)) }
+		const near = `0\.\d*`
+		ints := `{"name":"items","shape":[3],"datatype":"INT32","data":[7,-8,9]}`
+		text := `{"name":"items","shape":[2],"datatype":"BYTES","data":["7","a:\"\u0062\""]}`
+		raw := input("items", "INT64", "[3]", 24)
+		bytes := words64(7, 1<<64-8, 9)
+		for _, c := range []struct {
+			inputs, rest string
+			raw          string
+			want         map[string]string
+		}{
+			{ints, `"parameters":{"top":2}`, "", map[string]string{"scores": `FP64\[2\]\[0\.7\d*,0\.(5|49)\d*\]`, "items": `INT32\[2\]\[-8,9\]`}},
+			{ints, `"parameters":{"top":9},"outputs":[{"name":"items"}]`, "", map[string]string{"items": `INT32\[3\]\[-8,9,7\]`}},
+			{ints, `"outputs":[{"name":"items"}]`, "", map[string]string{"items": `INT32\[3\]\[7,-8,9\]`}},
+			{text, `"parameters":{"top":1}`, "", map[string]string{"scores": `FP64\[1\]\[` + near + `\]`, "items": `BYTES\[1\]\["a:\\"b\\""\]`}},
+			{text, `"parameters":{"top":1,"binary_data_output":true},"outputs":[{"name":"items"}]`, "",
+				map[string]string{"items": `BYTES\[1\]` + quoted(bytesElements(`a:"b"`))}},
+			{raw, `"parameters":{"top":1,"binary_data_output":true},"outputs":[{"name":"items"}]`, bytes,
+				map[string]string{"items": `INT64\[1\]` + quoted(words64(1<<64-8))}},
+			{ints, `"outputs":[{"name":"scores","parameters":{"classification":2}}]`, "",
+				map[string]string{"scores": `BYTES\[2\]\["0\.7\d*:1:-8","0\.(5|49)\d*:2:9"\]`}},
+			{raw, `"outputs":[{"name":"scores","parameters":{"classification":9}}]`, bytes,
+				map[string]string{"scores": `BYTES\[3\]\["` + near + `:1:-8","` + near + `:2:9","` + near + `:0:7"\]`}},
+			{text, `"outputs":[{"name":"scores","parameters":{"classification":1,"binary_data":true}}]`, "",
+				map[string]string{"scores": `BYTES\[1\]"\\x13\\x00\\x00\\x00` + near + `:1:a:\\"b\\""`}},
+			{ints, `"parameters":{"top":2},"outputs":[{"name":"scores","parameters":{"classification":1}},{"name":"items"}]`, "",
+				map[string]string{"scores": `BYTES\[1\]\["0\.7\d*:0:-8"\]`, "items": `INT32\[2\]\[-8,9\]`}},
+		} {
+			check(inferBody{`{"inputs":[` + c.inputs + `],` + c.rest + `}`, c.raw}, c.want)
+		}
+	})
+}
+
 func TestTheInferenceProtocolTellsOfItself(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Model = `a "model"` }), kernel)
 		for path, want := range map[string]string{
-			"/v2":             `{"name":"weir","version":"2","extensions":["binary_tensor_data"]}`,
+			"/v2":             `{"name":"weir","version":"2","extensions":["binary_tensor_data","classification","parameters"]}`,
 			"/v2/health/live": `{"live":true}`, "/v2/health/ready": `{"ready":true}`,
 			"/v2/models/a%20%22model%22/ready":            `{"ready":true}`,
 			"/v2/models/a%20%22model%22/versions/1/ready": `{"ready":true}`,
 			"/v2/models/a%20%22model%22": `{"name":"a \"model\"","versions":["1"],"platform":"weir","inputs":[{"name":"items","datatype":"BYTES","shape":[-1]},` +
-				`{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]}]}`,
+				`{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]},{"name":"items","datatype":"BYTES","shape":[-1]}]}`,
 		} {
 			if a := s.do("GET", s.url+path, ""); a.status != 200 || a.body != want || a.header.Get("Content-Type") != "application/json" {
 				t.Errorf("GET %s: %d %s, want %s", path, a.status, a.body, want)
@@ -629,7 +729,11 @@ func TestBadInferencesNameTheField(t *testing.T) {
 		{inferBody{`{"inputs":[{"name":"items","shape":[4],"datatype":"INT64","data":[1,2,3,4]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements (--bandit-max-items)"},
 		{inferBody{`{"inputs":[{"name":"items","shape":[0],"datatype":"INT64","data":[]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements"},
 		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[2],"datatype":"INT64","data":[1,2]}]}`, ""}, "", 422, "user must be a tensor of one element"},
-		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores"},{"name":"x"}]}`, ""}, "", 422, "outputs[1].name must be scores"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores"},{"name":"x"}]}`, ""}, "", 422, "outputs[1].name must be scores or items"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{}]}`, ""}, "", 422, "outputs[0].name must be there: scores or items"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores","parameters":{"classification":-1}}]}`, ""}, "", 422, "outputs[0].parameters.classification must be a whole number"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"items","parameters":{"classification":1}}]}`, ""}, "", 422, "outputs[0].parameters.classification must be of scores"},
+		{inferBody{`{"inputs":[` + good + `],"parameters":{"top":0}}`, ""}, "", 422, "parameters.top must be a whole number from 1 on"},
 		{inferBody{`{"inputs":[` + good + `],"parameters":{"seed":-1}}`, ""}, "", 422, "parameters.seed must be a whole number from 0 to 18446744073709551615"},
 		{inferBody{`{"inputs":[` + good + `],"parameters":{"binary_data_output":7}}`, ""}, "", 422, "parameters.binary_data_output must be true or false"},
 		{inferBody{`{"inputs":[` + input("items", "INT64", "[1]", 9) + `]}`, "12345678"}, "", 422, "the binary data end before those that binary_data_size says"},

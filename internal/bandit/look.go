@@ -35,6 +35,7 @@ type scratch struct {
 	source    []source
 	found     arms.Found // in the file
 	order     []int32    // of the best, see best
+	raw       []byte     // binary data of an answer
 	ties      uint32     // decides between equal scores
 	fine      []int32    // of items that may have finer arms, see items
 	fineKeys  []arms.Key // of these arms

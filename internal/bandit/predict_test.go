@@ -189,7 +189,7 @@ func TestBestIsASort(t *testing.T) {
 			order[i] = int32(i)
 		}
 		k := 1 + r.IntN(70)
-		got := sc.best(&query{top: k, seed: r.Uint64(), seeded: true})
+		got := sc.best(&query{seed: r.Uint64(), seeded: true}, k)
 		slices.SortFunc(order, func(i, j int32) int {
 			return cmp.Or(cmp.Compare(sc.score[j], sc.score[i]), cmp.Compare(sc.tie(i), sc.tie(j)))
 		})
@@ -206,7 +206,7 @@ func TestEqualScoresAreInAnyOrder(t *testing.T) {
 	sc := scratch{score: make([]float64, items)}
 	var first [items]int
 	for range rounds {
-		order := sc.best(&query{top: 3})
+		order := sc.best(&query{}, 3)
 		first[order[0]]++
 		if order[0] == order[1] || order[1] == order[2] {
 			t.Fatalf("an item comes twice: %v", order)

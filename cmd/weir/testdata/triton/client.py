@@ -20,9 +20,9 @@ assert client.is_model_ready(model, "1")
 assert not client.is_model_ready("nothing")
 
 server = client.get_server_metadata()
-assert server["name"] == "weir" and "binary_tensor_data" in server["extensions"], server
+assert server["name"] == "weir" and {"binary_tensor_data", "classification"} <= set(server["extensions"]), server
 metadata = client.get_model_metadata(model)
-assert metadata["name"] == model and [t["name"] for t in metadata["outputs"]] == ["scores"], metadata
+assert metadata["name"] == model and [t["name"] for t in metadata["outputs"]] == ["scores", "items"], metadata
 assert {"user", "items"} <= {t["name"] for t in metadata["inputs"]}, metadata
 
 ITEMS = [7, 8, 9, 1 << 40]
@@ -61,6 +61,20 @@ for kind, binary_in, scores in answers:
 # Without a seed it is another sample, and still one.
 again = client.infer(model, tensors("BYTES", True)).as_numpy("scores")
 assert ((again >= 0) & (again <= 1)).all() and not np.array_equal(again, first), again
+
+# The best alone: by class_count, and by the parameter top.
+for kind in ("BYTES", "INT64"):
+    for binary in (True, False):
+        ask = [triton.InferRequestedOutput("scores", binary_data=binary, class_count=3)]
+        classes = client.infer(model, tensors(kind, binary), outputs=ask, parameters={"seed": 42}).as_numpy("scores")
+        parts = [(c if isinstance(c, str) else c.decode()).split(":") for c in classes]
+        order = np.argsort(-first)[:3]
+        assert [int(p[1]) for p in parts] == order.tolist(), (parts, first)
+        assert [p[2] for p in parts] == [str(ITEMS[i]) for i in order], (parts, first)
+        assert np.allclose([float(p[0]) for p in parts], first[order], rtol=1e-8), (parts, first)
+        best = client.infer(model, tensors(kind, binary), parameters={"seed": 42, "top": 3})
+        assert np.allclose(best.as_numpy("scores"), first[order], rtol=1e-8), best.get_response()
+        assert [int(i) for i in best.as_numpy("items")] == [ITEMS[i] for i in order], best.get_response()
 
 # What is wrong is said in words that the client passes on.
 try:
