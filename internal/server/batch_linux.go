@@ -60,7 +60,8 @@ func (l *loop) receiveBatch(conns []*conn) (n int) {
 			continue
 		}
 		got, err := receive(c.fd, l.read[used:used+readSize])
-		l.batch.data[n] = l.read[used : used+got : used+got] // who appends to it does not write into the next one
+		// who appends to it does not write into the next one
+		l.batch.data[n] = l.read[used : used+got : used+got]
 		used += got
 		n++
 		if got == 0 && err != unix.EAGAIN {

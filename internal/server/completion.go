@@ -33,8 +33,8 @@ type Completion struct {
 
 // Pend returns the handle by which the request is completed after its handler has returned Pending. Nothing
 // of the Response or the Request may be used after that; the handler copies what it needs. On a route with
-// Limits, and only there, it returns nil when one of them is reached: the handler returns Done, and the kernel
-// answers 503.
+// Limits, and only there, it returns nil when one of them is reached: the handler returns Done, and the
+// kernel answers 503.
 func (r *Request) Pend() *Completion {
 	if r.completion != nil {
 		panic("BUG: a handler called Pend twice")

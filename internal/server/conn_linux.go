@@ -494,4 +494,5 @@ func (l *loop) grow(c *conn, n int, data []byte) bool {
 	return true
 }
 
-var errInput = &parseError{http.StatusServiceUnavailable, "too many unfinished requests are held in memory; try again"}
+var errInput = &parseError{http.StatusServiceUnavailable,
+	"too many unfinished requests are held in memory; try again"}

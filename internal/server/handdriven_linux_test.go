@@ -345,7 +345,8 @@ func TestABusyConnectionDoesNotSpinTheLoop(t *testing.T) {
 			c.Close()
 			idle("after a reset")
 			if !conn.gone || conn.fd < 0 {
-				t.Errorf("after a reset: gone %t, descriptor %d; want gone, and the descriptor kept", conn.gone, conn.fd)
+				t.Errorf("after a reset: gone %t, descriptor %d; want gone, and the descriptor kept",
+					conn.gone, conn.fd)
 			}
 		})
 	}
@@ -364,14 +365,16 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 			c.send(next)
 			d.turn()
 			if len(conn.in) != len(first)+len(next) || conn.interest != unix.EPOLLIN {
-				t.Errorf("%d bytes are read, of %d; watched is %#x", len(conn.in), len(first)+len(next), conn.interest)
+				t.Errorf("%d bytes are read, of %d; watched is %#x", len(conn.in), len(first)+len(next),
+					conn.interest)
 			}
 			more := cap(conn.in)/len(next) + 1
 			c.send(strings.Repeat(next, more))
 			d.turn()
 			d.turn()
 			if len(conn.in) != cap(conn.in) || conn.interest != 0 {
-				t.Errorf("%d bytes are read, with room for %d; watched is %#x", len(conn.in), cap(conn.in), conn.interest)
+				t.Errorf("%d bytes are read, with room for %d; watched is %#x", len(conn.in), cap(conn.in),
+					conn.interest)
 			}
 			if lane == "handed" {
 				nc, err := d.lane.toNetHTTP.Accept()
@@ -382,7 +385,8 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				if n, err := nc.Read(got); err != nil || string(got[:n]) != first {
 					t.Fatalf("net/http reads %q, %v", got[:n], err)
 				}
-				if _, err := nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")); err != nil {
+				_, err := nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone"))
+				if err != nil {
 					t.Fatal(err)
 				}
 				nc.(*handedOff).state(http.StateIdle)
@@ -415,7 +419,8 @@ func TestEventsOfAnEndedConnectionReachNobody(t *testing.T) {
 		t.Fatalf("slot %d, generation %d follow %d, %d", fresh.slot, fresh.generation, slot, generation)
 	}
 	// It would be closed if it took the hang-up for its own.
-	d.loop.turn([]unix.EpollEvent{{Events: unix.EPOLLIN | unix.EPOLLHUP, Fd: int32(slot), Pad: generation}}, d.now)
+	d.loop.turn([]unix.EpollEvent{{Events: unix.EPOLLIN | unix.EPOLLHUP, Fd: int32(slot), Pad: generation}},
+		d.now)
 	c2.send(get("/fast/fresh"))
 	fresh.phase = phaseDraining // an event for the old one would make it write
 	fresh.out = []byte("written by mistake")
@@ -565,7 +570,8 @@ func TestAnEventOfAConnectionThatWasJustClosedDoesNothing(t *testing.T) {
 				d.turn()
 				c.CloseWrite()
 				d.post(message{kind: msgKill})
-				d.loop.turn([]unix.EpollEvent{{Events: events, Fd: int32(conn.slot), Pad: conn.generation}}, d.now)
+				d.loop.turn([]unix.EpollEvent{{Events: events, Fd: int32(conn.slot), Pad: conn.generation}},
+					d.now)
 				if !conn.gone || d.loop.open != 1 {
 					t.Errorf("gone %t, %d connections are open; want one, which is gone, and somebody works on", conn.gone, d.loop.open)
 				}

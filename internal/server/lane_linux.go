@@ -98,7 +98,8 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		// Out of descriptors or memory: those that are open go on, and make room by closing.
 		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
 		l.s.acceptErrors.Add(l.s.cfg.sharedStripe(), 1)
-		l.s.cfg.Log.Warn("connections cannot be accepted; raise the limit of open files (ulimit -n)", "error", failed, "retry_in", backoff)
+		l.s.cfg.Log.Warn("connections cannot be accepted; raise the limit of open files (ulimit -n)",
+			"error", failed, "retry_in", backoff)
 		select {
 		case <-stop:
 		case <-time.After(backoff):
@@ -109,16 +110,16 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 // acceptAtOnce bounds the connections that a loop accepts in one turn.
 const acceptAtOnce = 256
 
-// acceptSome takes connections that wait. A busy loop calls it in every turn: the goroutine that accepts waits
-// for a processor then, and the listener's queue overflows.
+// acceptSome takes connections that wait. A busy loop calls it in every turn: the goroutine that accepts
+// waits for a processor then, and the listener's queue overflows.
 func (f *fastLane) acceptSome() {
 	if fd := f.listener.Load(); fd >= 0 {
 		f.acceptAll(int(fd), acceptAtOnce) //nolint:errcheck // accept finds out, and says so
 	}
 }
 
-// acceptAll takes at most so many of the connections that wait; the error is what ended it but for there being
-// none.
+// acceptAll takes at most so many of the connections that wait; the error is what ended it but for there
+// being none.
 func (f *fastLane) acceptAll(listener, most int) error {
 	for range most {
 		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)

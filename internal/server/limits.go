@@ -36,8 +36,8 @@ func (l *Limits) AddFlags(f *pflag.FlagSet, service string) {
 		"how long one of these requests may take before it is answered 503")
 }
 
-// Limiter holds a service to its Limits. A route with one (Route.Limits) has its requests counted and timed by
-// the kernel; the service reserves memory beyond them by itself. It may be used from any goroutine.
+// Limiter holds a service to its Limits. A route with one (Route.Limits) has its requests counted and timed
+// by the kernel; the service reserves memory beyond them by itself. It may be used from any goroutine.
 type Limiter struct {
 	service  string
 	limits   Limits

@@ -68,7 +68,8 @@ func (b *bounds) Routes() []Route {
 			}
 			b.called <- r.Context()
 			<-b.release
-			w.Body = fmt.Appendf(w.Body, "%s %s?%s %s %s", r.Method, r.Param(0), r.Query, r.Header("X-Word"), r.Body)
+			w.Body = fmt.Appendf(w.Body, "%s %s?%s %s %s", r.Method, r.Param(0), r.Query,
+				r.Header("X-Word"), r.Body)
 			return Done
 		}},
 		{Pattern: "GET /pending-within", Handler: func(_ *Response, r *Request) Outcome { return pend(r) }},
@@ -112,7 +113,8 @@ func (b *bounds) awaitNone(t *testing.T) {
 // refused expects a 503 that names a flag.
 func (c *client) refused(flag string) {
 	c.t.Helper()
-	if resp, body := c.response("GET"); resp.StatusCode != 503 || !strings.Contains(body, flag) || resp.Close {
+	if resp, body := c.response("GET"); resp.StatusCode != 503 || !strings.Contains(body, flag) ||
+		resp.Close {
 		c.t.Errorf("got %d %s, close %t; want a 503 that names %s on a connection that goes on",
 			resp.StatusCode, body, resp.Close, flag)
 	}
@@ -177,7 +179,8 @@ func TestALimitOfMemoryHoldsRequestsAndWhatIsReserved(t *testing.T) {
 	})
 }
 
-// What hangs has its own client wait no longer than it may; its worker, and its share, are taken until it ends.
+// What hangs has its own client wait no longer than it may; its worker, and its share, are taken until it
+// ends.
 func TestARequestBeyondItsTimeIsAnsweredAndItsWorkLearnsOfIt(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s, b := startBounds(t, cfg, Limits{Time: time.Second})
@@ -311,7 +314,8 @@ func TestLimitsAreFlags(t *testing.T) {
 	l := Limits{Requests: 7, Bytes: 1 << 20, Time: time.Second}
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	l.AddFlags(f, "some")
-	if err := f.Parse([]string{"--some-max-requests=9", "--some-max-memory=2MiB"}); err != nil || l != (Limits{9, 2 << 20, time.Second}) {
+	if err := f.Parse([]string{"--some-max-requests=9", "--some-max-memory=2MiB"}); err != nil ||
+		l != (Limits{9, 2 << 20, time.Second}) {
 		t.Errorf("got %v, %v", l, err)
 	}
 }

@@ -76,14 +76,16 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := l.calls.Get().(*netHTTPCall)
 	defer l.calls.Put(call)
 	call.path = append(call.path[:0], cmp.Or(r.URL.EscapedPath(), "/")...)
-	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe(), s: l.s, ctx: r.Context(),
+	call.req = Request{Method: r.Method, Path: call.path, Stripe: l.s.cfg.sharedStripe(), s: l.s,
+		ctx:    r.Context(),
 		header: call.req.header[:0], decoded: call.req.decoded[:0]}
 	call.resp.reset()
 
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
 	handed := r.Context().Value(handedOffKey{}) != nil
 	if !handed && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// net/http hides a Content-Length beside the chunks, after which RFC 9112 wants the connection closed.
+		// net/http hides a Content-Length beside the chunks, after which RFC 9112 wants the connection
+		// closed.
 		w.Header().Set("Connection", "close")
 	}
 	if handed {
@@ -162,21 +164,25 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // isCoded reports whether a request has a body with a content coding.
 func isCoded(r *http.Request) bool {
-	return r.Body != http.NoBody && slices.ContainsFunc(r.Header["Content-Encoding"], func(v string) bool { return isCoding([]byte(v)) })
+	return r.Body != http.NoBody && slices.ContainsFunc(r.Header["Content-Encoding"],
+		func(v string) bool { return isCoding([]byte(v)) })
 }
 
 func writePanicked(w http.ResponseWriter, fault bool) {
 	if fault {
-		WriteProblem(w, http.StatusServiceUnavailable, "the data behind this answer cannot be read at the moment")
+		WriteProblem(w, http.StatusServiceUnavailable,
+			"the data behind this answer cannot be read at the moment")
 		return
 	}
-	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
+	WriteProblem(w, http.StatusInternalServerError,
+		"the request failed inside the server and has been logged")
 }
 
 // receive reads the body of a request, or returns why the request is refused: for what the event loops
 // refuse, too, as far as net/http shows it. With an error the deadline stays, as net/http goes on reading
 // then.
-func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *parseError {
+func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request,
+	start time.Time) *parseError {
 	if r.Method == http.MethodConnect || !strings.HasPrefix(r.RequestURI, "/") {
 		h := head{method: r.Method, target: []byte(r.RequestURI)}
 		if err := h.otherForm(); err != nil {
@@ -213,7 +219,8 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 var errBody = bad("the body could not be read to its end")
 
 // handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
-func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request, start time.Time) *http.Request {
+func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request,
+	start time.Time) *http.Request {
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)

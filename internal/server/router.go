@@ -104,7 +104,8 @@ func (t *router) add(r *route) {
 	if r.Prefetch != nil {
 		begins, _, _ := strings.Cut(r.Pattern, "{")
 		if params != 1 || ended || r.Handler == nil || !strings.HasSuffix(path, "}") {
-			panic(fmt.Sprintf("BUG: route %q has a Prefetch, but no Handler or not one wildcard at its end", r.Pattern))
+			panic(fmt.Sprintf("BUG: route %q has a Prefetch, but no Handler or not one wildcard at its end",
+				r.Pattern))
 		}
 		r.begins = []byte(begins)
 		t.prefetch = append(t.prefetch, r)
@@ -207,7 +208,8 @@ func (n *node) next(segment []byte) *node {
 
 // refuseCoding fills in the answer to a request whose body has a content coding: no handler decodes any.
 func refuseCoding(w *Response) {
-	w.Problem(http.StatusUnsupportedMediaType, "the body has a Content-Encoding: send it uncompressed, without that field")
+	w.Problem(http.StatusUnsupportedMediaType,
+		"the body has a Content-Encoding: send it uncompressed, without that field")
 	w.Field("Accept-Encoding", "identity")
 }
 

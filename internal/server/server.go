@@ -95,7 +95,8 @@ func New(cfg Config, services ...Service) (*Server, error) {
 
 	var resp Response
 	resp.reset()
-	resp.Problem(http.StatusServiceUnavailable, "too many connections; raise --max-connections if the machine has room")
+	resp.Problem(http.StatusServiceUnavailable,
+		"too many connections; raise --max-connections if the machine has room")
 	var h heads
 	h.tick(time.Now())
 	s.tooManyConnections = h.append(nil, &resp, false, true)
@@ -278,7 +279,8 @@ func (s *Server) Run(ctx context.Context) error {
 	adminServer.Shutdown(timeout) //nolint:errcheck // the last to go; nothing is lost with it
 	s.closeListeners()
 	if shutdownErr != nil {
-		s.cfg.Log.Error("requests in flight were given up", "timeout", s.cfg.ShutdownTimeout, "error", shutdownErr)
+		s.cfg.Log.Error("requests in flight were given up", "timeout", s.cfg.ShutdownTimeout, "error",
+			shutdownErr)
 		err = errors.Join(err, fmt.Errorf("stop: %w", shutdownErr))
 	}
 	return err

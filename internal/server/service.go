@@ -148,8 +148,8 @@ type Route struct {
 	Admin bool
 	// MaxBody bounds a request's body in bytes; 0 is Config.MaxBody. A longer one is answered 413.
 	MaxBody int
-	// Limits, which may be nil, is what the route's requests count for while they are offloaded or pending: see
-	// Env.Limiter. A route with it has no Stream.
+	// Limits, which may be nil, is what the route's requests count for while they are offloaded or pending:
+	// see Env.Limiter. A route with it has no Stream.
 	Limits *Limiter
 }
 

@@ -10,14 +10,14 @@ import (
 )
 
 // A loop that has more to do than it can do in time reads no more requests in a turn than it can answer
-// within the thresholds. The connections of all others wait, unread and in order of arrival, where they cost
-// two calls of epoll_ctl. So turns stay short, and new connections are accepted and looked at in each.
+// within the thresholds. The connections of all others wait, unread and in order of arrival, where they
+// cost two calls of epoll_ctl. So turns stay short, and new connections are accepted and looked at in each.
 //
 // A rejection costs a recv and a send, nearly half of an answer. A loop that rejected all that it cannot
 // answer would soon do nothing else, as clients that do not back off send the next request at once. So
-// rejections get rejectShare of the loop's time. They go to what has waited too long, then to what came last:
-// who is rejected learns it soon, and who is not is answered in turn. By Little's law n connections that insist wait
-// for n / (answers and rejections a second) on average, whoever is chosen.
+// rejections get rejectShare of the loop's time. They go to what has waited too long, then to what came
+// last: who is rejected learns it soon, and who is not is answered in turn. By Little's law n connections
+// that insist wait for n / (answers and rejections a second) on average, whoever is chosen.
 //
 // Probabilities of signals other than the loop's own queue count for whatever is read. A connection whose
 // request was rejected by one is not read for a while. Clients that heed Retry-After notice nothing.
@@ -72,7 +72,8 @@ func (l *loop) beginTurn(ready int) {
 	limits, queued := s.QueueLimits(), ready+s.waitingNow
 	s.left = s.queue.Capacity(limits)
 	s.seen += uint64(ready)
-	if s.own = s.queue.RejectProbability(queued, limits); s.own != 0 { // else it is no overload yet, or has just been there for a moment
+	// else it is no overload yet, or has just been there for a moment
+	if s.own = s.queue.RejectProbability(queued, limits); s.own != 0 {
 		s.waited += uint64(s.queue.Delay(queued).Microseconds()) * uint64(ready)
 	}
 	s.reject = s.RejectProbability()
@@ -166,8 +167,8 @@ func (l *loop) readWaiting() {
 	l.rejectWaiting()
 }
 
-// rejectWaiting rejects requests of those that wait while there is time to spend on it: of the late ones, then of
-// those that came last, as long as they would wait beyond the threshold.
+// rejectWaiting rejects requests of those that wait while there is time to spend on it: of the late ones,
+// then of those that came last, as long as they would wait beyond the threshold.
 func (l *loop) rejectWaiting() {
 	s := &l.shed
 	hard := int(s.queue.Place(s.QueueLimits().Hard))
@@ -230,7 +231,8 @@ func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 			s.budget -= s.each
 		}
 	}
-	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(probability.Of(class)), headOnly, c.closing)
+	l.out = s.answer.append(l.out, &l.heads, reason, shed.RetryAfter(probability.Of(class)), headOnly,
+		c.closing)
 	l.s.counter(route, 503).Add(l.stripe, 1)
 }
 

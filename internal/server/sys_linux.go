@@ -46,7 +46,8 @@ func receive(fd int, p []byte) (int, error) {
 // probe has the system find out whether a client that sends no more still waits: one that has closed its
 // socket answers probes by a reset after a minute at most (tcp_fin_timeout).
 func probe(fd int) {
-	for _, o := range [...][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 5},
+	for _, o := range [...][3]int{{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1}, {unix.IPPROTO_TCP,
+		unix.TCP_KEEPIDLE, 5},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 5}, {unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 6}} {
 		unix.SetsockoptInt(fd, o[0], o[1], o[2]) //nolint:errcheck // the request is answered all the same
 	}
@@ -56,7 +57,8 @@ func probe(fd int) {
 func send(fd int, p []byte) (int, error) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
 		case 0:
 			return int(n), nil

@@ -156,12 +156,14 @@ func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (
 		if err := w.check(w.Limits); err != nil {
 			return nil, err
 		}
-		w.failures = m.Counter("weir_shed_refresh_failures_total", "Readings of a signal that failed; it sheds nothing meanwhile.", "signal", sig.Name)
-		m.Gauge("weir_shed_pressure", "How far a signal is from its soft (0) to its hard threshold (1).", func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return w.pressure
-		}, "signal", sig.Name)
+		w.failures = m.Counter("weir_shed_refresh_failures_total",
+			"Readings of a signal that failed; it sheds nothing meanwhile.", "signal", sig.Name)
+		m.Gauge("weir_shed_pressure", "How far a signal is from its soft (0) to its hard threshold (1).",
+			func() float64 {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return w.pressure
+			}, "signal", sig.Name)
 		s.signals = append(s.signals, w)
 	}
 	for name := range cfg.Limits {
@@ -170,8 +172,10 @@ func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (
 		}
 	}
 	for c := range Classes {
-		s.admitted[c] = m.Counter("weir_shed_admitted_total", "Requests that were let in, by class.", "class", c.String())
-		s.rejected[c] = m.Counter("weir_shed_rejected_total", "Requests that were rejected because of overload, by class.", "class", c.String())
+		s.admitted[c] = m.Counter("weir_shed_admitted_total", "Requests that were let in, by class.",
+			"class", c.String())
+		s.rejected[c] = m.Counter("weir_shed_rejected_total",
+			"Requests that were rejected because of overload, by class.", "class", c.String())
 		if c != Critical {
 			m.Gauge("weir_shed_reject_probability", "Reject probability, by class.", func() float64 {
 				return s.Status().Probability[c.String()]
@@ -256,7 +260,8 @@ func (s *Shedder) failed(w *watched, err error) {
 	w.failures.Add(0, 1)
 	if !w.said {
 		w.said = true
-		s.log.Warn("a signal of overload cannot be read and sheds nothing; its flag switches it off", "signal", w.Name, "error", err)
+		s.log.Warn("a signal of overload cannot be read and sheds nothing; its flag switches it off",
+			"signal", w.Name, "error", err)
 	}
 }
 

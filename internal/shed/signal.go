@@ -49,7 +49,8 @@ type Limits struct {
 
 // Defaults returns what is watched unless somebody says otherwise.
 func Defaults() Config {
-	return Config{Interval: 200 * time.Millisecond, Limits: DefaultLimits(), StallsOf: Host, Pause: 4 * time.Second, Wait: time.Second}
+	return Config{Interval: 200 * time.Millisecond, Limits: DefaultLimits(), StallsOf: Host,
+		Pause: 4 * time.Second, Wait: time.Second}
 }
 
 // DefaultLimits returns the limits of all signals that are on unless somebody says otherwise, and those
@@ -85,9 +86,11 @@ func (s *Signal) check(l Limits) error {
 	switch { // thresholds of a signal that is off are those it will have when it is on
 	case !l.On && l.Soft == 0 && l.Hard == 0:
 	case s.Falling && l.Soft <= l.Hard:
-		return wrong("the soft threshold must be above the hard one, got %v and %v: less of it is worse", l.Soft, l.Hard)
+		return wrong("the soft threshold must be above the hard one, got %v and %v: less of it is worse",
+			l.Soft, l.Hard)
 	case !s.Falling && l.Soft >= l.Hard:
-		return wrong("the soft threshold must be below the hard one, got %v and %v: more of it is worse", l.Soft, l.Hard)
+		return wrong("the soft threshold must be below the hard one, got %v and %v: more of it is worse",
+			l.Soft, l.Hard)
 	case s.Unit == Share && l.Hard > 1:
 		return wrong("thresholds are shares of the time, from 0 to 1, got %v and %v", l.Soft, l.Hard)
 	}

@@ -155,18 +155,22 @@ func TestALoopAnswersWhatItCanHoweverManyInsist(t *testing.T) {
 	limits := DefaultLimits()[LoopDelay]
 	hard := time.Duration(limits.Hard * float64(time.Second))
 	for _, connections := range []int{200, 1000, 2000, 10_000, 50_000} {
-		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond} {
+		for _, each := range []time.Duration{2 * time.Microsecond, 6 * time.Microsecond,
+			20 * time.Microsecond, 100 * time.Microsecond} {
 			longest, waited, useful := insist(connections, each, 2000)
-			bound := max(hard, (FreeQueue+FreeQueue/4)*each) // a queue is as long as the free one, whatever that takes
+			// a queue is as long as the free one, whatever that takes
+			bound := max(hard, (FreeQueue+FreeQueue/4)*each)
 			if longest > bound {
 				t.Errorf("%d connections, %v each: a turn takes %v", connections, each, longest)
 			}
 			// Everybody is answered, in about the time that answers for all would take.
 			if fair := time.Duration(connections)*each*5/4 + bound; waited > fair {
-				t.Errorf("%d connections, %v each: one has waited for %v, want %v", connections, each, waited, fair)
+				t.Errorf("%d connections, %v each: one has waited for %v, want %v", connections, each,
+					waited, fair)
 			}
 			if useful < 0.9 {
-				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each, useful)
+				t.Errorf("%d connections, %v each: %.3f of the time goes into answers", connections, each,
+					useful)
 			}
 		}
 	}
