@@ -385,7 +385,7 @@ func TestWhatComesWhileARequestIsElsewhereIsReadAhead(t *testing.T) {
 				if n, err := nc.Read(got); err != nil || string(got[:n]) != first {
 					t.Fatalf("net/http reads %q, %v", got[:n], err)
 				}
-				_, err := nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone"))
+				_, err = nc.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone"))
 				if err != nil {
 					t.Fatal(err)
 				}
