@@ -1,6 +1,10 @@
 package systest
 
 import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 )
@@ -13,13 +17,35 @@ func Disk(t testing.TB, size string) string {
 	if err := syscall.Mount("weir-test", dir, "tmpfs", 0, "size="+size); err != nil {
 		t.Skipf("needs permission to mount a small file system (run as root): %v", err)
 	}
+	unmountAfter(t, dir)
+	return dir
+}
+
+// DiskOf makes a file system of a kind like "xfs", as small as it can be, and returns its directory.
+func DiskOf(t testing.TB, kind string) string {
+	t.Helper()
+	LongRun(t, "root and mkfs, to mount a file system")
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 300<<20)); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range [][]string{{"mkfs." + kind, "-q", image}, {"mount", "-o", "loop", image, dir}} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Skipf("%v: %v %s", command, err, out)
+		}
+	}
+	unmountAfter(t, dir)
+	return dir
+}
+
+// unmountAfter unmounts dir at the end of the test: detached, so that one that failed with a file open leaves no
+// mount behind.
+func unmountAfter(t testing.TB, dir string) {
 	t.Cleanup(func() {
-		// Detached, so that a test that failed with a file open leaves no mount behind.
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
 	})
-	return dir
 }
 
 // MakeReadOnly makes what Disk has returned read-only. No file may be open for writing there.

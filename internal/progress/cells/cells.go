@@ -146,7 +146,7 @@ func (s *Store) open(cells uint64, o Options) error {
 	if err := s.openFile(); err != nil {
 		return err
 	}
-	h, err := readHeader(s.f)
+	h, was, err := readHeader(s.f)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *Store) open(cells uint64, o Options) error {
 		return err
 	}
 	if err := s.recover(o); err != nil {
-		return err
+		return errors.Join(err, s.f.Truncate(was)) // a file that is refused stays as it was
 	}
 	s.doubtful = s.existed && !h.clean
 	h.boot, h.clean = thisBoot(), false

@@ -45,6 +45,42 @@ func TestFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
 	})
 }
 
+// File systems differ in what they want room for that they have given already.
+func TestAFullDiskTakesSwapsAndRestarts(t *testing.T) {
+	for _, kind := range []string{"ext4", "xfs"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := systest.DiskOf(t, kind)
+			path := filepath.Join(dir, "test.cells")
+			mustClose(t, mustOpen(t, path, 50_000, Options{}))
+			fill, err := os.Create(filepath.Join(dir, "fill"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer fill.Close()
+			for size := 1 << 20; size >= 512; size /= 2 {
+				for b := make([]byte, size); err == nil; {
+					_, err = fill.Write(b)
+				}
+				if !errors.Is(err, syscall.ENOSPC) {
+					t.Fatal(err)
+				}
+				err = nil
+			}
+			for round := range uint64(3) {
+				s := mustOpen(t, path, 50_000, Options{})
+				for i := range s.Len() {
+					wantCell(t, s, i, round)
+					mustAdvance(t, s, i)
+				}
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				mustClose(t, s)
+			}
+		})
+	}
+}
+
 // A file copied with holes, on a disk that cannot fill them, must not become a fault in an advance.
 func TestHolesOnAFullDiskAreAnErrorOfOpen(t *testing.T) {
 	path := filepath.Join(systest.Disk(t, "256k"), "test.cells")

@@ -43,31 +43,31 @@ func (h header) encode() []byte {
 	return format.Page(e.AppendUint64(fields, clean))
 }
 
-// readHeader returns the header of f, and checks that the file is as long as it says. A longer one is fine:
-// the process was killed while it grew.
-func readHeader(f *os.File) (h header, err error) {
+// readHeader returns the header of f and how long f is, and checks that it is as long as it says. A longer one is
+// fine: the process was killed while it grew.
+func readHeader(f *os.File) (h header, size int64, err error) {
 	page := make([]byte, record.PageSize)
 	n, err := f.ReadAt(page, 0)
 	if err != nil && err != io.EOF {
-		return h, err
+		return h, 0, err
 	}
 	fields, err := format.Parse(f.Name(), page[:n], 32)
 	if err != nil {
-		return h, err
+		return h, 0, err
 	}
 	if binary.NativeEndian.Uint64(fields) != orderMark {
-		return h, fmt.Errorf("%s was written by a machine of another byte order: let weir serve it there", f.Name())
+		return h, 0, fmt.Errorf("%s was written by a machine of another byte order: let weir serve it there", f.Name())
 	}
 	e := binary.LittleEndian
 	h = header{cells: e.Uint64(fields[8:]), boot: e.Uint64(fields[16:]), clean: fields[24] != 0}
 	info, err := f.Stat()
 	if err != nil {
-		return h, err
+		return h, 0, err
 	}
 	if h.cells > maxCells || info.Size() < dataOffset+linesLen(h.cells) {
-		return h, format.Corrupt(f.Name(), info.Size(), "it ends there, too short for its %d cells", h.cells)
+		return h, 0, format.Corrupt(f.Name(), info.Size(), "it ends there, too short for its %d cells", h.cells)
 	}
-	return h, nil
+	return h, info.Size(), nil
 }
 
 // writeHeader puts h in place, which cannot tear it, and waits until it is on the disk.

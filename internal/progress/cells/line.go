@@ -53,7 +53,7 @@ func sealed(line []atomic.Uint64, count uint64) uint64 {
 // took more than a second so from a disk.
 func (s *Store) verify(h header, acceptLoss bool) error {
 	lines := s.words[:(s.n.Load()+cellsInLine-1)/cellsInLine*8]
-	wrong := 0
+	var wrong []int
 	for at := 0; at < len(lines); at += 8 {
 		if at%(cacheStep/8) == 0 {
 			if err := disk.Cache(s.f, dataOffset+8*int64(at), cacheStep); err != nil {
@@ -61,19 +61,20 @@ func (s *Store) verify(h header, acceptLoss bool) error {
 			}
 		}
 		line := lines[at : at+8]
-		last := line[countWord].Load()
-		right := sealed(line, last&countMask)
-		if right == last {
+		if last := line[countWord].Load(); sealed(line, last&countMask) == last {
 			continue
 		}
 		if killed := !h.clean && h.boot == thisBoot(); !killed && !acceptLoss && (h.clean || !unfinished(line)) {
 			return format.Corrupt(s.path, dataOffset+8*int64(at), "the checksum of the positions there is wrong")
 		}
-		wrong++
-		line[countWord].Store(right)
+		wrong = append(wrong, at)
 	}
-	if wrong > 0 {
-		s.log.Info("cursors: changes that were under way when the process ended are completed", "path", s.path, "lines", wrong)
+	for _, at := range wrong { // now that nothing is refused
+		line := lines[at : at+8]
+		line[countWord].Store(sealed(line, line[countWord].Load()&countMask))
+	}
+	if len(wrong) > 0 {
+		s.log.Info("cursors: changes that were under way when the process ended are completed", "path", s.path, "lines", len(wrong))
 	}
 	return nil
 }
