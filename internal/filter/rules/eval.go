@@ -80,10 +80,11 @@ func (e *evaluation) compare(n *node, in, out items) {
 	switch n.field {
 	case dateField, ageField:
 		in.each(func(i int) {
-			date, ok := e.date(i)
-			if !ok {
+			when := e.feed.Items[i].Date()
+			if when.IsZero() {
 				return
 			}
+			date := when.Unix()
 			if n.field == ageField && n.op != exists {
 				e.changes(date, n.span)
 				date = e.now - date
@@ -162,16 +163,6 @@ func (n *node) needles() []needle {
 		return n.needed
 	}
 	return []needle{n.needle}
-}
-
-// date returns when an item was published, or else updated, if it says so.
-func (e *evaluation) date(i int) (seconds int64, ok bool) {
-	item := &e.feed.Items[i]
-	date := item.Published
-	if date.IsZero() {
-		date = item.Updated
-	}
-	return date.Unix(), !date.IsZero()
 }
 
 // changes notes when the age of what was published at a date gets into or out of a span.

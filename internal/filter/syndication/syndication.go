@@ -162,6 +162,14 @@ func (it *Item) Key() string {
 	return it.Title
 }
 
+// Date is when the item was published, or else updated; zero when it does not say.
+func (it *Item) Date() time.Time {
+	if it.Published.IsZero() {
+		return it.Updated
+	}
+	return it.Published
+}
+
 // Parse reads a feed. The error is [ErrNoFeed], a [*LimitError] or about a document of which nothing could be read.
 func Parse(src []byte, o Options) (*Feed, error) {
 	o = o.withDefaults()

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"weir/internal/filter/rules"
+	"weir/internal/filter/selection"
+	"weir/internal/filter/syndication"
+
+	"github.com/spf13/cobra"
+)
+
+// mostFeed is how many bytes of a feed are read.
+const mostFeed = 32 << 20
+
+// filterApply is what weir filter apply does.
+type filterApply struct {
+	set         *rules.Set
+	as          *syndication.Format // nil for that of the first feed
+	contentType string
+	selection   selection.Options
+	verbose     bool
+}
+
+func newFilterApply() *cobra.Command {
+	var apply filterApply
+	var keep, drop []string
+	var file, as, sort, dedup string
+	cmd := &cobra.Command{
+		Use:   "apply [--keep RULES | --drop RULES | --rules FILE] FILE...",
+		Short: "Filter a feed that is in a file",
+		Long: `Filter a feed that is in a file, or - for standard input: RSS, RDF, Atom or JSON Feed. The feed without
+the items that rules drop goes to standard output, made of the very bytes of the file. Several files become
+one feed, in the format of the first.
+
+A rule is such as 'title contains "go" and not age > 30d'; docs/filtering.md has them all. What may be wrong
+with a rule is said on standard error, and with -v also which items were dropped, and by which rule.`,
+		Example: `  weir filter apply --drop 'title contains words "sponsored"' feed.xml
+  curl -s https://go.dev/blog/feed.atom | weir filter apply --keep 'age < 52w' --as json -
+  weir filter apply -v --rules rules.txt --sort newest --limit 20 news.xml blog.xml`,
+		RunE: func(cmd *cobra.Command, files []string) (err error) {
+			usage := usageOf(cmd)
+			if len(files) == 0 {
+				return usage("say which file holds the feed, or - for standard input")
+			}
+			if err := apply.selection.Sort.UnmarshalText([]byte(sort)); err != nil {
+				return usage("--sort: %w", err)
+			}
+			if err := apply.selection.Dedup.UnmarshalText([]byte(dedup)); err != nil {
+				return usage("--dedup: %w", err)
+			}
+			if apply.selection.Limit < 0 {
+				return usage("--limit %d: expected a number of items, or 0 for all", apply.selection.Limit)
+			}
+			switch as {
+			case "":
+			case "rss", "atom", "json":
+				format := map[string]syndication.Format{"rss": syndication.RSS, "atom": syndication.Atom, "json": syndication.JSON}[as]
+				apply.as = &format
+			default:
+				return usage("--as %s: expected rss, atom or json", as)
+			}
+			if apply.set, err = filterSet(usage, keep, drop, file); err != nil {
+				return err
+			}
+			return apply.run(cmd, files)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
+	f.StringArrayVar(&drop, "drop", nil, "drop the items that one of these `rules` matches")
+	f.StringVar(&file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
+	f.StringVar(&as, "as", "", "`format` to write: rss, atom or json (default that of the file)")
+	f.StringVar(&apply.contentType, "content-type", "", "the `type` the feed was served with, of which the charset counts")
+	f.StringVar(&sort, "sort", "source", "`order` of items: source or newest")
+	f.StringVar(&dedup, "dedup", "", "leave out items that are there twice by `what`: guid, link, title, or several with commas")
+	f.IntVar(&apply.selection.Limit, "limit", 0, "`number` of items at most, 0 for all")
+	f.BoolVarP(&apply.verbose, "verbose", "v", false, "tell what is dropped, and why")
+	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
+	for flag, values := range map[string][]string{"as": {"rss", "atom", "json"}, "sort": {"source", "newest"}, "dedup": {"guid", "link", "title"}} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	return cmd
+}
+
+// filterSet reads the rules of a command line, of which it has one kind at most.
+func filterSet(usage func(string, ...any) error, keep, drop []string, file string) (*rules.Set, error) {
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		set, err := rules.ParseSet(text)
+		if err != nil {
+			return nil, usage("%s: %w", file, err)
+		}
+		return set, nil
+	}
+	set, flag := &rules.Set{Mode: rules.Drop}, "--drop"
+	if len(keep) > 0 {
+		set.Mode, flag = rules.Keep, "--keep"
+	}
+	for _, text := range append(keep, drop...) {
+		list, err := rules.ParseAll(text)
+		if err == nil && len(list) == 0 {
+			err = errors.New("it has no rule")
+		}
+		if err != nil {
+			return nil, usage("%s: %w", flag, err)
+		}
+		set.Rules = append(set.Rules, list...)
+	}
+	return set, nil
+}
+
+func (a *filterApply) run(cmd *cobra.Command, files []string) error {
+	told := cmd.ErrOrStderr()
+	for _, p := range a.set.Problems() {
+		fmt.Fprintf(told, "weir: rule %d: %s\n", p.Rule+1, p)
+	}
+	now := time.Now()
+	sources := make([]selection.Source, len(files))
+	for i, file := range files {
+		f, err := a.read(cmd, file)
+		if err != nil {
+			return err
+		}
+		for _, damage := range f.Damage {
+			fmt.Fprintf(told, "weir: %s is damaged: %s\n", file, damage)
+		}
+		d := a.set.Decide(f, now)
+		sources[i] = selection.Source{Feed: f, Keep: d.Keep}
+		if a.verbose {
+			a.explain(told, f, d)
+		}
+	}
+	items := selection.Select(nil, sources, a.selection)
+	first := sources[0].Feed
+	var pieces [][]byte
+	switch {
+	case a.as != nil && *a.as != first.Format:
+		pieces = [][]byte{first.Convert(nil, *a.as, items, "")}
+	case len(sources) == 1 && a.selection.Sort == selection.AsFound:
+		keep := syndication.NewBits(len(first.Items))
+		for _, r := range items {
+			keep.Set(r.Item)
+		}
+		pieces = first.Pieces(nil, keep, "")
+	default:
+		pieces = first.Arrange(nil, items, "")
+	}
+	for _, piece := range pieces {
+		if _, err := cmd.OutOrStdout().Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads a feed from a file or from standard input.
+func (a *filterApply) read(cmd *cobra.Command, file string) (_ *syndication.Feed, err error) {
+	in := cmd.InOrStdin()
+	if file == "-" {
+		file = "standard input"
+	} else {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
+	}
+	source, err := io.ReadAll(io.LimitReader(in, mostFeed+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	f, err := syndication.Parse(source, syndication.Options{ContentType: a.contentType, MaxBytes: mostFeed})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return f, nil
+}
+
+// explain tells which items of a feed are dropped, and by which rule.
+func (a *filterApply) explain(w io.Writer, f *syndication.Feed, d rules.Decision) {
+	dropped := 0
+	for i := range f.Items {
+		if d.Keep.Has(i) {
+			continue
+		}
+		dropped++
+		why := "no rule keeps it"
+		if d.By[i] != nil {
+			why = d.By[i].String()
+		}
+		fmt.Fprintf(w, "dropped %s: %s\n", itemName(&f.Items[i]), why)
+	}
+	for i, n := range d.Matched {
+		if n == 0 {
+			fmt.Fprintf(w, "matches none of the items: %s\n", a.set.Rules[i])
+		}
+	}
+	fmt.Fprintf(w, "%d of %s dropped\n", dropped, counted(int64(len(f.Items)), "item"))
+}
+
+// itemName names an item by its title, or by what else it has.
+func itemName(it *syndication.Item) string {
+	if title := strings.Join(strings.Fields(it.Title), " "); title != "" {
+		return fmt.Sprintf("%q", title)
+	}
+	return fmt.Sprintf("%q", it.Key())
+}
