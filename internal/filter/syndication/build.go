@@ -18,7 +18,7 @@ type builder struct {
 
 // expect makes room for a document of n bytes.
 func (b *builder) expect(n int) {
-	b.arena.Grow(n + n/2)
+	b.arena.Grow(n)
 }
 
 // keep copies bytes into the arena. What is not UTF-8 becomes U+FFFD.
@@ -70,9 +70,6 @@ func (b *builder) begin(it *Item) {
 	}
 	if cap(b.names)-len(b.names) < 8 {
 		b.names = make([]string, 0, 4*chunk)
-	}
-	if b.enclosures == nil {
-		b.enclosures = make([]Enclosure, 0, chunk)
 	}
 	it.Authors = b.persons[len(b.persons):]
 	it.Categories = b.names[len(b.names):]

@@ -82,10 +82,11 @@ func (f *Feed) decode(contentType string) *mapping {
 	case bytes.HasPrefix(b, []byte("\xff\xfe")), bytes.HasPrefix(b, []byte("<\x00")):
 		return wide("utf-16le", 2, false)
 	}
-	_, params, _ := mime.ParseMediaType(contentType)
-	for _, label := range []string{params["charset"], declared(b)} {
+	for _, label := range [...]string{charsetOf(contentType), declared(b)} {
 		if label == "" {
 			continue
+		} else if strings.EqualFold(label, "utf-8") {
+			break
 		}
 		e, err := htmlindex.Get(label)
 		if err != nil {
@@ -112,6 +113,15 @@ func (f *Feed) decode(contentType string) *mapping {
 	return nil
 }
 
+// charsetOf returns the charset of a Content-Type.
+func charsetOf(contentType string) string {
+	if !strings.Contains(contentType, ";") {
+		return ""
+	}
+	_, params, _ := mime.ParseMediaType(contentType)
+	return params["charset"]
+}
+
 // declared returns the charset that an XML declaration names.
 func declared(b []byte) string {
 	b = b[skipSpace(b, 0):]
@@ -119,13 +129,14 @@ func declared(b []byte) string {
 	if !bytes.HasPrefix(b, []byte("<?xml")) || end < 0 {
 		return ""
 	}
-	t, ok, err := readTag(append(b[5:end:end], '>'), 0, nil, defaultAttributes)
+	var room [4]attribute
+	t, ok, err := readTag(b, len("<?xml"), room[:0], len(room))
 	if !ok || err != nil {
 		return ""
 	}
 	for _, a := range t.attrs {
 		if string(a.name) == "encoding" {
-			return string(b[5+a.value.Start : 5+a.value.End])
+			return string(b[a.value.Start:a.value.End])
 		}
 	}
 	return ""

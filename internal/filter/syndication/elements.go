@@ -164,6 +164,10 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 	if len(f.Items) == 0 {
 		f.bound, f.base = p.bound[:bound:bound], p.base
 	}
+	if len(f.Items) == 1 { // the others may be as long as the first
+		n := min((len(p.b)-t.start)/(t.start-f.Items[0].in.Start)+2, p.o.MaxItems)
+		f.Items = append(make([]Item, 0, min(n, 1000)), f.Items...)
+	}
 	f.Items = append(f.Items, Item{in: Range{t.start, t.end}})
 	p.item = &f.Items[len(f.Items)-1]
 	p.itemDepth, p.precedence = len(p.stack), precedence{}

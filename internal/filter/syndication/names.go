@@ -32,6 +32,7 @@ var namespaces = map[string]vocabulary{
 	"http://backend.userland.com/rss":                                             native,
 	"http://blogs.law.harvard.edu/tech/rss":                                       native,
 	"http://cyber.law.harvard.edu/rss/rss.html":                                   native,
+	"http://www.w3.org/2005/Atom":                                                 atom,
 	"http://www.w3.org/2005/atom":                                                 atom,
 	"http://purl.org/atom/ns#":                                                    atom,
 	"http://www.w3.org/1999/02/22-rdf-syntax-ns#":                                 rdf,
@@ -55,6 +56,9 @@ var byPrefix = map[string]vocabulary{"atom": atom, "atom10": atom, "atom03": ato
 
 // namespace returns the vocabulary of a URI.
 func namespace(uri string) vocabulary {
+	if v, ok := namespaces[strings.TrimSuffix(uri, "/")]; ok {
+		return v
+	}
 	if v, ok := namespaces[strings.TrimSuffix(strings.ToLower(strings.TrimSpace(uri)), "/")]; ok {
 		return v
 	}
@@ -91,6 +95,9 @@ func (s *scope) declare(b []byte, attrs []attribute, root bool) {
 			s.bound = append(s.bound, binding{nil, v, uri})
 			s.bare = v
 		case a.name[5] == ':':
+			if s.bound == nil {
+				s.bound = make([]binding, 0, 8)
+			}
 			s.bound = append(s.bound, binding{a.name[6:], v, uri})
 		}
 	}

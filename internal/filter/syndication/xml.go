@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // place is what an open element is to the feed.
@@ -55,7 +57,9 @@ type xmlParser struct {
 }
 
 func (f *Feed) parseXML(o Options) error {
-	p := &xmlParser{f: f, o: o, b: f.text, cutOff: -1}
+	p := parsers.Get().(*xmlParser)
+	defer p.recycle()
+	p.f, p.o, p.b, p.cutOff = f, o, f.text, -1
 	p.expect(len(p.b))
 	p.invalid = f.invalid
 	if err := p.run(); err != nil {
@@ -66,6 +70,20 @@ func (f *Feed) parseXML(o Options) error {
 	}
 	p.finish()
 	return nil
+}
+
+// parsers are used again for their stacks and scratch.
+var parsers = sync.Pool{New: func() any { return new(xmlParser) }}
+
+// recycle forgets all but memory that no feed refers to.
+func (p *xmlParser) recycle() {
+	clear(p.stack[:cap(p.stack)])
+	clear(p.attrs[:cap(p.attrs)])
+	if cap(p.scratch) > 1<<16 {
+		p.scratch = nil
+	}
+	*p = xmlParser{stack: p.stack[:0], attrs: p.attrs[:0], scratch: p.scratch[:0]}
+	parsers.Put(p)
 }
 
 // run reads tags until the root is closed or the document ends.
@@ -221,9 +239,12 @@ func (p *xmlParser) attribute(t *tag, name string) string {
 }
 
 func (p *xmlParser) value(a attribute) string {
-	b, _ := appendText(p.scratch[:0], p.b[a.value.Start:a.value.End])
-	p.scratch = b
-	return p.keep(bytes.TrimSpace(b))
+	b := trim(p.b[a.value.Start:a.value.End])
+	if bytes.IndexByte(b, '&') >= 0 || indexControl(b) >= 0 {
+		p.scratch, _ = appendText(p.scratch[:0], b)
+		b = p.scratch
+	}
+	return p.keep(b)
 }
 
 // baseOf returns the base of the URLs in an element.
@@ -287,8 +308,17 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 			if xml {
 				return p.innerText(nil, start, end, true, 0)
 			}
-			text, found := appendText(p.scratch[:0], bytes.TrimSpace(p.b[start:end]))
-			return p.innerText(text, start, end, false, found)
+			return p.simple(p.b[start:end], false)
+		}
+	}
+	if after, ok := bytes.CutPrefix(p.b[start:], cdataStart); ok && !xml {
+		// Or one section.
+		if n := bytes.Index(after, []byte("]]>")); n >= 0 {
+			rest := after[n+3:]
+			if k := len(t.name) + 2; len(rest) > k && rest[0] == '<' && rest[1] == '/' && rest[k] == '>' && bytes.Equal(rest[2:k], t.name) {
+				p.i = start + len(cdataStart) + n + 3 + k + 1
+				return p.simple(after[:n], true)
+			}
 		}
 	}
 	text, markup, same := p.scratch[:0], xml, 0
@@ -354,6 +384,21 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 	}
 }
 
+// simple is the text of an element that is one piece, or one CDATA section: a part of the document where it can be.
+func (p *xmlParser) simple(b []byte, verbatim bool) []byte {
+	b = trim(b)
+	if (verbatim || bytes.IndexByte(b, '&') < 0) && indexControl(b) < 0 {
+		return b
+	}
+	var found flaws
+	if verbatim {
+		p.scratch, found = appendVerbatim(p.scratch[:0], b)
+	} else {
+		p.scratch, found = appendText(p.scratch[:0], b)
+	}
+	return p.innerText(p.scratch, 0, 0, false, found)
+}
+
 // innerText is the text of an element that ended at end: what is between its tags when there is markup in it.
 func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found flaws) []byte {
 	if markup {
@@ -366,7 +411,7 @@ func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found fl
 	if found&controlCharacter != 0 {
 		p.f.damaged("control characters")
 	}
-	return bytes.TrimSpace(text)
+	return trim(text)
 }
 
 // endsText is true for the start tag of an element that is none of the text it stands in, which then was not closed.
@@ -392,7 +437,7 @@ func (p *xmlParser) textConstruct(t *tag) (text string, isHTML bool) {
 	isHTML = kind == "html" || kind == "xhtml" || kind == "text/html" || strings.HasSuffix(kind, "+xml")
 	switch {
 	case mode == "base64" || mode == "" && isBinary(kind):
-		if plain, ok := decodeBase64(inner); ok {
+		if plain, ok := decodeBase64(inner); ok && utf8.Valid(plain) {
 			inner = plain
 		}
 	case inXHTML:

@@ -1,7 +1,10 @@
 package text
 
 import (
+	"encoding/binary"
 	"html"
+	"math/bits"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unicode"
@@ -22,9 +25,17 @@ const (
 // Append appends s in a form: by default without case and accents. White space becomes single blanks, and
 // none at either end, control characters disappear, and what is not UTF-8 becomes U+FFFD. Each other character is replaced
 // without regard to its neighbours, so a text that contains another contains it in every form as well.
-func Append(dst []byte, s string, form Form) []byte {
+func Append(dst []byte, s string, form Form) []byte { return appendForm(dst, s, form, true) }
+
+// appendForm does so with appendPlain, or a byte at a time.
+func appendForm(dst []byte, s string, form Form, fast bool) []byte {
 	start := len(dst)
 	for i := 0; i < len(s); {
+		if fast {
+			if dst, i = appendPlain(dst, start, s, i, form); i == len(s) {
+				break
+			}
+		}
 		switch c := s[i]; {
 		case c > ' ' && c < 0x7f:
 			if form&HTML != 0 && (c == '<' || c == '&') {
@@ -51,6 +62,46 @@ func Append(dst []byte, s string, form Form) []byte {
 		dst = dst[:n-1]
 	}
 	return dst
+}
+
+// appendPlain appends from s[i] on what only case distinguishes from its form, and returns where that ends. It takes
+// eight bytes at a time, in a third of the time.
+func appendPlain(dst []byte, start int, s string, i int, form Form) ([]byte, int) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var lt, amp, fold uint64 = 0, 0, highs // control characters are not plain anyway
+	if form&HTML != 0 {
+		lt, amp = '<'*ones, '&'*ones
+	}
+	if form&KeepCase != 0 {
+		fold = 0
+	}
+	n := len(dst)
+	dst = slices.Grow(dst, len(s)-i+8)
+	to := dst[:cap(dst)]
+	before := uint64(0) // bit 7: whether a blank was before, since what follows one is for the caller
+	if n == start || to[n-1] == ' ' {
+		before = 0x80
+	}
+	for i+8 <= len(s) {
+		w := s[i : i+8]
+		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | uint64(w[4])<<32 | uint64(w[5])<<40 |
+			uint64(w[6])<<48 | uint64(w[7])<<56
+		// The high bits of these are of bytes that are not one of two, no control character, and so on.
+		low := x &^ highs
+		graphic := (low + 0x60*ones) & ((low ^ lt) + 0x7f*ones) & ((low ^ amp) + 0x7f*ones) &^ (low + ones) &^ x
+		blanks := ^((low ^ ' '*ones) + 0x7f*ones) & highs
+		others := ^graphic&highs | blanks&(blanks<<8|before)
+		capitals := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) & fold
+		binary.LittleEndian.PutUint64(to[n:n+8], x|capitals>>2)
+		if others != 0 {
+			k := bits.TrailingZeros64(others) / 8
+			return dst[:n+k], i + k
+		}
+		before = blanks >> 56
+		n += 8
+		i += 8
+	}
+	return dst[:n], i
 }
 
 // Of returns s in a form.
@@ -222,20 +273,24 @@ func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // tagEnd returns where the tag ends that s begins in, -1 if it does not.
 func tagEnd(s string) int {
-	quote := byte(0)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case quote != 0:
-			if c == quote {
-				quote = 0
+	for i := 0; ; {
+		end := strings.IndexByte(s[i:], '>')
+		if end < 0 {
+			return -1
+		}
+		equals := strings.IndexByte(s[i:i+end], '=')
+		if equals < 0 {
+			return i + end + 1
+		}
+		i += equals + 1
+		if s[i] == '"' || s[i] == '\'' {
+			closing := strings.IndexByte(s[i+1:], s[i])
+			if closing < 0 {
+				return -1
 			}
-		case c == '>':
-			return i + 1
-		case (c == '"' || c == '\'') && i > 0 && s[i-1] == '=':
-			quote = c
+			i += closing + 2
 		}
 	}
-	return -1
 }
 
 // skipElement returns where an element ends whose content begins at s[i] and is no text.
@@ -261,7 +316,10 @@ func inline(name string) bool {
 		return false
 	}
 	var lower [len("strong")]byte
-	switch string(Append(lower[:0], name, 0)) {
+	for i := range len(name) {
+		lower[i] = name[i] | 0x20 // a digit stays one
+	}
+	switch string(lower[:len(name)]) {
 	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "samp",
 		"small", "span", "strong", "sub", "sup", "tt", "u", "var", "wbr":
 		return true
