@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/config"
 	"weir/internal/systest"
 )
 
@@ -175,6 +176,32 @@ func TestDocumentsShowOnlyCommandLinesThatAreTaken(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("%d command lines were found", found)
+	}
+}
+
+// Settings that documents show are settings.
+func TestDocumentsShowOnlySettingsThatAreTaken(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```")
+	found := 0
+	for path, text := range documents(t) {
+		for _, m := range blocks.FindAllStringSubmatch(text, -1) {
+			found++
+			file := filepath.Join(t.TempDir(), "weir.toml")
+			if err := os.WriteFile(file, []byte(m[1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			serve, _, err := newRoot().Find([]string{"serve"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources := config.Sources{File: file}
+			if from, err := sources.Fill(serve.Flags()); err != nil || len(from) == 0 {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no settings found")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,17 +78,10 @@ func newRoot() *cobra.Command {
 	// exported method.
 	root.Flags().BoolP("version", "v", false, "version for weir")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		var number *strconv.NumError
-		var value *pflag.InvalidValueError
+		err = config.Explain(err)
 		var unknown *pflag.NotExistError
-		switch {
-		case errors.As(err, &unknown):
+		if errors.As(err, &unknown) {
 			err = fmt.Errorf("%w%s", err, meant(similarFlags(cmd, unknown.GetSpecifiedName())))
-		case errors.As(err, &value) && value.GetFlag().Value.Type() == config.Word:
-			err = fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
-		case errors.As(err, &number) && errors.As(err, &value): // without the name of a Go function
-			err = fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(),
-				value.GetFlag().Name, number.Err)
 		}
 		return usageError{cmd.CommandPath(), err}
 	})

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +30,8 @@ func newServe() *cobra.Command {
 		kernel  = newKernelFlags()
 		listen  string
 		dataDir string
+		file    string
+		check   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -36,6 +42,10 @@ Recommendation feeds are served when --feeds names their lists, the Fibonacci se
 --sequence=false, predictions by Thompson sampling unless --bandit=false. Positions and everything else
 that must outlive the process are kept in the --data directory, which one server at a time may use.
 
+Every flag may also be set by an environment variable, --tls-listen by WEIR_TLS_LISTEN, and by --config, a
+file of TOML, as listen in [tls] or as tls-listen. The command line goes before the environment, and that
+before the file. --check says what is wrong with all of it, or where each setting comes from, and exits.
+
 SIGHUP takes up new data and certificates, as renaming a new snapshot over --feeds does for that
 snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Example: `  weir serve --feeds feeds.weir --data /var/lib/weir
@@ -45,6 +55,8 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", ":8080", "address of the public port; empty is off, with --tls-listen")
 	config.Dir(f, &dataDir, "data", "weir-data", "directory of what must outlive the process")
+	config.File(f, &file, "config", "file of settings, TOML, for what neither flags nor the environment say")
+	f.BoolVar(&check, "check", false, "check the settings, say where each comes from, and exit")
 	groups := kernel.groups()
 	services := newServices()
 	for _, s := range services {
@@ -56,6 +68,14 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	config.Complete(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		sources := config.Sources{File: cmp.Or(file, os.Getenv("WEIR_CONFIG")), Prefix: "WEIR",
+			Lookup: os.LookupEnv}
+		from, err := sources.Fill(cmd.Flags(), "config", "check", "help")
+		if wrong := (*config.SettingError)(nil); errors.As(err, &wrong) {
+			return usageError{cmd.CommandPath(), err}
+		} else if err != nil {
+			return err
+		}
 		cfg, keys, err := kernel.config(cmd)
 		if err != nil {
 			return err
@@ -72,9 +92,25 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		if err != nil {
 			return usageError{cmd.CommandPath(), err}
 		}
+		if check {
+			return printSources(cmd, from, services)
+		}
 		return kernel.serve(cmd, cfg, dataDir, services, keys)
 	}
 	return cmd
+}
+
+// printSources checks what the services have been told, and prints where each setting comes from, without
+// its value: that may be a secret.
+func printSources(cmd *cobra.Command, from map[string]string, services []server.Opener) error {
+	if _, _, err := checkServices(slog.New(slog.DiscardHandler), services); err != nil {
+		return usageError{cmd.CommandPath(), err}
+	}
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		fmt.Fprintf(w, "%s\t%s\n", name, from[name])
+	}
+	return w.Flush()
 }
 
 // kernelFlags are the flags of every command that serves.

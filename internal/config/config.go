@@ -1,11 +1,14 @@
 // Package config has the kinds of flag values that the standard ones leave out: one of a few words, the
-// path of a file, a size; and groups of flags in the help. A command that has such flags can complete them
-// without knowing them: see Complete.
+// path of a file, a size; groups of flags in the help; and where else flags have their values from, the
+// environment and a file: see Sources. A command that has such flags can complete them without knowing them:
+// see Complete.
 package config
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +26,7 @@ type choice struct {
 	words []string
 }
 
-// Word is the type of flags that Choice adds. The error of a wrong value begins with "must be".
+// Word is the type of flags that Choice adds.
 const Word = "word"
 
 // String implements pflag.Value.
@@ -40,6 +43,21 @@ func (c *choice) Set(word string) error {
 	}
 	*c.p = word
 	return nil
+}
+
+// Explain returns an error of a flag's value in words for people: without the names of Go functions.
+func Explain(err error) error {
+	var number *strconv.NumError
+	var value *pflag.InvalidValueError
+	switch {
+	case !errors.As(err, &value):
+	case value.GetFlag().Value.Type() == Word:
+		return fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
+	case errors.As(err, &number):
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(),
+			value.GetFlag().Name, number.Err)
+	}
+	return err
 }
 
 // File adds a flag that takes the path of a file, none if nobody gives one.
