@@ -11,62 +11,12 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet"
 	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/file"
-	"github.com/apache/arrow-go/v18/parquet/schema"
+
+	"weir/internal/ingest/ingesttest"
 )
 
 const least = 64 << 20 // of --memory
-
-// longList writes rows of users 1, 2 and so on, the first with a list of n zeros, in pages of a size.
-func longList(t *testing.T, n, users int, codec compress.Compression, page int64) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	root := group("root", required, int64Node("user", required), int64Node("items", repeat)).(*schema.GroupNode)
-	w := file.NewParquetWriter(&b, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithCompression(codec),
-		parquet.WithDictionaryDefault(false), parquet.WithDataPageSize(page))))
-	rows, err := w.AppendRowGroupChecked()
-	if err != nil {
-		t.Fatal(err)
-	}
-	column, err := rows.NextColumn()
-	for u := 1; u <= users && err == nil; u++ {
-		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch([]int64{int64(u)}, nil, nil)
-	}
-	if err == nil {
-		err = column.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if column, err = rows.NextColumn(); err != nil {
-		t.Fatal(err)
-	}
-	const step = 1 << 16
-	values, ones, more := make([]int64, step), make([]int16, step), make([]int16, step)
-	for i := range ones {
-		ones[i], more[i] = 1, 1
-	}
-	for at := 0; at < n && err == nil; at += step {
-		some := min(step, n-at)
-		more[0] = min(1, int16(at/step))
-		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch(values[:some], ones[:some], more[:some])
-	}
-	for u := 2; u <= users && err == nil; u++ {
-		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch([]int64{5}, []int16{1}, []int16{0})
-	}
-	if err == nil {
-		err = column.Close()
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
 
 // allocated returns how many bytes a function allocates.
 func allocated(f func()) uint64 {
@@ -80,7 +30,9 @@ func allocated(f func()) uint64 {
 func TestPagesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
 	for name, codec := range map[string]compress.Compression{"zstd": compress.Codecs.Zstd, "gzip": compress.Codecs.Gzip, "Brotli": compress.Codecs.Brotli} {
 		t.Run(name, func(t *testing.T) {
-			data := longList(t, 8<<20, 1, codec, 1<<30)
+			var b bytes.Buffer
+			ingesttest.LongList(t, &b, 8<<20, 1, codec, 1<<30)
+			data := b.Bytes()
 			if len(data) > 1<<20 {
 				t.Fatalf("the file has %d bytes", len(data))
 			}
@@ -100,7 +52,9 @@ func TestPagesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
 }
 
 func TestAListThatIsTooLongIsABadRowInLittleMemory(t *testing.T) {
-	data := longList(t, 20<<20, 3, compress.Codecs.Snappy, 1<<20)
+	var b bytes.Buffer
+	ingesttest.LongList(t, &b, 20<<20, 3, compress.Codecs.Snappy, 1<<20)
+	data := b.Bytes()
 	var r result
 	var err error
 	n := allocated(func() {

@@ -11,7 +11,7 @@ import (
 
 const (
 	blockSize = 256 << 10 // of text that is parsed at a time
-	maxRow    = 64 << 20  // longest row of text
+	maxRow    = 32 << 20  // longest row of text: a list of MaxList strings of MaxString bytes is 17 MB
 )
 
 // A block is a run of whole rows of text.

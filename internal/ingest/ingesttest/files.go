@@ -5,6 +5,7 @@ package ingesttest
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -13,7 +14,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/file"
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
 // Schema returns a schema of columns of which all may be null.
@@ -56,4 +60,53 @@ func record(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// LongList writes Parquet, rows of users 1, 2 and so on, the first with a list of n zeros, in pages of a size.
+func LongList(t testing.TB, out io.Writer, n, users int, codec compress.Compression, page int64) {
+	t.Helper()
+	root := schema.MustGroup(schema.NewGroupNode("root", parquet.Repetitions.Required, schema.FieldList{
+		schema.NewInt64Node("user", parquet.Repetitions.Required, -1), schema.NewInt64Node("items", parquet.Repetitions.Repeated, -1),
+	}, -1))
+	w := file.NewParquetWriter(out, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithCompression(codec),
+		parquet.WithDictionaryDefault(false), parquet.WithDataPageSize(page))))
+	rows, err := w.AppendRowGroupChecked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	column, err := rows.NextColumn()
+	for u := 1; u <= users && err == nil; u++ {
+		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch([]int64{int64(u)}, nil, nil)
+	}
+	if err == nil {
+		err = column.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if column, err = rows.NextColumn(); err != nil {
+		t.Fatal(err)
+	}
+	const step = 1 << 16
+	values, ones, more := make([]int64, step), make([]int16, step), make([]int16, step)
+	for i := range ones {
+		ones[i], more[i] = 1, 1
+	}
+	for at := 0; at < n && err == nil; at += step {
+		some := min(step, n-at)
+		more[0] = min(1, int16(at/step))
+		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch(values[:some], ones[:some], more[:some])
+	}
+	for u := 2; u <= users && err == nil; u++ {
+		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch([]int64{5}, []int16{1}, []int16{0})
+	}
+	if err == nil {
+		err = column.Close()
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
