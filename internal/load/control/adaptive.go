@@ -59,8 +59,21 @@ const wideRange = 1.25
 
 var roughly = sampling{time.Second, 300, 20 * time.Second}
 
-// doubtFactor is how far beyond its limit a latency is before a load that was confirmed is doubted.
-const doubtFactor = 1.1
+// A p99 of 12 s varies by a tenth where requests queue at random. So a load that is to keep a limit for good
+// is confirmed only with a latency of confirmMargin of the limit or less, and one that was confirmed is given
+// up only for a latency of holdMargin of it in one hold, or beyond it in all holds together.
+const (
+	confirmMargin = 0.9
+	holdMargin    = 1.2
+)
+
+// The load that is confirmed after another one was not is lower by stepSlope times what latency was beyond
+// confirmMargin, at most mostStep: the latency of a queue at nine tenths of its capacity grows by a twelfth with
+// each hundredth of load.
+const (
+	stepSlope = 0.08
+	mostStep  = 0.06
+)
 
 // limitMax is the limit of a search that reached the highest rate it may try.
 const limitMax = "max"
@@ -260,7 +273,7 @@ func (a *adaptive) sustained(v assessment) {
 	case holding:
 		if a.strict {
 			a.held.all.Add(a.judge.all)
-			if limit := a.held.violatedOverall(doubtFactor); limit != "" {
+			if limit := a.held.violatedOverall(1); limit != "" {
 				a.overloaded(assessment{limit: limit, sure: true})
 				return
 			}
@@ -316,10 +329,24 @@ func (a *adaptive) overloaded(v assessment) {
 	if dropped {
 		a.lo, a.climbed, a.settled = bound{}, 0, false
 		if a.strict { // the ceiling is not far, and the next load to be confirmed is a step below
-			a.lo = bound{rate: a.rate * (1 - 2*a.profileAt(a.rate).below), at: a.clock.now}
+			a.lo = bound{rate: a.rate * (1 - a.stepDown()), at: a.clock.now}
+			a.rest(confirming, a.lo.rate)
+			return
 		}
 	}
 	a.rest(narrowing, 0)
+}
+
+// stepDown is how much lower than a load that was not confirmed the next one is, as a share of it.
+func (a *adaptive) stepDown() float64 {
+	held, below := a.judge, a.profileAt(a.rate).below
+	if a.state == holding {
+		held = a.held
+	}
+	if excess := held.excess(); excess > confirmMargin {
+		return min(max(stepSlope*(excess/confirmMargin-1), below), mostStep)
+	}
+	return 2 * below // it was no latency that said no
 }
 
 // expected reports whether an overload is no surprise: the goodput is that of others.
@@ -453,6 +480,12 @@ func (a *adaptive) start(s state, rate float64) {
 	if a.foundAt > 0 {
 		a.judge.quorum = foundQuorum
 	}
+	switch {
+	case a.strict && s == holding:
+		a.judge.margin = holdMargin
+	case a.strict && s != climbing:
+		a.judge.margin = confirmMargin
+	}
 }
 
 // needed is how long a load has to be healthy: a climb's steps are so large that little tells; close to the
@@ -510,7 +543,11 @@ func (a *adaptive) Ceiling() (Ceiling, bool) {
 		// A load sustained for a moment says little where the goodput is another, or requests queue at
 		// random.
 		_, doubtful := a.doubtful()
-		if now, ok := a.interval(); ok && !a.profileAt(a.rate).overall && (!doubtful || now.High == 0) {
+		now, ok := a.interval()
+		if a.strict && ok && now.Rate < c.Rate {
+			c = now
+		}
+		if ok && !a.profileAt(a.rate).overall && (!doubtful || now.High == 0) {
 			c = now
 		}
 	}

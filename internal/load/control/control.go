@@ -13,7 +13,7 @@
 //  3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most targets: the next loads are just below
 //     and just above it. Without one, bisect.
 //  4. Confirm: hold a load for 12 s or 1,000 requests where something contradicts it. Where a person limits latency, every ceiling
-//     is confirmed, all its requests are judged together, and that load is what is reported: goodput never stands in for it.
+//     is confirmed, by all its requests together and with a tenth to spare, and that load is what is reported.
 //  5. Track: hold the load, or a little less, and check every few seconds whether more is sustained, or no longer as much. A ceiling
 //     that rises is climbed again; one that falls is narrowed down again. Meanwhile the search says that it has not converged.
 //

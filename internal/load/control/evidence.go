@@ -47,6 +47,10 @@ const (
 	farApart = 1.03
 )
 
+// strictDoubt is how far above a load that was not confirmed the ceiling may be: it may have met its limits,
+// by less than confirmMargin asks for.
+const strictDoubt = 0.04
+
 // profile is the one for loads near the ceiling.
 func (e *evidence) profile() *profile {
 	return profileOf(e.strict, e.random, max(e.lo.rate, min(e.upper(), MaxRate)/2))
@@ -206,8 +210,10 @@ func (e *evidence) interval() (Ceiling, bool) {
 		c.Rate = min(g, hi)
 		half := 1.96 * e.standardError(g)
 		c.Low, c.High = min(lo, c.Rate-half), max(hi, c.Rate+half)
+	case e.hi.limit == "errors" || e.hi.limit == "success":
+		c.Rate = max(lo, hi/2) // more than that fails
 	case e.strict:
-		c.Rate = max(lo, hi/2) // what has met the conditions
+		c.Rate, c.High = max(lo, hi/2), hi*(1+strictDoubt) // what has met the conditions, and may nearly have met them
 	}
 	if s := e.profile().spread; s > 0 {
 		c.Low, c.High = min(c.Low, c.Rate*(1-s)), max(c.High, c.Rate*(1+s))

@@ -146,6 +146,7 @@ type judge struct {
 	quorum  int           // blocks in a row that are clearly bad and leave no doubt
 	settle  time.Duration // at the beginning, which is not judged
 	overall bool          // judge by all requests together, see profile
+	margin  float64       // the share of their limits that latencies may have, judged so
 
 	begin    time.Duration
 	started  bool
@@ -164,7 +165,7 @@ type judge struct {
 // newJudge judges the load of rate, at whose beginning inFlight requests were waiting.
 func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
 	return &judge{
-		health: h, rate: rate, quorum: 3, need: max(need, h.patience()), backlog: float64(inFlight),
+		health: h, rate: rate, quorum: 3, margin: 1, need: max(need, h.patience()), backlog: float64(inFlight),
 		settle: usualWindow + min(time.Duration(h.baseline()*float64(time.Second)), mostSettle),
 		acc:    measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
 	}
@@ -334,7 +335,7 @@ func (j *judge) judgeWhole() assessment {
 	if share != "" {
 		return j.unhealthy(share, sure)
 	}
-	if limit := j.violatedOverall(1); limit != "" {
+	if limit := j.violatedOverall(j.margin); limit != "" {
 		return j.unhealthy(limit, sure)
 	}
 	if j.growing(j.blocks) {
@@ -343,18 +344,35 @@ func (j *judge) judgeWhole() assessment {
 	return assessment{decided: true, healthy: true, p99: float64(j.all.Latency.ValueAtPercentile(99)) / 1e9}
 }
 
-// violatedOverall names what is beyond its limit by a factor in all that was judged.
+// violatedOverall names a latency that is beyond its limit by a factor in all that was judged, or another
+// figure that is beyond its own; such are not looked at early.
 func (j *judge) violatedOverall(factor float64) string {
 	for i := range j.latency {
-		v := j.latency[i].Judge(j.all)
-		if beyond := v.Known && !v.Holds; beyond && (factor == 1 || j.latency[i].ofLatency() && v.Value > factor*j.latency[i].limit) {
-			return j.latency[i].Signal()
+		c := &j.latency[i]
+		v := c.Judge(j.all)
+		beyond := !v.Holds && (factor == 1 || factor == j.margin)
+		if c.ofLatency() && !c.above && factor != 1 {
+			beyond = v.Value > factor*c.limit
+		}
+		if v.Known && beyond {
+			return c.Signal()
 		}
 	}
 	if p99 := float64(j.all.Latency.ValueAtPercentile(99)) / 1e9; j.relative && p99 > factor*j.health.limit() {
 		return "p99"
 	}
 	return ""
+}
+
+// excess is how far latencies are beyond their limits, in all that was judged: 1 is at a limit.
+func (j *judge) excess() float64 {
+	var most float64
+	for i := range j.latency {
+		if c := &j.latency[i]; c.ofLatency() && !c.above {
+			most = max(most, c.Judge(j.all).Value/c.limit)
+		}
+	}
+	return most
 }
 
 // lastAll reports whether the last blocks all are as said: so many that it was no stall.
