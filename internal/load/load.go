@@ -387,5 +387,8 @@ func (r *Run) Watch() (points <-chan report.Point, stop func()) {
 	}
 }
 
+// Latency is that of all that was measured so far.
+func (r *Run) Latency() report.Latency { return r.recorder.Latency() }
+
 // Points returns the points so far; where a run was long, neighbours are merged.
 func (r *Run) Points() []report.Point { return r.recorder.Points() }

@@ -124,6 +124,13 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	return p
 }
 
+// Latency is that of all that was measured so far.
+func (r *Recorder) Latency() Latency {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return NewLatency(r.total.Latency)
+}
+
 // Changed notes that a person has set another load.
 func (r *Recorder) Changed(at, load float64) {
 	r.mu.Lock()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -192,6 +193,32 @@ func (b *browser) click(selector string) {
 	}
 }
 
+// drag drags over an element, from one share of its width to another.
+func (b *browser) drag(selector string, from, to float64) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf("document.querySelector(%s).scrollIntoView({block: 'center', behavior: 'instant'})", quote(selector)))
+	at := func(share float64) (x, y float64) {
+		text := b.text(fmt.Sprintf("((r) => (r.left + %g * r.width) + ' ' + (r.top + r.height / 2))(document.querySelector(%s).getBoundingClientRect())", share, quote(selector)))
+		if _, err := fmt.Sscan(text, &x, &y); err != nil {
+			b.t.Fatalf("%s is at %q: %v", selector, text, err)
+		}
+		return x, y
+	}
+	x0, y := at(from)
+	x1, _ := at(to)
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		for _, m := range []input.DispatchMouseEventParams{
+			{Type: "mouseMoved", X: x0, Y: y}, {Type: "mousePressed", X: x0, Y: y, Button: "left", ClickCount: 1},
+			{Type: "mouseMoved", X: x1, Y: y, Button: "left"}, {Type: "mouseReleased", X: x1, Y: y, Button: "left", ClickCount: 1},
+		} {
+			if _, err := cdp.Call(ctx, tab, input.DispatchMouseEvent, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
 // shot takes a picture of the whole page into the folder WEIR_SCREENSHOTS, if it is set.
 func (b *browser) shot(name string) {
 	dir := os.Getenv("WEIR_SCREENSHOTS")
@@ -273,6 +300,25 @@ func fakeUI(t *testing.T, tick time.Duration, change ...func(*Options)) (*UI, st
 // painted says whether the canvas of a plot has anything on it.
 const painted = `((id) => { const c = document.querySelector('[data-plot="' + id + '"] canvas'); if (!c || !c.width) return false;
 	const empty = document.createElement('canvas'); empty.width = c.width; empty.height = c.height; return c.toDataURL() !== empty.toDataURL(); })`
+
+// tall says how much of the height of a plot a line takes, by its colour.
+const tall = `((id, name) => {
+	const c = document.querySelector('[data-plot="' + id + '"] canvas'), copy = document.createElement('canvas');
+	copy.width = c.width; copy.height = c.height;
+	const read = copy.getContext('2d', { willReadFrequently: true });
+	read.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim();
+	read.fillRect(0, 0, 1, 1);
+	const want = read.getImageData(0, 0, 1, 1).data;
+	read.clearRect(0, 0, 1, 1);
+	read.drawImage(c, 0, 0);
+	const got = read.getImageData(0, 0, c.width, c.height).data;
+	let top = c.height, bottom = 0;
+	for (let i = 0; i < got.length; i += 4) {
+		if (got[i + 3] < 200 || [0, 1, 2].some((j) => Math.abs(got[i + j] - want[j]) > 10)) continue;
+		const y = Math.floor(i / 4 / c.width);
+		top = Math.min(top, y); bottom = Math.max(bottom, y);
+	}
+	return (bottom - top) / c.height; })`
 
 // Keys that chromedp's package kb names.
 const (

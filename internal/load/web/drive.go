@@ -162,8 +162,14 @@ func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
+		var next float64
 		for p := range points {
 			u.live.point(p)
+			if p.Measured && p.At >= next { // once a second, as it costs some of the time that the load wants
+				next = p.At + 1
+				soFar := this.runner.Latency()
+				u.live.set(func(s *status) { s.Latency = &soFar })
+			}
 		}
 	}()
 	result, err := this.runner.Do(ctx)

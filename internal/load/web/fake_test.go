@@ -69,6 +69,8 @@ func (f *fakeRun) Watch() (<-chan report.Point, func()) {
 	}
 }
 
+func (f *fakeRun) Latency() report.Latency { return report.Latency{Max: 9000, P50: 1230, P99: 4560} }
+
 func (f *fakeRun) Points() []report.Point {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,6 +185,9 @@ func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 	}
 	r.Requests = r.Served + r.Shed + r.Errors
 	r.Failures["timed_out"] = r.Errors
+	if r.Errors > 0 {
+		r.Samples = []report.Sample{{Kind: "timed_out", Request: "GET /slow <b>page</b>", Detail: "nothing within 10 s"}}
+	}
 	r.Bytes = report.Bytes{In: r.Requests * 210, Out: r.Requests * 64}
 	if f.plan.Mode == "adaptive" {
 		r.Ceiling = &control.Ceiling{Rate: fakeCeiling, Low: 3950, High: 4060, Seconds: 8.2, Converged: true, Limit: "p99"}

@@ -38,10 +38,11 @@ type status struct {
 	Plan    json.RawMessage `json:"plan,omitempty"`
 	What    string          `json:"what,omitempty"` // the plan in a line
 	Started *time.Time      `json:"started,omitempty"`
-	Seconds float64         `json:"seconds,omitempty"` // how long it is to be
-	Rate    float64         `json:"rate,omitempty"`    // as a person last set it
-	Result  string          `json:"result,omitempty"`  // its id in the history, once it is over
-	Reason  string          `json:"reason,omitempty"`  // why it ended
+	Seconds float64         `json:"seconds,omitempty"`    // how long it is to be
+	Rate    float64         `json:"rate,omitempty"`       // as a person last set it
+	Latency *report.Latency `json:"latency_us,omitempty"` // of all that was measured so far
+	Result  string          `json:"result,omitempty"`     // its id in the history, once it is over
+	Reason  string          `json:"reason,omitempty"`     // why it ended
 	Error   string          `json:"error,omitempty"`
 	End     *figures        `json:"end,omitempty"` // of the whole run, once it is over
 }

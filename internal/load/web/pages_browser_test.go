@@ -37,6 +37,9 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.wait(legend("rate", "Served") + " !== " + quote(served))
 	b.wait("[...document.querySelectorAll('#tiles dd')].some((e) => e.textContent.endsWith('/s'))")
 	b.wait("document.getElementById('announce').textContent !== ''")
+	for name, soFar := range map[string]string{"p50": "so far 1.23\u00a0ms", "p99": "so far 4.56\u00a0ms"} {
+		b.wait(fmt.Sprintf("[...document.querySelectorAll('#tiles .tile')].find((e) => e.firstChild.textContent === %s).lastChild.textContent.endsWith(%s)", quote(name), quote(soFar)))
+	}
 
 	// The rate, by the number field and then by the slider.
 	b.tabTo("rate-now")
@@ -59,9 +62,16 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent.startsWith('at ')")
 	b.shot("running-light")
 
+	// Beyond what the target can do there are errors, and in the end examples of them.
+	b.do(chromedp.Focus("#rate-now"))
+	b.do(selectAll())
+	b.press("9000\r")
+	b.wait("[...document.querySelectorAll('#tiles .tile.warn dt')].some((e) => e.textContent === 'Errors')")
+	b.eval("document.body.focus()")
 	b.tabTo("stop")
 	b.press("\r")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
+	b.wait("document.getElementById('end-notes').textContent.includes('For example GET /slow <b>page</b>: timed out, nothing within 10 s')")
 	b.wait("document.getElementById('to-result') !== null")
 	b.tabTo("to-result")
 	b.press("\r")
@@ -164,33 +174,85 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 }
 
 func TestErrorsStandBesideTheirField(t *testing.T) {
-	_, url := fakeUI(t, 20*time.Millisecond)
+	target, _ := aTarget(t)
+	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
 	b := openBrowser(t, url, 1280, 900, "light")
 	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", "http://127.0.0.1:9/")
-	b.fill("plan-rate", "fast")
-	b.click("#start")
-	b.wait("document.getElementById('plan-rate-error').textContent.includes('5000/s')")
-	b.wait("document.activeElement.id === 'plan-rate' && document.activeElement.getAttribute('aria-invalid') === 'true'")
-	b.fill("plan-rate", "100/s")
-	b.wait("document.getElementById('plan-rate-error').hidden")
-	b.fill("plan-duration", "soon")
-	b.click("#check")
-	b.wait("document.getElementById('plan-duration-error').textContent.includes('soon')")
-	b.shot("error-light")
-	b.fill("plan-duration", "1s")
+	b.fill("plan-url", target+"/next")
+	b.eval("for (const d of document.querySelectorAll('#plan details')) d.open = true")
+	good := map[string]string{"plan-rate": "100/s", "plan-duration": "1s", "plan-url": target + "/next"}
+	for _, c := range []struct{ id, text, says string }{
+		{"plan-rate", "fast", "5000/s"},
+		{"plan-duration", "soon", "soon"},
+		{"plan-stop_when", "p99 > fast", "p99 is compared with a duration"},
+		{"plan-fail_when", "errors > 1%\nerrors is bad", "expected >, >=, < or <= after errors"},
+		{"plan-headers", "nonsense", `expected "Name: value"`},
+		{"plan-url", "http://192.0.2.1/", "weir load ui with --i-own-this-target"},
+	} {
+		b.fill("plan-rate", "100/s")
+		b.fill(c.id, c.text)
+		b.click("#check")
+		problem := "document.getElementById(" + quote(c.id+"-error") + ")"
+		b.wait(problem + ".textContent.includes(" + quote(c.says) + ")")
+		b.wait("document.activeElement.id === " + quote(c.id) + " && document.activeElement.getAttribute('aria-invalid') === 'true'")
+		if n := b.text("[...document.querySelectorAll('#plan [aria-invalid=true]')].length"); n != "1" {
+			t.Errorf("%s fields are wrong, expected %s alone", n, c.id)
+		}
+		b.shot("error-light-" + c.id)
+		b.fill(c.id, good[c.id])
+		b.wait(problem + ".hidden")
+	}
 	b.fill("plan-url", "")
 	b.click("#check")
 	b.wait("!document.getElementById('plan-error').hidden")
-	b.fill("plan-url", "http://127.0.0.1:9/<b>x</b>")
+	b.fill("plan-url", target+"/<b>x</b>")
 	b.click("#check")
-	b.wait("document.querySelector('#plan .good').textContent.includes('<b>x</b>')")
+	b.wait("document.getElementById('plan-error').textContent.includes('%3Cb%3Ex%3C/b%3E is answered 404')")
 	// Chromium itself reports answers with an error status; nothing else may be said.
 	for _, m := range b.said() {
 		if !strings.Contains(m, "400 (Bad Request)") {
 			t.Errorf("the console says: %s", m)
 		}
 	}
+}
+
+// What a plot shows of a long run is smoothed; zoomed in, it is every point.
+func TestPlotsSmoothAndZoom(t *testing.T) {
+	u, url := fakeUI(t, 20*time.Millisecond)
+	f := newFake(planFor(t, `{"url": "http://127.0.0.1:9/next", "duration": "2m"}`), 0)
+	for n := range 1200 {
+		f.point(n)
+	}
+	r := f.result(time.Now(), "")
+	for i := range r.Trace {
+		r.Trace[i].Served = float64(i % 2 * 4000)
+	}
+	if err := u.history.save("20261121-100000-00ab", r); err != nil {
+		t.Fatal(err)
+	}
+	b := openBrowser(t, url, 1280, 900, "light")
+	b.open("/#/history/20261121-100000-00ab")
+	b.wait(painted + "('result-rate')")
+	b.wait("document.getElementById('result').textContent.includes('2\u00a0min measured')")
+	b.wait(tall + "('result-rate', 'served') < 0.3")
+	b.eval("document.querySelector('[data-plot=result-rate] .plot-canvas').focus()")
+	back := "document.querySelector('[data-plot=result-latency] .plot-back').hidden" // plots of a page zoom together
+	b.wait(back)
+	b.press("++++")
+	b.wait(back + " === false")
+	b.wait(tall + "('result-rate', 'served') > 0.6")
+	b.press("----")
+	b.wait(back)
+	b.wait(tall + "('result-rate', 'served') < 0.3")
+
+	// The same by dragging.
+	b.drag("[data-plot=result-rate] .u-over", 0.4, 0.45)
+	b.wait(back + " === false")
+	b.wait(tall + "('result-rate', 'served') > 0.6")
+	b.click("[data-plot=result-latency] .plot-back")
+	b.wait(back)
+	b.wait(tall + "('result-rate', 'served') < 0.3")
+	b.clean()
 }
 
 func TestNothingFromOutsideIsMarkup(t *testing.T) {

@@ -46,6 +46,8 @@ type Runner interface {
 	Watch() (points <-chan report.Point, stop func())
 	// Points returns the points so far, a bounded number: those of a long run are merged.
 	Points() []report.Point
+	// Latency is that of all that was measured so far.
+	Latency() report.Latency
 	// String says in a line what the run asks for.
 	String() string
 }

@@ -43,18 +43,18 @@ export const cpus = (v) => v == null ? NONE : v.toFixed(2) + '\u00a0CPU';
 
 export function seconds(s) {
   if (s == null) return NONE;
-  if (s < 60) return digits(s) + '\u00a0s';
-  const m = Math.floor(s / 60);
-  const rest = Math.round(s - m * 60);
+  if (s < 59.5) return digits(s) + '\u00a0s';
+  const m = Math.floor(Math.round(s) / 60);
+  const rest = Math.round(s) % 60;
   if (m < 60) return m + '\u00a0min' + (rest ? ' ' + rest + '\u00a0s' : '');
   return Math.floor(m / 60) + '\u00a0h ' + (m % 60) + '\u00a0min';
 }
 
 // clock is a time on an axis.
 export function clock(s) {
-  if (s < 60) return two.format(s) + '\u00a0s';
-  const m = Math.floor(s / 60);
-  const rest = Math.round(s - m * 60);
+  if (s < 59.5) return two.format(s) + '\u00a0s';
+  const m = Math.floor(Math.round(s) / 60);
+  const rest = Math.round(s) % 60;
   return m + ':' + String(rest).padStart(2, '0');
 }
 

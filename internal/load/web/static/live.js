@@ -24,7 +24,7 @@ const TILES = [
 ];
 
 // The figures that are shown as they have been so far, too.
-const SO_FAR = new Set(['Intended', 'Achieved', 'Served', 'Errors', 'Shed']);
+const SO_FAR = new Set(['Intended', 'Achieved', 'Served', 'p50', 'p99', 'Errors', 'Shed']);
 
 // whole makes a point of the figures of a whole run.
 function whole(end) {
@@ -173,7 +173,7 @@ export class Live {
     const counted = this.points.filter((p) => p.measured);
     const seconds = counted.reduce((sum, p) => sum + p.seconds, 0);
     if (seconds === 0) return;
-    const mean = {};
+    const mean = { p50: this.run.latency_us?.p50, p99: this.run.latency_us?.p99 };
     for (const k of ['intended', 'achieved', 'served', 'shed', 'errors']) mean[k] = counted.reduce((sum, p) => sum + p[k] * p.seconds, 0) / seconds;
     TILES.forEach(([name, text], i) => {
       if (!SO_FAR.has(name)) return;

@@ -204,8 +204,9 @@ export class Plot {
   zoomAt(factor, t) {
     const end = this.points[this.points.length - 1].t;
     const [lo, hi] = this.span ?? [0, end];
-    const half = (hi - lo) * factor / 2;
-    for (const p of all) p.zoom(2 * half >= end ? null : [Math.max(0, t - half), Math.min(end, t + half)]);
+    const width = (hi - lo) * factor;
+    const from = Math.min(Math.max(0, t - width / 2), end - width);
+    for (const p of all) p.zoom(width >= end ? null : [from, from + width]);
   }
 
   toggle(i) {
