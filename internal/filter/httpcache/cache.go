@@ -179,11 +179,18 @@ func (c *Cache) Peek(url string) (*Entry, bool) {
 	e, err := c.follow(url, nil, func(r *request) (*Entry, error) {
 		c.mu.Lock()
 		o := c.find(r)
+		if o != nil {
+			o.pins++
+		}
 		c.mu.Unlock()
 		if o == nil {
 			return nil, ErrNotStored
 		}
-		return c.open(o)
+		e, err := c.open(o)
+		if err == nil {
+			e.Cached, e.Stale = true, e.Fresh <= 0
+		}
+		return e, err
 	})
 	return e, err == nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -28,6 +29,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	cut    bool // the body ends before it is whole
 	err    error
 }
 
@@ -40,7 +42,14 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.err == nil {
 		a.err = r.Context().Err()
 	}
-	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, a.err
+	if a.err != nil {
+		return nil, a.err
+	}
+	body := io.Reader(strings.NewReader(a.body))
+	if a.cut {
+		body = io.MultiReader(body, iotest.ErrReader(io.ErrUnexpectedEOF))
+	}
+	return &http.Response{StatusCode: a.status, Header: a.header, Body: io.NopCloser(body), Request: r}, nil
 }
 
 func (u *upstream) count() int {
@@ -56,6 +65,9 @@ func with(lines ...string) func(*answer, *http.Request) {
 
 func (a *answer) set(lines ...string) {
 	for _, line := range lines {
+		if line == "" {
+			continue
+		}
 		name, value, _ := strings.Cut(line, ": ")
 		a.header.Add(name, value)
 	}
