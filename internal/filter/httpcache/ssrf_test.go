@@ -48,8 +48,7 @@ func port(t *testing.T, u *url.URL) int {
 func TestEveryRedirectIsGuarded(t *testing.T) {
 	var reached atomic.Int64
 	inside := listen(t, "127.0.0.2", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
-	var outside *url.URL
-	outside = listen(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+	outside := listen(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if n, _ := strconv.Atoi(r.URL.Query().Get("hops")); n > 0 {
 			http.Redirect(w, r, fmt.Sprintf("/?hops=%d&to=%s", n-1, url.QueryEscape(r.URL.Query().Get("to"))), http.StatusFound)
 			return
