@@ -124,7 +124,8 @@ func (a *filterApply) run(cmd *cobra.Command, files []string) error {
 		fmt.Fprintf(told, "weir: rule %d: %s\n", p.Rule+1, p)
 	}
 	now := time.Now()
-	sources := make([]selection.Source, len(files))
+	var first *syndication.Feed
+	var items []syndication.Ref
 	for i, file := range files {
 		f, err := a.read(cmd, file)
 		if err != nil {
@@ -134,18 +135,22 @@ func (a *filterApply) run(cmd *cobra.Command, files []string) error {
 			fmt.Fprintf(told, "weir: %s is damaged: %s\n", file, damage)
 		}
 		d := a.set.Decide(f, now)
-		sources[i] = selection.Source{Feed: f, Keep: d.Keep}
+		items = f.Refs(items, d.Keep)
+		if i == 0 {
+			first = f
+		} else {
+			a.selection.Sort = selection.Newest
+		}
 		if a.verbose {
 			a.explain(told, f, d)
 		}
 	}
-	items := selection.Select(nil, sources, a.selection)
-	first := sources[0].Feed
+	items = selection.Select(items, a.selection)
 	var pieces [][]byte
 	switch {
 	case a.as != nil && *a.as != first.Format:
 		pieces = [][]byte{first.Convert(nil, *a.as, items, "")}
-	case len(sources) == 1 && a.selection.Sort == selection.AsFound:
+	case a.selection.Sort == selection.AsFound:
 		keep := syndication.NewBits(len(first.Items))
 		for _, r := range items {
 			keep.Set(r.Item)

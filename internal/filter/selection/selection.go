@@ -1,9 +1,9 @@
 // Package selection says which items of one or more feeds an answer has, and in which order: what rules have kept,
 // sorted, without what is there twice, and no more than a limit.
 //
-// Items are the same if they have the same GUID, the same link but for its fragment and for parameters that track
-// readers, or the same title but for case and accents, whichever of these is asked for. The first of them in the
-// order of the answer stays.
+// Items are the same if they have the same GUID, the same link, or the same title but for case and accents,
+// whichever of these is asked for. Links, and GUIDs that are links, are compared without fragment and without
+// parameters that track readers. The first of the items that are the same stays, in the order of the answer.
 package selection
 
 import (
@@ -32,7 +32,7 @@ func (s Sort) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // UnmarshalText reads what MarshalText writes.
 func (s *Sort) UnmarshalText(b []byte) error {
 	switch string(b) {
-	case "source":
+	case "source", "":
 		*s = AsFound
 	case "newest":
 		*s = Newest
@@ -87,22 +87,11 @@ type Options struct {
 	Limit int // 0 for none
 }
 
-// Source is a feed, and what of it is kept.
-type Source struct {
-	*syndication.Feed
-	Keep syndication.Bits
-}
-
-// Select appends the items of an answer to dst. Those of several sources are sorted by Newest, whatever the
-// options say.
-func Select(dst []syndication.Ref, sources []Source, o Options) []syndication.Ref {
-	first := len(dst)
-	for _, s := range sources {
-		dst = s.Refs(dst, s.Keep)
-	}
-	refs := dst[first:]
-	if o.Sort == Newest || len(sources) > 1 {
-		refs = newestFirst(refs)
+// Select returns what an answer has of some items, in its order, and overwrites them. Those of a feed stand one
+// after the other, as the feed has them; those of several feeds are best sorted by Newest.
+func Select(refs []syndication.Ref, o Options) []syndication.Ref {
+	if o.Sort == Newest {
+		newestFirst(refs)
 	}
 	if o.Dedup != 0 {
 		refs = unique(refs, o.Dedup)
@@ -110,12 +99,12 @@ func Select(dst []syndication.Ref, sources []Source, o Options) []syndication.Re
 	if o.Limit > 0 && len(refs) > o.Limit {
 		refs = refs[:o.Limit]
 	}
-	return append(dst[:first], refs...)
+	return refs
 }
 
 // newestFirst sorts items. One without a date stays behind that which its source has before it; those that have
 // none before them come first in their source.
-func newestFirst(refs []syndication.Ref) []syndication.Ref {
+func newestFirst(refs []syndication.Ref) {
 	type dated struct {
 		syndication.Ref
 		time.Time
@@ -136,7 +125,6 @@ func newestFirst(refs []syndication.Ref) []syndication.Ref {
 	for i := range items {
 		refs[i] = items[i].Ref
 	}
-	return refs
 }
 
 // unique leaves out items that are the same as one before them.
@@ -152,7 +140,10 @@ func unique(refs []syndication.Ref, by Dedup) []syndication.Ref {
 		keys := make([]key, 0, len(dedupNames))
 		if by&GUID != 0 && item.GUID != "" {
 			k := key{GUID, nil, item.GUID}
-			if !strings.Contains(item.GUID, ":") { // a number, which another feed may have given as well
+			switch {
+			case strings.Contains(item.GUID, "://"):
+				k.text = canonical(item.GUID)
+			case !strings.Contains(item.GUID, ":"): // a number, which another feed may have given as well
 				k.feed = r.Feed
 			}
 			keys = append(keys, k)

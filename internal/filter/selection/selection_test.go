@@ -3,6 +3,7 @@ package selection_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // source returns a feed of which all is kept. Each item is a line: its title, date, GUID and link, or - for none.
-func source(t *testing.T, lines string) selection.Source {
+func source(t *testing.T, lines string) []syndication.Ref {
 	t.Helper()
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0"><channel><title>t</title>`)
@@ -29,17 +30,17 @@ func source(t *testing.T, lines string) selection.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keep := syndication.NewBits(len(f.Items))
+	var all []syndication.Ref
 	for i := range f.Items {
-		keep.Set(i)
+		all = append(all, syndication.Ref{Feed: f, Item: i})
 	}
-	return selection.Source{Feed: f, Keep: keep}
+	return all
 }
 
 // titles names what is selected.
-func titles(o selection.Options, sources ...selection.Source) string {
+func titles(o selection.Options, sources ...[]syndication.Ref) string {
 	var names []string
-	for _, r := range selection.Select(nil, sources, o) {
+	for _, r := range selection.Select(slices.Concat(sources...), o) {
 		names = append(names, r.Feed.Items[r.Item].Title)
 	}
 	return strings.Join(names, " ")
@@ -60,10 +61,6 @@ func TestItemsAreSelectedInTheirOrder(t *testing.T) {
 	if got := titles(selection.Options{Sort: selection.Newest, Limit: 2}, s); got != "b c" {
 		t.Errorf("two: %s", got)
 	}
-	s.Keep.Clear(1)
-	if got := titles(selection.Options{Limit: 2}, s); got != "a c" {
-		t.Errorf("without the second: %s", got)
-	}
 	undated := source(t, "a -\nb -\nc 2026-11-02T00:00:00Z")
 	if got := titles(selection.Options{Sort: selection.Newest}, undated); got != "a b c" {
 		t.Errorf("%s, want what has no date before what follows it", got)
@@ -73,12 +70,8 @@ func TestItemsAreSelectedInTheirOrder(t *testing.T) {
 func TestSourcesAreMergedNewestFirst(t *testing.T) {
 	a := source(t, "a1 2026-11-04T00:00:00Z\na2 2026-11-02T00:00:00Z")
 	b := source(t, "b1 2026-11-03T00:00:00Z\nb2 2026-11-01T00:00:00Z\nb3 -")
-	if got := titles(selection.Options{}, a, b); got != "a1 b1 a2 b2 b3" {
+	if got := titles(selection.Options{Sort: selection.Newest}, a, b); got != "a1 b1 a2 b2 b3" {
 		t.Errorf("%s", got)
-	}
-	kept := make([]syndication.Ref, 1, 10)
-	if got := selection.Select(kept, []selection.Source{a, b}, selection.Options{Limit: 3}); len(got) != 4 || got[0].Feed != nil {
-		t.Errorf("%d items are appended to one", len(got)-1)
 	}
 }
 
@@ -88,6 +81,7 @@ func TestWhatIsThereTwiceStaysOnce(t *testing.T) {
 		items, want string
 	}{
 		{selection.GUID, "a - g1\nb - g1\nc - g2\nd - -\ne - -", "a c d e"},
+		{selection.GUID, "a - https://x.example/p#0\nb - https://x.example/p#3\nc - https://x.example/q#3", "a c"},
 		{selection.Link, "a - g#0 https://x.example/p?id=1\nb - g#3 https://x.example/p?id=1", "a"},
 		{selection.Link, "a - - https://x.example/p?id=1#top\nb - - http://X.example/p?utm_source=rss&id=1&fbclid=x", "a"},
 		{selection.Link, "a - - https://x.example/p?id=1\nb - - https://x.example/p?id=2", "a b"},
