@@ -47,6 +47,36 @@ func TestASyncFollowsEachIntervalWithWrites(t *testing.T) {
 	})
 }
 
+func TestABackgroundSyncRestsForUpToAQuarterOfItsInterval(t *testing.T) {
+	for _, interval := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
+		for steps, want := range map[int]time.Duration{0: 0, 10: 10 * restFor, 1_000_000: interval / 4} {
+			synctest.Test(t, func(t *testing.T) {
+				var s Syncer
+				var took time.Duration
+				s.Start(SyncerOptions{Name: "test", Path: "/data/test", Interval: interval, Flush: func(rest func()) error {
+					began := time.Now()
+					for range steps {
+						rest()
+					}
+					took = time.Since(began)
+					return nil
+				}})
+				defer s.Close(nil)
+				s.Mark()
+				time.Sleep(2 * interval)
+				synctest.Wait()
+				if took != want {
+					t.Errorf("of an interval of %v a sync of %d steps took %v, want %v", interval, steps, took, want)
+				}
+				s.Mark()
+				if err := s.Sync(); err != nil || took != 0 {
+					t.Errorf("a sync that somebody waits for rested for %v, %v", took, err)
+				}
+			})
+		}
+	}
+}
+
 func TestTheLagIsThatOfTheOldestWriteDuringASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Syncer
