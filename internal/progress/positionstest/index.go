@@ -2,52 +2,31 @@ package positionstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"weir/internal/progress"
-	"weir/internal/systest"
 )
 
 // RunIndex runs the suite.
 func RunIndex(t *testing.T, x Index) {
-	t.Run("EveryStepIsTakenOnce", func(t *testing.T) { steps(t, x) })
-	t.Run("Durability", func(t *testing.T) {
-		index := openIndex(t, x, t.TempDir(), Faults{})
-		wantDurability(t, index.Durability())
-		closeIndex(t, index)
-	})
-	if x.Volatile {
-		return
+	t.Run("EveryStepIsTakenOnceAndKept", func(t *testing.T) { steps(t, x) })
+	if !x.Volatile {
+		t.Run("Kill", func(t *testing.T) { killIndex(t, x) })
+		t.Run("FailedSync", func(t *testing.T) { failedIndexSync(t, x) })
 	}
-	t.Run("Restart", func(t *testing.T) {
-		dir := t.TempDir()
-		index := openIndex(t, x, dir, Faults{})
-		wantIndex(t, index, 0)
-		if ok, err := index.CompareAndSwap(t.Context(), 0, 1<<40); !ok || err != nil {
-			t.Error(ok, err)
-		}
-		closeIndex(t, index)
-		index = openIndex(t, x, dir, Faults{})
-		wantIndex(t, index, 1<<40)
-		closeIndex(t, index)
-	})
-	t.Run("Kill", func(t *testing.T) { killIndex(t, x) })
-	t.Run("FailedSync", func(t *testing.T) { failedIndexSync(t, x) })
 }
 
-func openIndex(t *testing.T, x Index, dir string, faults Faults) progress.Index {
+func openIndex(t *testing.T, x Index, dir string, sync func() error) progress.Index {
 	t.Helper()
-	index, err := x.Open(dir, faults)
+	index, err := x.Open(dir, Faults{sync})
 	if err != nil {
 		t.Fatal(err)
 	}
+	wantPromise(t, index)
 	return index
 }
 
@@ -79,8 +58,9 @@ func next(index progress.Index) (uint64, error) {
 }
 
 func steps(t *testing.T, x Index) {
-	index := openIndex(t, x, t.TempDir(), Faults{})
-	defer closeIndex(t, index)
+	dir := t.TempDir()
+	index := openIndex(t, x, dir, nil)
+	wantIndex(t, index, 0)
 	const goroutines, each = 16, 2000
 	var seen [goroutines*each + 1]atomic.Bool
 	var all sync.WaitGroup
@@ -103,35 +83,32 @@ func steps(t *testing.T, x Index) {
 	if ok, err := index.CompareAndSwap(t.Context(), 5, 6); ok || err != nil {
 		t.Errorf("a swap of what is not there: %t, %v", ok, err)
 	}
-	wantIndex(t, index, goroutines*each)
+	if ok, err := index.CompareAndSwap(t.Context(), goroutines*each, 1<<40); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	wantIndex(t, index, 1<<40)
+	closeIndex(t, index)
+	if !x.Volatile {
+		index = openIndex(t, x, dir, nil)
+		wantIndex(t, index, 1<<40)
+		closeIndex(t, index)
+	}
 }
 
 func failedIndexSync(t *testing.T, x Index) {
 	var failing atomic.Bool
 	dir := t.TempDir()
-	index := openIndex(t, x, dir, Faults{Sync: func() error {
-		if failing.Load() {
-			return errors.New("no such luck")
-		}
-		return nil
-	}})
+	index := openIndex(t, x, dir, failWhile(&failing))
 	failing.Store(true)
 	var at uint64
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	wantFailure(t, index, func() error {
 		to, err := next(index)
-		if err != nil {
-			break
+		if err == nil {
+			at = to
 		}
-		if at = to; time.Now().After(deadline) {
-			t.Fatal("steps go on although nothing can be saved")
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return err
+	})
 	failing.Store(false)
-	if index.Err() == nil {
-		t.Error("Err says that all is well")
-	}
 	if ok, err := index.CompareAndSwap(t.Context(), at, at); ok || err == nil {
 		t.Errorf("a swap of equal numbers after a failed sync: %t, %v", ok, err)
 	}
@@ -139,7 +116,7 @@ func failedIndexSync(t *testing.T, x Index) {
 	if index.Close() == nil {
 		t.Error("Close says that all is well")
 	}
-	index = openIndex(t, x, dir, Faults{})
+	index = openIndex(t, x, dir, nil)
 	wantIndex(t, index, at)
 	closeIndex(t, index)
 }
@@ -150,22 +127,13 @@ func indexVictim(x Index, dir string) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error)
-	for range victimGoroutines {
-		go func() {
-			for {
-				at, err := next(index)
-				if err == nil {
-					_, err = fmt.Fprintln(os.Stdout, at)
-				}
-				if err != nil {
-					failed <- err
-					return
-				}
-			}
-		}()
-	}
-	return <-failed
+	return untilKilled(func() error {
+		at, err := next(index)
+		if err == nil {
+			_, err = fmt.Fprintln(os.Stdout, at)
+		}
+		return err
+	})
 }
 
 func killIndex(t *testing.T, x Index) {
@@ -174,18 +142,15 @@ func killIndex(t *testing.T, x Index) {
 	taken := make(map[uint64]bool)
 	var highest uint64
 	for round := range rounds {
-		for _, line := range systest.KillAfter(t, 1+rand.IntN(2000), victimEnv+"=i"+dir) {
+		for _, line := range saidUntilKilled(t, "i"+dir) {
 			var at uint64
-			if _, err := fmt.Sscan(line, &at); err != nil {
-				t.Fatalf("line %q: %v", line, err)
-			}
-			if taken[at] {
-				t.Fatalf("round %d: step %d was taken twice", round, at)
+			if _, err := fmt.Sscan(line, &at); err != nil || taken[at] {
+				t.Fatalf("round %d: line %q: %v; or the step was taken twice", round, line, err)
 			}
 			taken[at] = true
 			highest = max(highest, at)
 		}
-		index := openIndex(t, x, dir, Faults{})
+		index := openIndex(t, x, dir, nil)
 		at, err := index.Get(t.Context())
 		if err != nil || at < highest || at > uint64(len(taken)+(round+1)*victimGoroutines) {
 			t.Fatalf("round %d: the index is %d, %v, after %d", round, at, err, highest)

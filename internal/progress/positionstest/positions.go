@@ -5,32 +5,27 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/internal/progress"
-	"weir/internal/systest"
 )
 
 // RunPositions runs the suite.
 func RunPositions(t *testing.T, p Positions) {
 	for as := range shapes {
 		t.Run(as.String(), func(t *testing.T) {
-			t.Run("Operations", func(t *testing.T) { operations(t, p, as) })
-			t.Run("OneUserOfManyGetsEveryItemOnce", func(t *testing.T) { oneUser(t, p, as) })
-			t.Run("Restart", func(t *testing.T) { restart(t, p, as) })
+			t.Run("OperationsAndRestart", func(t *testing.T) { operations(t, p, as) })
+			t.Run("EveryItemOnce", func(t *testing.T) { once(t, p, 0, as) })
 			t.Run("Forget", func(t *testing.T) { forget(t, p, as) })
 		})
 	}
+	t.Run("EveryItemOnceOverChanges", func(t *testing.T) { once(t, p, 80, Dense, Digits) })
 	t.Run("LateRequestsUndoNothing", func(t *testing.T) { late(t, p) })
-	t.Run("RollBack", func(t *testing.T) { rollBack(t, p) })
-	t.Run("NoItemTwiceOverChanges", func(t *testing.T) { changes(t, p) })
 	t.Run("UsersKeepTheirPlaceThroughShapes", func(t *testing.T) { throughShapes(t, p) })
 	t.Run("Exhausted", func(t *testing.T) { ended(t, p) })
-	t.Run("Durability", func(t *testing.T) { durability(t, p) })
 	if !p.Volatile {
 		t.Run("Kill", func(t *testing.T) { kill(t, p) })
 		t.Run("FailedSync", func(t *testing.T) { failedSync(t, p) })
@@ -45,19 +40,21 @@ type fixture struct {
 	dir string
 }
 
+// open opens positions until the end of the test.
 func open(t *testing.T, p Positions) *fixture {
 	f := &fixture{t: t, p: p, dir: t.TempDir()}
-	f.open(Faults{})
+	f.open(nil)
 	t.Cleanup(f.close)
 	return f
 }
 
-func (f *fixture) open(faults Faults) {
+func (f *fixture) open(sync func() error) {
 	f.t.Helper()
 	var err error
-	if f.Positions, err = f.p.Open(f.dir, faults); err != nil {
+	if f.Positions, err = f.p.Open(f.dir, Faults{sync}); err != nil {
 		f.t.Fatal(err)
 	}
+	wantPromise(f.t, f.Positions)
 }
 
 func (f *fixture) close() {
@@ -66,6 +63,15 @@ func (f *fixture) close() {
 			f.t.Errorf("close: %v", err)
 		}
 		f.Positions = nil
+	}
+}
+
+// restart is one, unless nothing would be left.
+func (f *fixture) restart() {
+	f.t.Helper()
+	if !f.p.Volatile {
+		f.close()
+		f.open(nil)
 	}
 }
 
@@ -95,12 +101,17 @@ func wantAt(t *testing.T, g progress.Generation, b *Book, user, want int) {
 	}
 }
 
-// operations compares random ones with what Op.Target says.
+// operations compares random ones with what Op.Target says, and looks for what is left of them after a restart.
 func operations(t *testing.T, p Positions, as Shape) {
-	f, b := open(t, p), newBook(1, as, 20, 40)
-	b.lists[3].length, b.lists[4].length = 0, progress.MaxLen
+	f := open(t, p)
+	book := func(version uint64, users int) *Book {
+		b := newBook(version, as, users, 40)
+		b.lists[3].length, b.lists[4].length = 0, progress.MaxLen
+		return b
+	}
+	b := book(1, 20)
 	g := f.prepare(b)
-	at := make([]int, len(b.lists))
+	at := make([]int, len(b.lists), 22)
 	r := rand.New(rand.NewPCG(1, uint64(as)))
 	for range 3000 {
 		user := r.IntN(len(at))
@@ -115,75 +126,106 @@ func operations(t *testing.T, p Positions, as Shape) {
 		}
 		at[user] = want.To
 	}
-	if m, err := submit(g, b.user(5), b.list(5), progress.Set(9)); err != nil || m.To != 9 {
+	if m, err := submit(g, b.user(6), b.list(6), progress.Set(9)); err != nil || m.To != 9 {
 		t.Errorf("what was submitted moved to %d, %v; want 9", m.To, err)
 	}
-	wantAt(t, g, b, 5, 9)
+	wantAt(t, g, b, 6, 9)
+	if p.Volatile {
+		return
+	}
+	f.restart()
+	at[5], at[6], at = 0, 9, at[:22]
+	b = book(2, 22)
+	b.lists[5].edition++
+	g = f.prepare(b)
+	for user, want := range at {
+		wantAt(t, g, b, user, want)
+	}
 }
 
-// oneUser has 32 goroutines advance one user, and a few others, to the end.
-func oneUser(t *testing.T, p Positions, as Shape) {
-	const length = 5000
-	f, b := open(t, p), newBook(1, as, 9, length)
-	g := f.prepare(b)
-	given := make([][length]atomic.Int32, len(b.lists))
+// once has goroutines advance users, one of them most of all, while lists are replaced: a third of the users has
+// the same list in all of them, a third a new one in each, and a third the same one whenever there is one.
+func once(t *testing.T, p Positions, changes int, as ...Shape) {
+	const users, length, favourite = 12, 3000, 7
+	type serving struct {
+		progress.Generation
+		*Book
+	}
+	f := open(t, p)
+	var now atomic.Pointer[serving]
+	given := make([]atomic.Int32, users*(changes+1)*length)
+	of := func(s *serving, user, item int) *atomic.Int32 {
+		return &given[(s.lists[user].edition*users+user)*length+item]
+	}
+	publish := func(edition int) {
+		b := newBook(uint64(edition+1), as[edition/5%len(as)], users, length)
+		for user := range b.lists {
+			switch {
+			case user%3 == 1:
+				b.lists[user].edition = edition
+			case user%3 == 2 && (edition+user)%2 == 0:
+				b.lists[user].length = -1
+			}
+		}
+		now.Store(&serving{f.prepare(b), b})
+	}
+	publish(0)
+	var answers atomic.Int64
+	var over atomic.Bool
 	var all sync.WaitGroup
-	for i := range 32 {
+	for i := range 16 {
 		all.Go(func() {
-			r := rand.New(rand.NewPCG(2, uint64(i)))
-			for {
-				user := 7
-				if r.IntN(10) == 0 {
-					user = r.IntN(len(b.lists))
+			r := rand.New(rand.NewPCG(3, uint64(i)))
+			for !over.Load() && !t.Failed() {
+				s, user := now.Load(), r.IntN(2*users)
+				if user >= users {
+					user = favourite
 				}
-				m, err := Do(g, b.user(user), b.list(user), progress.Advance(1+r.IntN(9)))
+				if s.lists[user].length < 0 {
+					continue
+				}
+				m, err := Do(s.Generation, s.user(user), s.list(user), progress.Advance(1+r.IntN(3)))
+				if errors.Is(err, progress.ErrSuperseded) {
+					continue
+				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				for item := m.From; item < m.To; item++ {
-					if given[user][item].Add(1) != 1 {
-						t.Errorf("item %d of user %d was given twice", item, user)
+					if of(s, user, item).Add(1) != 1 {
+						t.Errorf("item %d of user %d in edition %d was given twice", item, user, s.lists[user].edition)
 					}
 				}
-				if user == 7 && m.From == m.To {
-					return
-				}
+				answers.Add(1)
 			}
 		})
 	}
+	await := func(n int64) {
+		for want := answers.Load() + n; answers.Load() < want && !t.Failed(); {
+			time.Sleep(time.Microsecond)
+		}
+	}
+	for edition := range changes {
+		await(100)
+		publish(edition + 1)
+	}
+	await(10_000)
+	over.Store(true)
 	all.Wait()
-	for user := range b.lists {
-		at := mustDo(t, g, b, user, progress.Get()).To
+	// Everybody was given all that is before their position, and nothing more.
+	s := now.Load()
+	wantAt(t, s.Generation, s.Book, favourite, length)
+	for user := range users {
+		if s.lists[user].length < 0 {
+			continue
+		}
+		at := mustDo(t, s.Generation, s.Book, user, progress.Get()).To
 		for item := range length {
-			if was := given[user][item].Load() == 1; was != (item < at) {
+			if was := of(s, user, item).Load() == 1; was != (item < at) {
 				t.Fatalf("user %d is at %d, and whether item %d was given: %t", user, at, item, was)
 			}
 		}
-	}
-	wantAt(t, g, b, 7, length)
-}
-
-func restart(t *testing.T, p Positions, as Shape) {
-	if p.Volatile {
-		t.Skip("nothing is kept")
-	}
-	f, b := open(t, p), newBook(1, as, 20, 40)
-	g := f.prepare(b)
-	for user := range b.lists {
-		mustDo(t, g, b, user, progress.Advance(user))
-	}
-	f.close()
-	f.open(Faults{})
-	b = newBook(2, as, 22, 40)
-	b.lists[5].edition++
-	g = f.prepare(b)
-	for user := range b.lists {
-		want := user
-		if user == 5 || user >= 20 {
-			want = 0
-		}
-		wantAt(t, g, b, user, want)
 	}
 }
 
@@ -223,10 +265,7 @@ func forget(t *testing.T, p Positions, as Shape) {
 	if was, err := g.Forget(t.Context(), progress.User{Number: 1 << 50}); was || err != nil {
 		t.Errorf("somebody who never was is forgotten: %t, %v", was, err)
 	}
-	if !p.Volatile {
-		f.close()
-		f.open(Faults{})
-	}
+	f.restart()
 	b = b.next(func([]list) {})
 	g = f.prepare(b)
 	for user, want := range []int{0, 39, 38, 37, 36, 3, 0, 33, 32, 31, 30, 29, 0, 27, 26, 25, 24, 23, 0, 0} {
@@ -234,7 +273,7 @@ func forget(t *testing.T, p Positions, as Shape) {
 	}
 }
 
-// late has requests hold a generation that has a successor.
+// late has requests hold a generation that has a successor, and then takes up lists that are older.
 func late(t *testing.T, p Positions) {
 	f, b := open(t, p), newBook(10, Dense, 5, 40)
 	old := f.prepare(b)
@@ -262,111 +301,17 @@ func late(t *testing.T, p Positions) {
 		t.Errorf("the late advance led to %d, want 6", m.To)
 	}
 	wantAt(t, now, changed, 3, 6)
-}
 
-// rollBack takes up lists that are older than those before.
-func rollBack(t *testing.T, p Positions) {
-	f, b := open(t, p), newBook(10, Dense, 3, 40)
-	g := f.prepare(b)
-	mustDo(t, g, b, 1, progress.Advance(4))
-	older := newBook(5, Dense, 3, 30)
+	older := newBook(5, Dense, 5, 30)
 	back := f.prepare(older)
-	if back.Version() <= g.Version() {
-		t.Errorf("a roll-back has version %d after %d", back.Version(), g.Version())
+	if back.Version() <= now.Version() {
+		t.Errorf("a roll-back has version %d after %d", back.Version(), now.Version())
 	}
 	if m := mustDo(t, back, older, 1, progress.Advance(3)); m.From != 0 {
 		t.Errorf("an older list that is back begins at %d", m.From)
 	}
-	if _, err := Do(g, b.user(1), b.list(1), progress.Advance(1)); !errors.Is(err, progress.ErrSuperseded) {
+	if _, err := Do(now, changed.user(1), changed.list(1), progress.Advance(1)); !errors.Is(err, progress.ErrSuperseded) {
 		t.Errorf("under the lists that were taken back: %v", err)
-	}
-}
-
-// changes has goroutines advance users while lists are replaced: a third of the users has the same list in
-// all of them, a third a new one in each, and a third the same one whenever there is one.
-func changes(t *testing.T, p Positions) {
-	const users, length, editions = 12, 3000, 80
-	type serving struct {
-		progress.Generation
-		*Book
-	}
-	f := open(t, p)
-	var now atomic.Pointer[serving]
-	given := make([]atomic.Int32, users*(editions+1)*length)
-	publish := func(edition int) {
-		b := newBook(uint64(edition+1), Dense, users, length)
-		if edition/5%2 == 1 {
-			b = newBook(uint64(edition+1), Digits, users, length)
-		}
-		for user := range b.lists {
-			switch {
-			case user%3 == 1:
-				b.lists[user].edition = edition
-			case user%3 == 2 && (edition+user)%2 == 0:
-				b.lists[user].length = -1
-			}
-		}
-		g, err := f.Prepare(b)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		now.Store(&serving{g, b})
-	}
-	publish(0)
-	var answers atomic.Int64
-	over := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range 6 {
-		all.Go(func() {
-			r := rand.New(rand.NewPCG(3, uint64(i)))
-			for !t.Failed() {
-				select {
-				case <-over:
-					return
-				default:
-				}
-				s, user := now.Load(), r.IntN(users)
-				if s.lists[user].length < 0 {
-					continue
-				}
-				m, err := Do(s.Generation, s.user(user), s.list(user), progress.Advance(1+r.IntN(3)))
-				if errors.Is(err, progress.ErrSuperseded) {
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for item := m.From; item < m.To; item++ {
-					if given[(s.lists[user].edition*users+user)*length+item].Add(1) != 1 {
-						t.Errorf("item %d of user %d in edition %d was given twice", item, user, s.lists[user].edition)
-					}
-				}
-				answers.Add(1)
-			}
-		})
-	}
-	for edition := range editions {
-		for want := answers.Load() + 100; answers.Load() < want && !t.Failed(); {
-			time.Sleep(time.Microsecond)
-		}
-		publish(edition + 1)
-	}
-	close(over)
-	all.Wait()
-	// Whoever has kept their list was given all that is before their position, and nothing more.
-	s := now.Load()
-	for user := range users {
-		if s.lists[user].length < 0 {
-			continue
-		}
-		at := mustDo(t, s.Generation, s.Book, user, progress.Get()).To
-		for item := range length {
-			if was := given[(s.lists[user].edition*users+user)*length+item].Load() == 1; was != (item < at) {
-				t.Fatalf("user %d is at %d, and whether item %d was given: %t", user, at, item, was)
-			}
-		}
 	}
 }
 
@@ -381,28 +326,19 @@ func throughShapes(t *testing.T, p Positions) {
 		return append(ids, more...)
 	}
 	const far = 1 << 62
-	for name, walk := range map[string][]struct {
+	type step struct {
 		as  Shape
 		ids []uint64
-	}{
-		"dense, scattered, dense": {
-			{Dense, numbers(100)}, {Scattered, numbers(50, far, far+1)}, {Dense, numbers(5000)},
-			{Scattered, numbers(5000, far+1, 9000)}, {Dense, numbers(10_000)},
-		},
-		"scattered first": {
-			{Scattered, []uint64{3, 70, far}}, {Dense, numbers(100)},
-			{Scattered, []uint64{2, 3, 70, 99, 100, 3000, far, 1 << 63}}, {Dense, numbers(4000)},
-		},
-		"digits and numbers": {
-			{Digits, []uint64{5, 123, far}}, {Dense, numbers(200)}, {Digits, numbers(3000, far, far+7)},
-			{Scattered, numbers(3000, far+7)}, {Dense, numbers(3500)},
-		},
-		"dense, digits": {
-			{Dense, numbers(200)}, {Digits, numbers(300, far)}, {Dense, numbers(3000)}, {Scattered, []uint64{7, 250, 2999, far}},
-		},
-		"growing ids": {
-			{Dense, numbers(1)}, {Dense, numbers(20_000)}, {Dense, numbers(10)}, {Dense, numbers(60_000)},
-		},
+	}
+	for name, walk := range map[string][]step{
+		"dense, scattered, dense": {{Dense, numbers(100)}, {Scattered, numbers(50, far, far+1)}, {Dense, numbers(5000)},
+			{Scattered, numbers(5000, far+1, 9000)}, {Dense, numbers(10_000)}},
+		"scattered first": {{Scattered, []uint64{3, 70, far}}, {Dense, numbers(100)},
+			{Scattered, []uint64{2, 3, 70, 99, 100, 3000, far, 1 << 63}}, {Dense, numbers(4000)}},
+		"digits and numbers": {{Digits, []uint64{5, 123, far}}, {Dense, numbers(200)}, {Digits, numbers(3000, far, far+7)},
+			{Scattered, numbers(3000, far+7)}, {Dense, numbers(3500)}},
+		"dense, digits": {{Dense, numbers(200)}, {Digits, numbers(300, far)}, {Dense, numbers(3000)}, {Scattered, []uint64{7, 250, 2999, far}}},
+		"growing ids":   {{Dense, numbers(1)}, {Dense, numbers(20_000)}, {Dense, numbers(10)}, {Dense, numbers(60_000)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, p)
@@ -418,9 +354,8 @@ func throughShapes(t *testing.T, p Positions) {
 				for user, id := range s.ids {
 					wantAt(t, g, b, user, at[id])
 				}
-				if !p.Volatile && step%2 == 1 {
-					f.close()
-					f.open(Faults{})
+				if step%2 == 1 {
+					f.restart()
 				}
 			}
 		})
@@ -483,51 +418,19 @@ func ended(t *testing.T, p Positions) {
 	want(n)
 }
 
-func durability(t *testing.T, p Positions) {
-	f := open(t, p)
-	wantDurability(t, f.Durability())
-	if err := f.Err(); err != nil {
-		t.Errorf("new positions cannot be changed: %v", err)
-	}
-	if lag := f.Lag(); lag < 0 {
-		t.Errorf("what is not synced is %v old", lag)
-	}
-}
-
-func wantDurability(t *testing.T, d string) {
-	t.Helper()
-	if d == "" || strings.ContainsAny(d, "\"\n\\") {
-		t.Errorf("durability is said as %q", d)
-	}
-}
-
 // failedSync has the disk fail at some moment.
 func failedSync(t *testing.T, p Positions) {
 	f := &fixture{t: t, p: p, dir: t.TempDir()}
 	var failing atomic.Bool
-	f.open(Faults{Sync: func() error {
-		if failing.Load() {
-			return errors.New("no such luck")
-		}
-		return nil
-	}})
+	f.open(failWhile(&failing))
 	b := newBook(1, Scattered, 4, progress.MaxLen)
 	g := f.prepare(b)
 	mustDo(t, g, b, 1, progress.Advance(5))
 	failing.Store(true)
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if _, err := Do(g, b.user(2), b.list(2), progress.Advance(1)); err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("advances go on although nothing can be saved")
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if f.Err() == nil {
-		t.Error("Err says that all is well")
-	}
+	wantFailure(t, f, func() error {
+		_, err := Do(g, b.user(2), b.list(2), progress.Advance(1))
+		return err
+	})
 	failing.Store(false) // a disk that claims to be well again is not believed
 	for _, op := range []progress.Op{progress.Advance(1), progress.Set(3), progress.Raise(7)} {
 		if m, err := Do(g, b.user(1), b.list(1), op); err == nil {
@@ -541,17 +444,14 @@ func failedSync(t *testing.T, p Positions) {
 	if err := f.Positions.Close(); err == nil {
 		t.Error("Close says that all is well")
 	}
-	f.open(Faults{})
+	f.open(nil)
 	g = f.prepare(b)
 	wantAt(t, g, b, 1, 5)
 	mustDo(t, g, b, 1, progress.Advance(1))
 	f.close()
 }
 
-const (
-	victimUsers      = 8
-	victimGoroutines = 4
-)
+const victimUsers = 8
 
 // victimBook is the lists of a victim at its nth start: half of the users have other lists every third time.
 func victimBook(n int) *Book {
@@ -580,23 +480,14 @@ func positionsVictim(p Positions, arg string) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error)
-	for range victimGoroutines {
-		go func() {
-			for {
-				user := rand.IntN(victimUsers)
-				m, err := Do(g, b.user(user), b.list(user), progress.Advance(1+rand.IntN(3)))
-				if err == nil {
-					_, err = fmt.Fprintln(os.Stdout, user, b.lists[user].edition, m.From, m.To)
-				}
-				if err != nil {
-					failed <- err
-					return
-				}
-			}
-		}()
-	}
-	return <-failed
+	return untilKilled(func() error {
+		user := rand.IntN(victimUsers)
+		m, err := Do(g, b.user(user), b.list(user), progress.Advance(1+rand.IntN(3)))
+		if err == nil {
+			_, err = fmt.Fprintln(os.Stdout, user, b.lists[user].edition, m.From, m.To)
+		}
+		return err
+	})
 }
 
 // kill kills a process that advances, again and again.
@@ -608,8 +499,7 @@ func kill(t *testing.T, p Positions) {
 	highest := make(map[key]int)
 	total := 0
 	for round := range rounds {
-		victim := fmt.Sprintf("%s=p%d %s", victimEnv, round, dir)
-		for _, line := range systest.KillAfter(t, 1+rand.IntN(2000), victim) {
+		for _, line := range saidUntilKilled(t, fmt.Sprintf("p%d %s", round, dir)) {
 			var user, edition, from, to int
 			if _, err := fmt.Sscan(line, &user, &edition, &from, &to); err != nil {
 				t.Fatalf("line %q: %v", line, err)
@@ -624,7 +514,7 @@ func kill(t *testing.T, p Positions) {
 			highest[key{user: user, edition: edition}] = max(to, highest[key{user: user, edition: edition}])
 		}
 		f := &fixture{t: t, p: p, dir: dir}
-		f.open(Faults{})
+		f.open(nil)
 		b := victimBook(round)
 		g := f.prepare(b)
 		for user := range victimUsers {

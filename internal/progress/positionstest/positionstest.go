@@ -10,14 +10,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zeebo/xxh3"
 
 	"weir/internal/progress"
+	"weir/internal/systest"
 )
 
 // Positions is how to open the implementation that is tested. Positions that were opened in a directory are
@@ -54,6 +59,67 @@ func Main(m *testing.M, p Positions, x Index) {
 	}
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
+}
+
+// promise is what positions and an index say of what they keep.
+type promise interface {
+	Durability() string
+	Lag() time.Duration
+	Err() error
+	Close() error
+}
+
+// wantPromise looks at what has just been opened.
+func wantPromise(t *testing.T, x promise) {
+	t.Helper()
+	if d := x.Durability(); d == "" || strings.ContainsAny(d, "\"\n\\") {
+		t.Errorf("durability is said as %q", d)
+	}
+	if err, lag := x.Err(), x.Lag(); err != nil || lag < 0 {
+		t.Errorf("nothing can be changed: %v; what is not synced is %v old", err, lag)
+	}
+}
+
+// failWhile returns a fault of syncs.
+func failWhile(failing *atomic.Bool) func() error {
+	return func() error {
+		if failing.Load() {
+			return errors.New("no such luck")
+		}
+		return nil
+	}
+}
+
+// wantFailure waits for changes to be refused.
+func wantFailure(t *testing.T, x promise, change func() error) {
+	t.Helper()
+	systest.Eventually(t, "changes to be refused, since nothing can be saved", func() bool { return change() != nil })
+	if x.Err() == nil {
+		t.Error("Err says that all is well")
+	}
+}
+
+const victimGoroutines = 4
+
+// untilKilled makes changes until it is killed, or until one fails.
+func untilKilled(change func() error) error {
+	failed := make(chan error)
+	for range victimGoroutines {
+		go func() {
+			for {
+				if err := change(); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+// saidUntilKilled runs a victim and returns the lines that it wrote before it was killed.
+func saidUntilKilled(t *testing.T, victim string) []string {
+	return systest.KillAfter(t, 1+rand.IntN(2000), victimEnv+"="+victim)
 }
 
 // Shape is what the ids of users are.

@@ -8,9 +8,18 @@ import (
 	"weir/internal/progress"
 )
 
+// volatile is what is kept in memory alone.
+type volatile struct{}
+
+func (volatile) Durability() string { return "the end of the process takes everything" }
+func (volatile) Lag() time.Duration { return 0 }
+func (volatile) Err() error         { return nil }
+func (volatile) Close() error       { return nil }
+
 // Reference is the plainest progress.Positions there is: a map under a mutex, which ends with the process.
 // Slow makes it answer as an engine at the other end of a network does.
 type Reference struct {
+	volatile
 	Slow bool
 
 	mu       sync.Mutex
@@ -42,18 +51,6 @@ func (r *Reference) Prepare(lists progress.Lists) (progress.Generation, error) {
 	r.prepared = max(lists.Version(), r.prepared+1)
 	return &referenceGeneration{r, lists, r.prepared}, nil
 }
-
-// Durability implements progress.Positions.
-func (r *Reference) Durability() string { return "the end of the process takes everything" }
-
-// Lag implements progress.Positions.
-func (r *Reference) Lag() time.Duration { return 0 }
-
-// Err implements progress.Positions.
-func (r *Reference) Err() error { return nil }
-
-// Close implements progress.Positions.
-func (r *Reference) Close() error { return nil }
 
 type referenceGeneration struct {
 	*Reference
@@ -137,6 +134,7 @@ func (g *referenceGeneration) Exhausted() int64 {
 
 // ReferenceIndex is a progress.Index in memory. Slow makes it say that it takes a round trip.
 type ReferenceIndex struct {
+	volatile
 	Slow bool
 
 	mu sync.Mutex
@@ -165,15 +163,3 @@ func (x *ReferenceIndex) CompareAndSwap(_ context.Context, from, to uint64) (boo
 	x.at = to
 	return true, nil
 }
-
-// Durability implements progress.Index.
-func (x *ReferenceIndex) Durability() string { return new(Reference).Durability() }
-
-// Lag implements progress.Index.
-func (x *ReferenceIndex) Lag() time.Duration { return 0 }
-
-// Err implements progress.Index.
-func (x *ReferenceIndex) Err() error { return nil }
-
-// Close implements progress.Index.
-func (x *ReferenceIndex) Close() error { return nil }
