@@ -34,12 +34,15 @@ func (b *builder) keep(s []byte) string {
 	return b.arena.String()[m:]
 }
 
+// maxCompared bounds how many a new person or name is compared with.
+const maxCompared = 100
+
 // addPerson adds somebody who is not there yet.
 func addPerson(list []Person, p Person) []Person {
 	if p == (Person{}) {
 		return list
 	}
-	for i := range list {
+	for i := range min(len(list), maxCompared) {
 		if q := &list[i]; q.Name == p.Name && (q.Email == p.Email || p.Email == "" && p.URL == "") {
 			return list
 		}
@@ -52,7 +55,7 @@ func addName(list []string, s string) []string {
 	if s == "" {
 		return list
 	}
-	for _, t := range list {
+	for _, t := range list[:min(len(list), maxCompared)] {
 		if t == s {
 			return list
 		}

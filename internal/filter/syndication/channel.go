@@ -33,7 +33,7 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			if s := p.text(t); f.Generator == "" {
 				f.Generator = s
 			}
-		case "managingeditor", "webmaster":
+		case "managingeditor", "webmaster", "author":
 			f.Authors = addPerson(f.Authors, person(p.text(t)))
 		case "pubdate":
 			setTime(&f.Published, &p.ofFeed.published, 0, p.date(t))
@@ -69,8 +69,10 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			setText(&f.Copyright, &p.ofFeed.copyright, 1, p.text(t))
 		case "creator", "author":
 			f.Authors = addPerson(f.Authors, person(p.text(t)))
-		case "date":
+		case "date", "modified":
 			setTime(&f.Updated, &p.ofFeed.updated, 1, p.date(t))
+		case "issued", "created":
+			setTime(&f.Published, &p.ofFeed.published, 1, p.date(t))
 		case "subject":
 			f.Categories = addName(f.Categories, p.text(t))
 		default:
@@ -93,7 +95,11 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			f.Categories = addName(f.Categories, p.attribute(t, "text"))
 			return p.top(), false // categories within are the feed's too
 		case "image":
-			setText(&f.Image, &p.ofFeed.image, 1, p.href(t, "href"))
+			s := p.href(t, "href")
+			if s == "" {
+				s = p.href(t, "url")
+			}
+			setText(&f.Image, &p.ofFeed.image, 1, s)
 			return nowhere, false
 		default:
 			return nowhere, false

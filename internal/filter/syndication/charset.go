@@ -118,8 +118,8 @@ func charsetOf(contentType string) string {
 	if !strings.Contains(contentType, ";") {
 		return ""
 	}
-	_, params, _ := mime.ParseMediaType(contentType)
-	return params["charset"]
+	_, params, _ := mime.ParseMediaType(strings.ReplaceAll(contentType, "= ", "="))
+	return strings.Trim(params["charset"], "' ")
 }
 
 // declared returns the charset that an XML declaration names.

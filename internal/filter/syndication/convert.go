@@ -376,7 +376,7 @@ func (f *Feed) appendExtensions(dst []byte, it *Item) []byte {
 		return dst
 	}
 	x := extensions{b: f.text, scope: scope{bound: f.bound[:len(f.bound):len(f.bound)]}, dst: dst}
-	x.release(len(f.bound))
+	x.setBare()
 	if it != nil {
 		if t, ok, _ := readTag(f.text, it.in.Start+1, nil, defaultAttributes); ok {
 			x.declare(f.text, t.attrs, false)

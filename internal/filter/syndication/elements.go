@@ -63,7 +63,9 @@ func (p *xmlParser) startTag(t *tag) error {
 	case inItem:
 		if isItem(v, name, p.f.Format) { // the one before is not closed
 			p.f.damaged("elements that are not closed")
-			p.pop(t.start)
+			for p.item != nil {
+				p.pop(t.start)
+			}
 			return p.startItem(t, bound)
 		}
 		is, read = p.itemElement(t, v, name)
@@ -108,7 +110,7 @@ func (p *xmlParser) startTag(t *tag) error {
 
 func isItem(v vocabulary, name []byte, f Format) bool {
 	if f == Atom {
-		return v == atom && string(name) == "entry"
+		return v == atom && (string(name) == "entry" || string(name) == "item")
 	}
 	return v == native && string(name) == "item"
 }
@@ -162,7 +164,10 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 		return &LimitError{"items", p.o.MaxItems}
 	}
 	if len(f.Items) == 0 {
-		f.bound, f.base = p.bound[:bound:bound], p.base
+		f.bound = p.bound[:bound:bound]
+		if len(p.stack) > 0 && p.base != p.o.URL {
+			f.base = p.base
+		}
 	}
 	if len(f.Items) == 1 { // the others may be as long as the first
 		n := min((len(p.b)-t.start)/(t.start-f.Items[0].in.Start)+2, p.o.MaxItems)
@@ -182,7 +187,9 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 	if err := p.push(t, inItem, bound); err != nil {
 		return err
 	}
-	p.item.base = p.base
+	if p.base != p.o.URL {
+		p.item.base = p.base
+	}
 	if t.empty {
 		p.endItem(t.end)
 	}
@@ -247,7 +254,7 @@ func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, re
 			if s := p.urlText(t); it.Comments == "" {
 				it.Comments = s
 			}
-		case "encoded":
+		case "encoded", "body", "fullitem":
 			p.setContent(1, p.text(t), true)
 		default:
 			return nowhere, false
@@ -297,6 +304,8 @@ func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, re
 			p.setTitle(2, p.text(t), false)
 		case "description":
 			p.setSummary(5, p.text(t), strings.EqualFold(p.attribute(t, "type"), "html"))
+		case "category":
+			it.Categories = addName(it.Categories, p.text(t))
 		case "thumbnail":
 			setText(&it.Image, &p.image, 1, p.href(t, "url"))
 			return nowhere, false

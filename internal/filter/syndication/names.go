@@ -78,11 +78,14 @@ type scope struct {
 	bare  vocabulary // of names without prefix
 }
 
+// maxBindings are in force at a time. Those beyond are as if they were not there.
+const maxBindings = 1000
+
 // declare adds the bindings of a tag's attributes. The root's default namespace, if none that is known, is the
 // document's own.
 func (s *scope) declare(b []byte, attrs []attribute, root bool) {
 	for _, a := range attrs {
-		if len(a.name) < 5 || string(a.name[:5]) != "xmlns" {
+		if len(a.name) < 5 || string(a.name[:5]) != "xmlns" || len(s.bound) == maxBindings {
 			continue
 		}
 		uri := b[a.value.Start:a.value.End]
@@ -105,9 +108,17 @@ func (s *scope) declare(b []byte, attrs []attribute, root bool) {
 
 // release forgets all bindings but the first n.
 func (s *scope) release(n int) {
+	if n == len(s.bound) {
+		return
+	}
 	s.bound = s.bound[:n]
+	s.setBare()
+}
+
+// setBare looks for what names without prefix are.
+func (s *scope) setBare() {
 	s.bare = native
-	for i := n - 1; i >= 0; i-- {
+	for i := len(s.bound) - 1; i >= 0; i-- {
 		if s.bound[i].prefix == nil {
 			s.bare = s.bound[i].is
 			break

@@ -42,6 +42,7 @@ func (f Format) ContentType() string {
 
 // Options are what is known of a source, and bounds; a zero is the default.
 type Options struct {
+	URL           string // where it was fetched: what relative references in RSS, RDF and Atom are relative to
 	ContentType   string // the header field of HTTP, whose charset is preferred to what the document says
 	MaxBytes      int    // of the source: 32 MiB
 	MaxDepth      int    // of open elements: 256

@@ -59,7 +59,7 @@ type xmlParser struct {
 func (f *Feed) parseXML(o Options) error {
 	p := parsers.Get().(*xmlParser)
 	defer p.recycle()
-	p.f, p.o, p.b, p.cutOff = f, o, f.text, -1
+	p.f, p.o, p.b, p.cutOff, p.base = f, o, f.text, -1, o.URL
 	p.expect(len(p.b))
 	p.invalid = f.invalid
 	if err := p.run(); err != nil {
