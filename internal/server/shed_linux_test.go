@@ -205,6 +205,32 @@ func TestARequestThatIsThereWithItsConnectionIsAnsweredAtOnce(t *testing.T) {
 	c.expect("GET", 200, "GET a ") // though the loop was told of no event
 }
 
+// The goroutine that accepts waits for a processor while loops are busy.
+func TestABusyLoopAcceptsConnectionsByItself(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	busy, _ := d.connect()
+	d.lane.listener.Store(int64(fdOf(t, d.s.listen.(*net.TCPListener))))
+	defer d.lane.listener.Store(-1)
+	nc, err := net.Dial("tcp", d.s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c := newClient(t, nc)
+	c.send(get("/fast/a"))
+	d.loop.turn(nil, d.now)
+	if d.mail.Load() {
+		t.Error("a loop with nothing to do accepts")
+	}
+	busy.send(get("/fast/b"))
+	for !d.mail.Load() {
+		d.turn()
+	}
+	busy.expect("GET", 200, "GET b ")
+	d.turn()
+	c.expect("GET", 200, "GET a ")
+}
+
 func TestAClientThatWaitsNoticesNothing(t *testing.T) {
 	d, c, conn := pausedByTest(t)
 	d.afterPause()
