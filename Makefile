@@ -158,6 +158,8 @@ bench-build: build
 	scripts/need.sh redis-server=redis-server && scripts/venv.sh build/venv || true
 	$(GO) test -c -trimpath -o build/bin/decimal.test ./internal/sequence/decimal
 	$(GO) test -c -trimpath -o build/bin/beta.test ./internal/bandit/beta
+	$(GO) test -c -trimpath -o build/bin/syndication.test ./internal/filter/syndication
+	$(GO) test -c -trimpath -o build/bin/rules.test ./internal/filter/rules
 	cd bench && $(GO_CGO) build -trimpath -o ../build/bin/ ./...
 
 .PHONY: bench-inputs

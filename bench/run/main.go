@@ -69,6 +69,7 @@ func services() []service {
 		{"shed", "Overload", aboutShed, (*bench).measureShed},
 		{"storm", "Storm of connections", aboutStorm, (*bench).measureStorm},
 		{"search", "Searches", aboutSearch, (*bench).measureSearch},
+		{"filter", "Filtered feeds", aboutFilter, (*bench).measureFilter},
 		{"size", "Size", aboutSize, (*bench).measureSize},
 	}
 }

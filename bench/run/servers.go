@@ -133,6 +133,11 @@ func (b *bench) nginxServes() (server, error) {
 	if err != nil {
 		return server{}, err
 	}
+	return b.nginxWith(dir, fmt.Sprintf(`default_type application/json; return 200 "[%s]";`, strings.Repeat("1", 79)))
+}
+
+// nginxWith is an nginx of one process without a log, whose files are in dir.
+func (b *bench) nginxWith(dir, location string) (server, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return server{}, err
 	}
@@ -150,13 +155,12 @@ http {
 	keepalive_requests 1000000000;
 	client_body_temp_path %[1]s; proxy_temp_path %[1]s; fastcgi_temp_path %[1]s;
 	uwsgi_temp_path %[1]s; scgi_temp_path %[1]s;
-	default_type application/json;
 	server {
 		listen %[2]s;
-		location / { return 200 "[%[3]s]"; }
+		location / { %[3]s }
 	}
 }
-`, dir, addr, strings.Repeat("1", 79))
+`, dir, addr, location)
 	path := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
 		return server{}, err
