@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/filter/text":      {},
+	"weir/internal/filter/opml":      {"weir/internal/filter/rules", "weir/internal/filter/selection"},
 	"weir/internal/filter/selection": {"weir/internal/filter/syndication", "weir/internal/filter/text"},
 	"weir/internal/filter/rules":     {"weir/internal/filter/syndication", "weir/internal/filter/text", "weir/internal/strictjson"},
 }
