@@ -42,12 +42,14 @@ alone, by http-cache-tests for one: make test-cache.`,
 	config.Dir(f, &dir, "data", "", "directory of the cache (default one that is removed at the end)")
 	f.Var(&size, "size", "bytes of all files together; what was used least recently goes first")
 	f.Var(&body, "max-body", "bytes of one body; longer ones are not passed on")
-	f.DurationVar(&staleIfError, "stale-if-error", time.Hour, "how long past its time a response is used while the origin fails, unless it says")
+	f.DurationVar(&staleIfError, "stale-if-error", time.Hour,
+		"how long past its time a response is used while the origin fails, unless it says")
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		to, err := url.Parse(upstream)
 		if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
-			return usageError{cmd.CommandPath(), fmt.Errorf("--upstream must be an http or https URL, got %q", upstream)}
+			return usageError{cmd.CommandPath(), fmt.Errorf("--upstream must be an http or https URL, got %q",
+				upstream)}
 		}
 		if dir == "" {
 			if dir, err = os.MkdirTemp("", "weir-cache-"); err != nil {
@@ -55,8 +57,10 @@ alone, by http-cache-tests for one: make test-cache.`,
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		}
-		transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64, ResponseHeaderTimeout: time.Minute}
-		cache, err := httpcache.Open(dir, httpcache.Options{Fetch: transport, MaxBytes: int64(size), MaxBody: int64(body),
+		transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64,
+			ResponseHeaderTimeout: time.Minute}
+		cache, err := httpcache.Open(dir, httpcache.Options{Fetch: transport, MaxBytes: int64(size),
+			MaxBody:      int64(body),
 			StaleIfError: staleIfError, Surrogate: "weir"})
 		if err != nil {
 			return err

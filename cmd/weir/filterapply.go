@@ -60,7 +60,8 @@ with a rule is said on standard error, and with -v also which items were dropped
 			switch as {
 			case "":
 			case "rss", "atom", "json":
-				format := map[string]syndication.Format{"rss": syndication.RSS, "atom": syndication.Atom, "json": syndication.JSON}[as]
+				format := map[string]syndication.Format{"rss": syndication.RSS, "atom": syndication.Atom,
+					"json": syndication.JSON}[as]
 				apply.as = &format
 			default:
 				return usage("--as %s: expected rss, atom or json", as)
@@ -76,14 +77,18 @@ with a rule is said on standard error, and with -v also which items were dropped
 	f.StringArrayVar(&drop, "drop", nil, "drop the items that one of these `rules` matches")
 	f.StringVar(&file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
 	f.StringVar(&as, "as", "", "`format` to write: rss, atom or json (default that of the file)")
-	f.StringVar(&apply.contentType, "content-type", "", "the `type` the feed was served with, of which the charset counts")
+	f.StringVar(&apply.contentType, "content-type", "",
+		"the `type` the feed was served with, of which the charset counts")
 	f.StringVar(&sort, "sort", "source", "`order` of items: source or newest")
-	f.StringVar(&dedup, "dedup", "", "leave out items that are there twice by `what`: guid, link, title, or several with commas")
+	f.StringVar(&dedup, "dedup", "",
+		"leave out items that are there twice by `what`: guid, link, title, or several with commas")
 	f.IntVar(&apply.selection.Limit, "limit", 0, "`number` of items at most, 0 for all")
 	f.BoolVarP(&apply.verbose, "verbose", "v", false, "tell what is dropped, and why")
 	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
-	for flag, values := range map[string][]string{"as": {"rss", "atom", "json"}, "sort": {"source", "newest"}, "dedup": {"guid", "link", "title"}} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	for flag, values := range map[string][]string{"as": {"rss", "atom", "json"}, "sort": {"source", "newest"},
+		"dedup": {"guid", "link", "title"}} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	return cmd
 }

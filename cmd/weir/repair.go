@@ -115,7 +115,8 @@ func repaired(out io.Writer, path string, open func(accept bool) error) error {
 		return damage
 	}
 	if err := open(true); err != nil {
-		return fmt.Errorf("nothing of %s can be kept: %w; to begin without what is damaged, move it away, the file or the "+
+		return fmt.Errorf("nothing of %s can be kept: %w; to begin without what is damaged, move it away, "+
+			"the file or the "+
 			"whole of %s, and run weir repair --accept-loss again", path, err, path)
 	}
 	_, err := fmt.Fprintf(out, "%s: repaired, without what was damaged: %v\n", path, damage)

@@ -86,7 +86,8 @@ func TestAHeaderWithAWrongBitIsMendedAndWhatIsLostCanBeMovedAway(t *testing.T) {
 		wantSays(t, "repair", string(out), says...)
 	}
 	const version = 8
-	for _, name := range []string{"bandit/00000000000000000000.journal", "sequence/current.cells", "sequence/current.cells.redo"} {
+	for _, name := range []string{"bandit/00000000000000000000.journal", "sequence/current.cells",
+		"sequence/current.cells.redo"} {
 		flipBit(t, filepath.Join(data, name), version)
 		fails(t, args, name, "version 0", "weir repair --accept-loss")
 		repair(false, name+": repaired, a bit of its header was wrong")

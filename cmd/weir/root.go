@@ -85,7 +85,8 @@ func newRoot() *cobra.Command {
 		}
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(), newFilter(), newInspect(),
+	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(),
+		newFilter(), newInspect(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

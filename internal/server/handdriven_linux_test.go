@@ -573,7 +573,8 @@ func TestAnEventOfAConnectionThatWasJustClosedDoesNothing(t *testing.T) {
 				d.loop.turn([]unix.EpollEvent{{Events: events, Fd: int32(conn.slot), Pad: conn.generation}},
 					d.now)
 				if !conn.gone || d.loop.open != 1 {
-					t.Errorf("gone %t, %d connections are open; want one, which is gone, and somebody works on", conn.gone, d.loop.open)
+					t.Errorf("gone %t, %d connections are open; want one, which is gone, and somebody "+
+						"works on", conn.gone, d.loop.open)
 				}
 			})
 		}

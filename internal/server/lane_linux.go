@@ -89,7 +89,9 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 		})
 		select {
 		case <-stop:
-			return rc.Control(func(fd uintptr) { l.acceptAll(int(fd), math.MaxInt) }) //nolint:errcheck // the last
+			return rc.Control(func(fd uintptr) {
+				l.acceptAll(int(fd), math.MaxInt)
+			}) //nolint:errcheck // the last
 		default:
 		}
 		if err != nil {

@@ -124,7 +124,8 @@ func TestALimitOfRequestsHoldsOffloadedAndPendingOnes(t *testing.T) {
 	lanes(t, func(t *testing.T, cfg Config) {
 		s, b := startBounds(t, cfg, Limits{Requests: 2})
 		one, two, more := dial(t, s), dial(t, s), dial(t, s)
-		one.send("POST /offloaded-within/a%2Fb?q=%20 HTTP/1.1\r\nHost: weir\r\nX-Word: w\r\nContent-Length: 4\r\n\r\nbody")
+		one.send("POST /offloaded-within/a%2Fb?q=%20 HTTP/1.1\r\nHost: weir\r\nX-Word: w\r\n" +
+			"Content-Length: 4\r\n\r\nbody")
 		<-b.called
 		two.send(get("/pending-within"))
 		pending := <-b.begun

@@ -200,7 +200,8 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 		return nil
 	}
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(start.Add(l.s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
+	control.SetReadDeadline(
+		start.Add(l.s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
 	var err error
 	call.body, err = readBody(call.body[:0], r.Body, l.s.maxBody(route))
 	switch {

@@ -28,7 +28,8 @@ func (s *Server) addShedder() error {
 		return err
 	}
 	s.cfg.Metrics.Gauge("weir_shed_paused_connections",
-		"Connections that are not read for a while: they wait for a busy loop, or their last request was rejected.",
+		"Connections that are not read for a while: they wait for a busy loop, or their last request was "+
+			"rejected.",
 		func() float64 { return float64(s.paused.Load()) })
 	return nil
 }

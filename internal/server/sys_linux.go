@@ -73,6 +73,7 @@ func send(fd int, p []byte) (int, error) {
 
 // offsetIn returns where in whole part begins; ok is false when it is nil or somewhere else.
 func offsetIn(whole, part []byte) (at int, ok bool) {
-	offset := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
+	offset := uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(
+		unsafe.Pointer(unsafe.SliceData(whole)))
 	return int(offset), part != nil && offset <= uintptr(len(whole))
 }

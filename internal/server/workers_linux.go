@@ -22,7 +22,8 @@ type job struct {
 }
 
 // queueFull is what a request is told for which no worker has time.
-const queueFull = "too many requests wait for a worker; raise --workers or --worker-queue if the machine has room"
+const queueFull = "too many requests wait for a worker; raise --workers or --worker-queue if the machine " +
+	"has room"
 
 // offload has the handler of the request at the start of data called again and returns nil, or, when as many
 // wait as may, fills in the answer and returns the data, which has moved.
