@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"weir/internal/progress/positionstest":        {"weir/internal/progress", "weir/internal/systest"},
 	"weir/internal/journal":                       {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
 	"weir/internal/server":                        {"weir/internal/shed", "weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config", "weir/internal/webui"},
+	"weir/internal/server/servertest":             {"weir/internal/server"},
 	"weir/internal/shed":                          {"weir/internal/metrics"},
 	"weir/internal/flight":                        {"weir/internal/metrics"},
 	"weir/internal/bandit/featurestore":           {"weir/internal/flight", "weir/internal/metrics"},

@@ -3,7 +3,6 @@ package bandit
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -11,11 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/metrics"
 	"weir/internal/server"
+	"weir/internal/server/servertest"
 	"weir/internal/systest"
 )
 
@@ -140,6 +139,7 @@ func (f *fixture) close() {
 
 // served is a bandit behind a server.
 type served struct {
+	*servertest.Served
 	*fixture
 	url, admin string
 	client     *http.Client
@@ -148,33 +148,18 @@ type served struct {
 // serve serves a bandit until the test ends.
 func serve(t testing.TB, f *fixture, kernel server.Config) *served {
 	t.Helper()
-	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", f.env.Metrics, f.env.Log
-	kernel.Loops, kernel.Workers = 2, 2
-	k, err := server.New(kernel, f.Bandit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	s := &served{f, "http://" + k.Addr().String(), "http://" + k.AdminAddr().String(), &http.Client{Transport: transport, Timeout: time.Minute}}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		stop()
-		f.done = true // the server closes it
-		if err := <-ended; err != nil {
+	kernel.Metrics, kernel.Log = f.env.Metrics, f.env.Log
+	k := servertest.Start(t, kernel, func(err error) {
+		f.done = true // the server has closed it
+		if err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	})
-	return s
+	}, f.Bandit)
+	return &served{k, f, k.URL, k.Admin, k.Client}
 }
 
 // lanes runs a test on the event loops and on net/http.
-func lanes(t *testing.T, test func(t *testing.T, kernel server.Config)) {
-	t.Run("loops", func(t *testing.T) { test(t, server.Config{}) })
-	t.Run("net/http", func(t *testing.T) { test(t, server.Config{NetHTTP: true}) })
-}
+var lanes = servertest.Lanes
 
 // answer is an answer with its whole body.
 type answer struct {
@@ -194,20 +179,11 @@ func (s *served) do(method, url, body string, fields ...string) answer {
 }
 
 func (s *served) try(method, url, body string, fields ...string) (answer, error) {
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
+	resp, b, err := s.Try(method, url, body, fields...)
 	if err != nil {
 		return answer{}, err
 	}
-	for i := 0; i < len(fields); i += 2 {
-		r.Header.Set(fields[i], fields[i+1])
-	}
-	resp, err := s.client.Do(r)
-	if err != nil {
-		return answer{}, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, string(b)}, err
+	return answer{resp.StatusCode, resp.Header, b}, nil
 }
 
 // post sends a body, which must be answered with 200, and reads the answer into to, which may be nil.

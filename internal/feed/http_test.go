@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,12 +18,14 @@ import (
 	"weir/internal/progress"
 	"weir/internal/progress/positionstest"
 	"weir/internal/server"
+	"weir/internal/server/servertest"
 	"weir/internal/systest"
 )
 
 // served is a feed behind a server.
 type served struct {
 	*fixture
+	*servertest.Served
 	url, admin string
 	client     *http.Client
 }
@@ -45,34 +46,19 @@ func serveOpen(t testing.TB, f *fixture, kernel server.Config) *served {
 func serveAs(t testing.TB, f *fixture, kernel server.Config, service server.Service) *served {
 	t.Helper()
 	s := &served{fixture: f}
-	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", s.metrics, s.log
-	kernel.Loops, kernel.Workers = 2, 2
-	k, err := server.New(kernel, service)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.url, s.admin = "http://"+k.Addr().String(), "http://"+k.AdminAddr().String()
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	s.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- k.Run(ctx) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		stop()
-		if err := <-done; err != nil && s.Feed != nil {
+	kernel.Metrics, kernel.Log = s.metrics, s.log
+	s.Served = servertest.Start(t, kernel, func(err error) {
+		if err != nil && s.Feed != nil {
 			t.Errorf("Run: %v", err)
 		}
 		s.Feed = nil // the server has closed it
-	})
+	}, service)
+	s.url, s.admin, s.client = s.URL, s.Admin, s.Client
 	return s
 }
 
 // lanes runs a test on the event loops and on net/http.
-func lanes(t *testing.T, test func(t *testing.T, kernel server.Config)) {
-	t.Run("loops", func(t *testing.T) { test(t, server.Config{}) })
-	t.Run("net/http", func(t *testing.T) { test(t, server.Config{NetHTTP: true}) })
-}
+var lanes = servertest.Lanes
 
 // answer is an answer that was checked as far as all must be right.
 type answer struct {
@@ -84,21 +70,9 @@ type answer struct {
 // do sends a request and checks what holds for every answer.
 func (s *served) do(method, path, body string) answer {
 	s.t.Helper()
-	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	resp, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	a := answer{resp.StatusCode, resp.Header, string(b)}
-	if method != http.MethodHead && !json.Valid(b) {
+	resp, b := s.Do(method, s.url+path, body)
+	a := answer{resp.StatusCode, resp.Header, b}
+	if method != http.MethodHead && !json.Valid([]byte(b)) {
 		s.t.Errorf("%s %s: %d %q is not JSON", method, path, a.status, b)
 	}
 	want := "application/json"

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
@@ -21,11 +20,13 @@ import (
 	"weir/internal/progress"
 	"weir/internal/sequence/decimal"
 	"weir/internal/server"
+	"weir/internal/server/servertest"
 	"weir/internal/systest"
 )
 
 // served is a sequence behind a server.
 type served struct {
+	*servertest.Served
 	*Sequence
 	t          testing.TB
 	url, admin string
@@ -40,29 +41,17 @@ func serve(t testing.TB, kernel server.Config, cfg Config) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log = "127.0.0.1:0", "127.0.0.1:0", e.Metrics, e.Log
-	kernel.Loops, kernel.Workers = 2, 2
-	k, err := server.New(kernel, seq)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	s := &served{seq, t, "http://" + k.Addr().String(), "http://" + k.AdminAddr().String(), &http.Client{Transport: transport, Timeout: time.Minute}}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- k.Run(ctx) }()
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		stop()
-		if err := <-done; err != nil {
+	kernel.Metrics, kernel.Log = e.Metrics, e.Log
+	k := servertest.Start(t, kernel, func(err error) {
+		if err != nil {
 			t.Errorf("Run: %v", err)
 		}
 		if waiting, bytes := seq.computations.load(); waiting != 0 || bytes != 0 {
 			t.Errorf("after the end %d requests with %d bytes still count as waiting", waiting, bytes)
 		}
 		notPinned(t, seq)
-	})
-	return s
+	}, seq)
+	return &served{k, seq, t, k.URL, k.Admin, k.Client}
 }
 
 // notPinned checks that nobody who has gone keeps a value from being replaced.
@@ -76,10 +65,7 @@ func notPinned(t testing.TB, s *Sequence) {
 }
 
 // lanes runs a test on the event loops and on net/http.
-func lanes(t *testing.T, test func(t *testing.T, kernel server.Config)) {
-	t.Run("loops", func(t *testing.T) { test(t, server.Config{}) })
-	t.Run("net/http", func(t *testing.T) { test(t, server.Config{NetHTTP: true}) })
-}
+var lanes = servertest.Lanes
 
 // answer is an answer with its whole body.
 type answer struct {
@@ -92,23 +78,8 @@ type answer struct {
 // do sends a request; fields are pairs of a header field's name and value.
 func (s *served) do(method, url, body string, fields ...string) answer {
 	s.t.Helper()
-	r, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := 0; i < len(fields); i += 2 {
-		r.Header.Set(fields[i], fields[i+1])
-	}
-	resp, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answer{resp.StatusCode, resp.Header, string(b), resp.ContentLength}
+	resp, b := s.Do(method, url, body, fields...)
+	return answer{resp.StatusCode, resp.Header, b, resp.ContentLength}
 }
 
 func (s *served) get(path string, fields ...string) answer {

@@ -124,7 +124,7 @@ func (f *fastLane) acceptSome() {
 // being none.
 func (f *fastLane) acceptAll(listener, most int) error {
 	for range most {
-		fd, _, err := unix.Accept4(listener, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, err := accept(listener)
 		switch err {
 		case nil:
 			f.deal(fd, int(f.next.Add(1))%len(f.loops))
