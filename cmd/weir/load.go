@@ -71,15 +71,20 @@ result has what was measured until then.`,
 		"`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
 	f.Lookup("token").DefValue = ""
 	f.BoolVarP(&quiet, "quiet", "q", false, "show nothing until the run is over")
-	for _, name := range []string{"requests", "vars", "feed-urls", "plan", "json", "csv", "html", "svg"} {
+	for _, name := range []string{"plan", "json", "csv", "html", "svg"} {
 		cobra.CheckErr(cmd.MarkFlagFilename(name))
 	}
-	for flag, values := range map[string][]string{
-		"mode":       load.Modes,
-		"arrivals":   {"constant", "poisson"},
-		"vars-order": scenario.VarsOrders(),
-		"method":     {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
-	} {
+	choices := map[string][]string{"method": {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}}
+	for _, field := range load.Fields {
+		if field.File {
+			cobra.CheckErr(cmd.MarkFlagFilename(field.Flag))
+		}
+		for _, option := range field.Options {
+			choices[field.Flag] = append(choices[field.Flag], option[0])
+		}
+	}
+	delete(choices, "scenario") // which may be a mix
+	for flag, values := range choices {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
 			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}

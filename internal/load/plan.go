@@ -56,6 +56,21 @@ type Plan struct {
 	Own            []string `json:"i_own_this_target,omitempty"`
 }
 
+// Modes are what Plan.Mode can be.
+var Modes = []string{"constant", "classic", "adaptive"}
+
+// Default returns the plan that flags and forms begin with.
+func Default() Plan {
+	return Plan{
+		Mode:           "constant",
+		Arrivals:       "constant",
+		Timeout:        Duration(10 * time.Second),
+		MaxConnections: 10_000,
+		Warm:           64,
+		Seed:           1,
+	}
+}
+
 // Duration is a time.Duration that is text in JSON: "1m30s".
 type Duration time.Duration
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -22,26 +20,6 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Detail }
 
-// fields are the members of a plan's JSON, and where they are in Plan.
-var fields = func() map[string]int {
-	fields := make(map[string]int)
-	t := reflect.TypeFor[Plan]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		fields[name] = i
-	}
-	return fields
-}()
-
-// HasField reports whether a plan's JSON can have a member.
-func HasField(name string) bool {
-	_, known := fields[name]
-	return known
-}
-
-// nonzero are the members whose zero stands for the default when they are left out, and which cannot be 0.
-var nonzero = []string{"users", "items", "max_item", "max_index", "feeds", "feed_pool", "duration", "max_connections", "warm"}
-
 // noZero says what to do about a zero that somebody wrote, where it cannot be.
 func noZero(name string, value any) string {
 	return fmt.Sprintf("%s must not be %v; leave it out for the default", name, value)
@@ -52,7 +30,7 @@ func CheckFlags(given *pflag.FlagSet) error {
 	var err error
 	given.Visit(func(f *pflag.Flag) {
 		zero := f.Value.String() == "0" || f.Value.String() == "0s"
-		if zero && err == nil && slices.Contains(nonzero, strings.ReplaceAll(f.Name, "-", "_")) {
+		if field, _ := FieldOfFlag(f.Name); zero && err == nil && field.Default {
 			err = errors.New(noZero("--"+f.Name, f.Value))
 		}
 	})
@@ -63,28 +41,28 @@ func CheckFlags(given *pflag.FlagSet) error {
 // out has the flags' defaults.
 func ReadPlan(text []byte) (Plan, error) {
 	p := Default()
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(text, &given); err != nil {
 		return p, fmt.Errorf("a plan is a JSON object: %w", strictjson.Plain(err))
 	}
-	if members == nil {
+	if given == nil {
 		return p, errors.New("a plan is a JSON object, not null")
 	}
 	v := reflect.ValueOf(&p).Elem()
-	for name, raw := range members {
-		i, known := fields[name]
+	for name, raw := range given {
+		i, known := members[name]
 		if !known {
 			return p, fmt.Errorf("plans have no member %.40q", name)
 		}
 		if bytes.Equal(raw, []byte("null")) {
 			continue
 		}
-		field := v.Field(i)
-		if err := json.Unmarshal(raw, field.Addr().Interface()); err != nil {
-			return p, &FieldError{name, fmt.Sprintf("%s must be %s, got %.60s", name, kind(field.Type()), raw)}
+		member := v.Field(i)
+		if err := json.Unmarshal(raw, member.Addr().Interface()); err != nil {
+			return p, &FieldError{name, fmt.Sprintf("%s must be %s, got %.60s", name, kind(member.Type()), raw)}
 		}
-		if field.IsZero() && slices.Contains(nonzero, name) {
-			return p, &FieldError{name, noZero(name, field.Interface())}
+		if f, _ := field(func(f *Field) bool { return f.Name == name }); member.IsZero() && f.Default {
+			return p, &FieldError{name, noZero(name, member.Interface())}
 		}
 	}
 	return p, nil

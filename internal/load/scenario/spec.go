@@ -72,9 +72,6 @@ const (
 	random     = "random"
 )
 
-// VarsOrders returns the orders in which rows of variables can be taken.
-func VarsOrders() []string { return []string{sequential, random} }
-
 // ReadFiles reads the files that s names into it.
 func (s *Spec) ReadFiles() error {
 	var err error

@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"path"
 	"time"
 
+	"weir/internal/load"
 	"weir/internal/load/report/uplot"
 )
 
@@ -34,14 +36,17 @@ type page struct {
 // pages serves the embedded files. Browsers ask each time whether they have the newest.
 func pages() http.Handler {
 	all := make(map[string]page)
+	put := func(at, name string, data []byte) {
+		sum := sha256.Sum256(data)
+		all[at+name] = page{name, kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, data}
+	}
 	add := func(files fs.FS, root, at string) {
 		err := fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || path.Ext(name) == ".go" {
 				return err
 			}
 			data, err := fs.ReadFile(files, name)
-			sum := sha256.Sum256(data)
-			all[at+path.Base(name)] = page{path.Base(name), kinds[path.Ext(name)], `"` + hex.EncodeToString(sum[:8]) + `"`, data}
+			put(at, path.Base(name), data)
 			return err
 		})
 		if err != nil {
@@ -50,6 +55,7 @@ func pages() http.Handler {
 	}
 	add(static, "static", "/")
 	add(uplot.Files, ".", "/uplot/")
+	put("/", "fields.js", fmt.Appendf(nil, "export const FIELDS = %s;\n", marshal(load.Fields)))
 	all["/"] = all["/index.html"]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, ok := all[r.URL.Path]

@@ -19,14 +19,11 @@ func (u *UI) confine(p *load.Plan) error {
 	if err := u.ours(p); err != nil {
 		return err
 	}
-	var err error
-	if p.Requests, err = u.file("requests", p.Requests); err != nil {
+	err := p.Files(func(member string, name *string) (err error) {
+		*name, err = u.file(member, *name)
 		return err
-	}
-	if p.Vars, err = u.file("vars", p.Vars); err != nil {
-		return err
-	}
-	if p.FeedURLs, err = u.file("feed_urls", p.FeedURLs); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	if name, ok := strings.CutPrefix(p.Body, "@"); ok {
@@ -110,17 +107,8 @@ func fieldOf(err error) string {
 		return own.Field
 	}
 	for _, m := range flagName.FindAllStringSubmatch(err.Error(), -1) {
-		name := strings.ReplaceAll(m[1], "-", "_")
-		switch name {
-		case "header":
-			name = "headers"
-		case "healthy_when":
-			name = "healthy"
-		case "i_own_this_target", "no_check", "files":
-			continue
-		}
-		if load.HasField(name) {
-			return name
+		if f, ok := load.FieldOfFlag(m[1]); ok && f.Group != "" && f.Name != "no_check" {
+			return f.Name
 		}
 	}
 	return ""

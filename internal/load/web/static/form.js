@@ -1,77 +1,45 @@
-// The form of a plan. Its fields are those of load.Plan; what is left empty takes the server's default.
+// The form of a plan. Its fields are those of load.Fields; what is left empty takes the server's default.
 
 import { $, h } from './dom.js';
+import { FIELDS } from './fields.js';
 
 const lines = (text) => text.split('\n').map((s) => s.trim()).filter(Boolean);
 
-// Fields. 'when' says for which choices a field is there.
-const isUrl = (v) => v.source === 'url';
-const isScenario = (...names) => (v) => v.source === 'scenario' && (names.length === 0 || names.includes(v.scenario) || v.scenario === 'mix');
-const model = (...names) => (v) => names.includes(v.model) && v.mode !== 'adaptive' && !(v.mode === 'classic' && v.model === 'stages');
-const GROUPS = [
-  { legend: 'What is asked for', fields: [
-    { name: 'source', kind: 'radio', label: 'Ask', options: [['url', 'One URL'], ['scenario', 'A scenario']], own: true },
-    { name: 'url', label: 'URL', kind: 'url', placeholder: 'http://127.0.0.1:8080/next', when: isUrl, need: true },
-    { name: 'scenario', label: 'Scenario', kind: 'select', when: isScenario(), options: [['feed', 'feed: items for random users'], ['predict', 'predict: scores of items'],
-      ['sequence', 'sequence: Fibonacci values'], ['poll', 'poll: readers of feeds'], ['requests', 'requests: from a file'], ['mix', 'a mix, by weights']] },
-    { name: 'mix', label: 'Mix', placeholder: 'feed=3,predict=1', own: true, when: (v) => v.source === 'scenario' && v.scenario === 'mix', need: true },
-    { name: 'target', label: 'Target', kind: 'url', placeholder: 'http://127.0.0.1:8080', hint: 'The origin that the scenario asks.', when: (v) => v.source === 'scenario' },
-    { name: 'items', label: 'Items a request', kind: 'int', when: isScenario('feed', 'predict'), half: true },
-    { name: 'max_item', label: 'Largest item id', kind: 'int', when: isScenario('predict'), half: true, placeholder: '1000000' },
-    { name: 'max_index', label: 'Back to 0 after', kind: 'int', when: isScenario('sequence'), half: true, placeholder: '1000' },
-    { name: 'feeds', label: 'Feeds a user', kind: 'int', when: isScenario('poll'), half: true, placeholder: '25' },
-    { name: 'feed_pool', label: 'Different feeds', kind: 'int', when: isScenario('poll'), half: true, placeholder: 'a tenth of all' },
-    { name: 'feed_url', label: 'Path of a feed', when: isScenario('poll'), placeholder: '/feed/{feed}.rss' },
-    { name: 'feed_urls', label: 'File of feeds', when: isScenario('poll'), placeholder: 'feeds.txt', hint: 'A URL a line, in the folder of --files.' },
-    { name: 'requests', label: 'File of requests', placeholder: 'requests.jsonl', hint: 'In the folder of --files.', when: isScenario('requests') },
-    { name: 'vars', label: 'File of variables', placeholder: 'users.csv', when: isScenario('requests') },
-    { name: 'vars_order', label: 'Rows are taken', kind: 'select', when: isScenario('requests'), options: [['sequential', 'in order'], ['random', 'at random']] },
-  ] },
-  { legend: 'How much', fields: [
-    { name: 'mode', kind: 'radio', label: 'Mode', options: [['constant', 'Constant'], ['classic', 'Classic'], ['adaptive', 'Adaptive']] },
+// asked makes a function of what load.Field says in When.
+const asked = (text) => (v) => text.split('|').some((one) => {
+  const [key, names] = one.split(':');
+  const among = (value) => names.split(',').includes(value);
+  switch (key) {
+    case 'scenario': return v.source === 'scenario' && (among(v.scenario) || v.scenario === 'mix');
+    case 'model': return v.mode !== 'adaptive' && among(v.model);
+    default: return among(v[key]);
+  }
+});
+
+// Fields that are the form's own, by the field that they stand before.
+const OWN = {
+  url: [{ name: 'source', kind: 'radio', label: 'Ask', options: [['url', 'One URL'], ['scenario', 'A scenario']], own: true }],
+  target: [{ name: 'mix', label: 'Mix', placeholder: 'feed=3,predict=1', own: true, when: (v) => v.source === 'scenario' && v.scenario === 'mix', need: true }],
+  rate: [
     { name: 'mode-note', kind: 'note', text: (v) => ({
       constant: 'One load, for as long as you say.',
       classic: 'A load that grows by ramp or stages, until a condition stops it.',
       adaptive: 'Looks for the most that the target bears, and follows it.',
     })[v.mode] },
-    { name: 'model', kind: 'select', label: 'Load is given as', own: true, when: (v) => v.mode !== 'adaptive', options: [['rate', 'a rate (open model)'], ['users', 'users who come again (open model)'], ['connections', 'connections (closed model)'], ['stages', 'stages of rates']] },
-    { name: 'rate', label: 'Rate', placeholder: '5000/s', when: (v) => model('rate')(v), hint: 'Per second, minute or hour: 5000/s, 300/m. Of users who come again, a multiple: 60x.', need: true },
-    { name: 'rate', id: 'begin', label: 'Begin at', placeholder: 'chosen by the search', when: (v) => v.mode === 'adaptive' },
-    { name: 'connections', label: 'Connections', kind: 'int', placeholder: '64', when: (v) => model('connections')(v), hint: 'Each sends its next request once the last is answered.', need: true },
-    { name: 'users', label: 'Users', kind: 'int', half: true, placeholder: '5000', when: (v) => model('users')(v) || isScenario('feed', 'predict', 'poll')(v) },
-    { name: 'every', label: 'Each comes every', half: true, placeholder: '5m', when: (v) => model('users')(v), need: true },
-    { name: 'stages', label: 'Stages', placeholder: '1000/s:30s,2000/s:30s', when: (v) => v.mode !== 'adaptive' && v.model === 'stages', need: true },
-    { name: 'duration', label: 'Duration', half: true, placeholder: (v) => v.mode === 'adaptive' ? '60s' : '30s', when: (v) => v.model !== 'stages' || v.mode === 'adaptive' },
-    { name: 'warmup', label: 'Warm-up', half: true, placeholder: '0s' },
-    { name: 'ramp', label: 'Ramp', half: true, placeholder: '0s', when: (v) => v.mode !== 'adaptive' && v.model !== 'stages' },
-    { name: 'arrivals', label: 'Arrivals', half: true, kind: 'select', when: (v) => v.mode === 'adaptive' || v.model !== 'connections', options: [['constant', 'even'], ['poisson', 'Poisson']] },
-  ] },
-  { legend: 'Conditions', closed: true, fields: [
-    { name: 'healthy', label: 'Healthy is', kind: 'lines', placeholder: 'p99 < 50ms', hint: 'One a line. What the search keeps true; empty is a good choice.', when: (v) => v.mode === 'adaptive' },
-    { name: 'stop_when', label: 'Stop when', kind: 'lines', placeholder: 'p95 > 50ms for 5s', hint: 'One a line. Any of them ends the run.' },
-    { name: 'fail_when', label: 'Fail when', kind: 'lines', placeholder: 'errors > 1%', hint: 'One a line. Judged over the whole run.' },
-  ] },
-  { legend: 'The request', closed: true, when: isUrl, fields: [
-    { name: 'method', label: 'Method', placeholder: 'GET', half: true },
-    { name: 'headers', label: 'Headers', kind: 'lines', placeholder: 'Accept: application/json', hint: 'One a line.' },
-    { name: 'body', label: 'Body', kind: 'text' },
-  ] },
-  { legend: 'More', closed: true, fields: [
-    { name: 'name', label: 'Name of the run', placeholder: 'before the change' },
-    { name: 'target_metrics', label: 'Target\u2019s metrics', kind: 'url', placeholder: 'http://127.0.0.1:8081/metrics', hint: 'Prometheus metrics, for the target\u2019s CPU and memory.' },
-    { name: 'timeout', label: 'Timeout', half: true, placeholder: '10s' },
-    { name: 'seed', label: 'Seed', half: true, kind: 'int', placeholder: '1' },
-    { name: 'pipeline', label: 'Pipelined', half: true, kind: 'int', placeholder: '1' },
-    { name: 'max_connections', label: 'Connections at most', half: true, kind: 'int', placeholder: '10000' },
-    { name: 'warm', label: 'Opened beforehand', half: true, kind: 'int', placeholder: '64' },
-    { name: 'threads', label: 'Threads', half: true, kind: 'int', placeholder: 'as many as fit' },
-    { name: 'first_user', label: 'Smallest user id', half: true, kind: 'int', placeholder: '0', when: isScenario('feed', 'predict', 'poll') },
-    { name: 'no_check', label: 'Begin without asking the target first', kind: 'check' },
-    { name: 'http2', label: 'HTTP/2', kind: 'check', half: true },
-    { name: 'insecure', label: 'Believe any certificate', kind: 'check', half: true },
-    { name: 'agents', label: 'Runners on other machines', placeholder: 'host:port, host:port', kind: 'list' },
-  ] },
-];
+    { name: 'model', kind: 'select', label: 'Load is given as', own: true, when: (v) => v.mode !== 'adaptive',
+      options: [['rate', 'a rate (open model)'], ['users', 'users who come again (open model)'],
+        ['connections', 'connections (closed model)'], ['stages', 'stages of rates']] },
+  ],
+  connections: [{ name: 'rate', id: 'begin', label: 'Begin at', placeholder: 'chosen by the search', when: (v) => v.mode === 'adaptive' }],
+};
+
+const CHANGED = { duration: { placeholder: (v) => v.mode === 'adaptive' ? '60s' : '30s' } };
+const OPEN = ['What is asked for', 'How much'];
+const GROUPS = [...new Set(FIELDS.map((f) => f.group).filter(Boolean))].map((legend) => ({
+  legend, closed: !OPEN.includes(legend), when: legend === 'The request' ? asked('source:url') : null,
+  fields: FIELDS.filter((f) => f.group === legend)
+    .flatMap((f) => [...(OWN[f.name] ?? []), { ...f, when: f.when && asked(f.when), ...CHANGED[f.name] }]),
+}));
 
 const DEFAULTS = { source: 'url', scenario: 'feed', mode: 'constant', model: 'rate', rate: '1000/s', arrivals: 'constant' };
 const KEPT = 'weir-load-plan';
@@ -254,8 +222,7 @@ export class PlanForm {
   // words says of a message of the command what the page calls its fields.
   words(message) {
     return message.replace(/--([a-z0-9][a-z0-9-]*)/g, (flag, name) => {
-      const field = { header: 'headers', 'healthy-when': 'healthy' }[name] ?? name.replaceAll('-', '_');
-      const entry = [...this.inputs.values()].find((x) => x.f.name === field && x.f.label);
+      const entry = [...this.inputs.values()].find((x) => x.f.flag === name && x.f.label);
       return entry ? '\u201c' + entry.f.label + '\u201d' : flag;
     });
   }
