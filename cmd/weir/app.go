@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -80,11 +82,21 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	for _, o := range off {
 		if absent, ok := o.(server.Absent); ok {
 			for _, r := range absent.Absent() {
-				a.Handle(r)
+				if !a.answers(r.Pattern) {
+					a.Handle(r)
+				}
 			}
 		}
 	}
 	return a, nil
+}
+
+// answers says whether a service that is on has a route of the same method and path.
+func (a *app) answers(pattern string) bool {
+	wild := regexp.MustCompile(`\{[^}]*\}`)
+	return slices.ContainsFunc(a.Routes(), func(p string) bool {
+		return wild.ReplaceAllString(p, "{}") == wild.ReplaceAllString(pattern, "{}")
+	})
 }
 
 // processors guards changes of their number.

@@ -228,6 +228,12 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 	}
 	for _, route := range onAdmin {
 		method, path, _ := strings.Cut(route, " ")
+		if strings.HasPrefix(path, "/admin/filters") { // most want a filter, or a source
+			if got := callAPI(t, method, admin+path, "", 0); got.StatusCode == 405 || strings.Contains(string(got.body), server.NothingOnAdmin) {
+				t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)
+			}
+			continue
+		}
 		body := ""
 		if method == http.MethodPut {
 			body = `{"index":7}`
@@ -308,6 +314,9 @@ func testQuery(t *testing.T, method, url string, p apiParameter) {
 			t.Errorf("%s %s=%s: the detail %q does not begin with the parameter's name", method, p.Name,
 				value, got.problem(t))
 		}
+	}
+	if p.Schema["type"] == "string" && p.Schema["pattern"] == nil && p.Schema["enum"] == nil {
+		return // any text is one
 	}
 	refused("x")
 	if low, ok := p.Schema["minimum"].(int); ok {

@@ -2,22 +2,32 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"weir/internal/bandit"
 	"weir/internal/feed"
+	"weir/internal/filter"
 	"weir/internal/sequence"
 	"weir/internal/server"
 )
 
 // newServices lists what weir serves: a service is one folder and one line.
 func newServices() []server.Opener {
-	return []server.Opener{new(feed.Flags), new(sequence.Flags), new(bandit.Flags)}
+	return []server.Opener{new(feed.Flags), new(sequence.Flags), new(bandit.Flags), new(filter.Flags)}
 }
 
 // checkTogether refuses flags of services that do not go together. Services do not know of one another;
 // what they have in common is said in this file. on are those that will be opened.
 func checkTogether(on []server.Opener) error {
 	feeds, predictions := find[*feed.Flags](on), find[*bandit.Flags](on)
+	if filters := find[*filter.Flags](on); filters != nil {
+		for path, taken := range map[string]bool{"/feed": feeds != nil, "/fib": find[*sequence.Flags](on) != nil,
+			"/v2/models": predictions != nil} {
+			if taken && filters.Path() == path {
+				return fmt.Errorf("--filter-path %s is where another service answers: choose another path, or turn that off", path)
+			}
+		}
+	}
 	switch {
 	case feeds == nil || !feeds.WantsRanker():
 	case predictions == nil:

@@ -9,8 +9,11 @@
 // Every change is a single statement, or a transaction that only writes and takes the write lock when it
 // begins: SQLite refuses, without waiting, one that has read before it writes while somebody else has
 // written. Errors wrap ErrNotFound, ErrChanged, ErrFull, ErrLocked or ErrDamaged where one of them is what
-// is the matter. All methods are safe for concurrent use. A second process may read, back up or change the
-// same file meanwhile.
+// is the matter. All methods are safe for concurrent use.
+//
+// The file is this process's alone while it is open, by one connection: the index of the log is then in
+// memory of its own. As a mapped file beside the database, where SQLite has it otherwise, it would take room
+// that a full disk does not have at a restart, and whoever cut it off would end the process.
 //
 // The driver is modernc.org/sqlite: docs/filtering.md says what it was measured against.
 package store
@@ -25,6 +28,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -37,9 +41,6 @@ import (
 
 // FlushInterval is how often what was fetched is written.
 const FlushInterval = 2 * time.Second
-
-// connections bounds the pool. Each has a cache of its own, and writers wait for one another in any case.
-const connections = 8
 
 // busyTimeout is how long a statement waits for a lock that another process holds.
 const busyTimeout = 5 * time.Second
@@ -96,8 +97,11 @@ type Store struct {
 func Open(path string, log *slog.Logger) (*Store, error) {
 	name := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	pragmas := url.Values{"_txlock": {"immediate"}, "_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(full)", "cache_size(-1024)",
-		"trusted_schema(off)", "journal_size_limit(4194304)"}}
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)",
+		"synchronous(full)", "locking_mode(exclusive)", "cache_size(-4096)", "trusted_schema(off)", "journal_size_limit(4194304)"}}
+	if runtime.GOOS != "windows" { // where locking_mode alone lets the log be opened with a shared index first
+		pragmas.Set("vfs", "unix-excl")
+	}
 	name.RawQuery = pragmas.Encode()
 	if f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil { // SQLite would give it to everybody
 		return nil, fmt.Errorf("open the filters: %w", err)
@@ -108,8 +112,7 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
+	db.SetMaxOpenConns(1)
 	s := &Store{db: db, path: path, log: log, pending: make(map[string]Fetch)}
 	if err := s.prepare(); err != nil {
 		db.Close() //nolint:errcheck // it cannot be used in any case
@@ -140,20 +143,21 @@ func (s *Store) prepare() (err error) {
 	return err
 }
 
-// migrate applies what is missing, all of it or nothing.
+// migrate applies what is missing, all of it or nothing. Where nothing is, nothing is written: there may be no
+// room for it.
 func (s *Store) migrate() error {
-	tx, err := s.db.Begin()
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
 	var version int
-	if err := tx.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+	if err := s.db.QueryRow("PRAGMA user_version").Scan(&version); err != nil || version == len(migrations) {
 		return err
 	}
 	if version > len(migrations) {
 		return fmt.Errorf("it is of version %d, and this program knows versions up to %d: use a newer one", version, len(migrations))
 	}
+	tx, err := s.db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // does nothing after Commit
 	for _, statements := range migrations[version:] {
 		if _, err := tx.Exec(statements); err != nil {
 			return err
@@ -206,7 +210,8 @@ func (s *Store) Get(ctx context.Context, id ID) (Filter, error) {
 	return f, s.explain("read a filter", err)
 }
 
-// All returns every filter, in the order of their ids. It stops at the first error.
+// All returns every filter, in the order of their ids. It stops at the first error. No other method may be
+// called meanwhile by who iterates.
 func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 	return func(yield func(Filter, error) bool) {
 		rows, err := s.db.QueryContext(ctx, "SELECT id, spec, created, changed FROM filters ORDER BY id")
@@ -274,7 +279,7 @@ func (s *Store) Set(ctx context.Context, name, value string) error {
 	return s.explain("store a setting", err)
 }
 
-// Backup writes the whole database as it is now to a file, while it is in use. It replaces what is at path
+// Backup writes the whole database as it is now to a file; other calls wait for it. It replaces what is at path
 // when the copy is complete and synced, and otherwise leaves it.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := s.Flush(ctx); err != nil {

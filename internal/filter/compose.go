@@ -1,0 +1,126 @@
+package filter
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"weir/internal/filter/rules"
+	"weir/internal/filter/selection"
+	"weir/internal/filter/store"
+	"weir/internal/filter/syndication"
+)
+
+// options returns what is selected of the items that rules keep.
+func options(spec store.Spec) (o selection.Options, err error) {
+	o.Limit = spec.Limit
+	if spec.Sort != "" {
+		err = o.Sort.UnmarshalText([]byte(spec.Sort))
+	}
+	return o, errors.Join(err, o.Dedup.UnmarshalText([]byte(strings.Join(spec.Dedup, ","))))
+}
+
+// choose takes from what the rules keep of one feed what occurs twice, and what is beyond the limit.
+func choose(feed *syndication.Feed, keep syndication.Bits, o selection.Options) syndication.Bits {
+	if o.Dedup == 0 && o.Limit == 0 {
+		return keep
+	}
+	chosen := syndication.NewBits(len(feed.Items))
+	for _, ref := range selection.Select(feed.Refs(nil, keep), o) {
+		chosen.Set(ref.Item)
+	}
+	return chosen
+}
+
+// compose puts a filter's answer together anew, of the items that stay of all its sources. What cannot be
+// had is left out as long as there is something. The caller releases the content.
+func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *rules.Set, now time.Time) (
+	c *content, until time.Time, err error) {
+	f.source.making.Lock()
+	defer f.source.making.Unlock()
+	c = &content{}
+	o, err := options(spec)
+	if err != nil {
+		return nil, until, err
+	}
+	if len(f.source.parts) > 1 {
+		o.Sort = selection.Newest
+	}
+	var reports []syndication.Ref
+	var items []syndication.Ref
+	var first *syndication.Feed
+	for _, part := range f.source.parts {
+		pc, err := s.content(ctx, part)
+		if errors.Is(err, errNothing) && len(f.source.parts) > 1 && part.state.Load().Failures > 0 {
+			if spec.Report {
+				reports = append(reports, s.report(part)...)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, until, err
+		}
+		defer pc.release()
+		feed, err := s.parse(ctx, pc.body, pc.kind)
+		if err != nil {
+			return nil, until, err
+		}
+		verdict := set.Decide(feed, now)
+		items = feed.Refs(items, verdict.Keep)
+		first = cmp.Or(first, feed)
+		if until.IsZero() || !verdict.Until.IsZero() && verdict.Until.Before(until) {
+			until = verdict.Until
+		}
+		if pc.modified.After(c.modified) {
+			c.modified = pc.modified
+		}
+		if spec.Report {
+			reports = append(reports, s.report(part)...)
+		}
+	}
+	if first == nil {
+		return nil, until, errNothing
+	}
+	c.body = bytes.Join(first.Arrange(nil, append(reports, selection.Select(items, o)...), ""), nil)
+	c.version = xxh3.Hash(c.body) | 1
+	c.kind = first.Format.ContentType() + "; charset=" + first.Charset
+	composed, err := s.parse(ctx, c.body, c.kind)
+	if err != nil {
+		return nil, until, fmt.Errorf("BUG: what was composed is no feed: %w", err)
+	}
+	s.fill(c, composed)
+	s.resident.put(f.source, c)
+	return c, until, nil
+}
+
+// report returns an item that says that a source fails, nothing while it works.
+func (s *Service) report(src *source) []syndication.Ref {
+	st := src.state.Load()
+	if st.Failures == 0 {
+		return nil
+	}
+	u, err := parseURL(src.url)
+	if err != nil {
+		return nil
+	}
+	since := st.Fetched
+	if !st.Succeeded.IsZero() {
+		since = st.Succeeded
+	}
+	feed, err := syndication.Parse(fmt.Appendf(nil, `<rss version="2.0"><channel><title>weir</title><item>`+
+		`<title>The source %s cannot be fetched</title><description>%s</description>`+
+		`<guid isPermaLink="false">weir-failure-%016x-%d</guid><pubDate>%s</pubDate></item></channel></rss>`,
+		html.EscapeString(u.Host), html.EscapeString(st.Error), xxh3.HashString(src.url), since.Unix(),
+		since.UTC().Format(time.RFC1123Z)), syndication.Options{})
+	if err != nil {
+		panic("BUG: a report is no feed: " + err.Error())
+	}
+	return []syndication.Ref{{Feed: feed, Item: 0}}
+}

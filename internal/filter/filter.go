@@ -1,0 +1,332 @@
+// Package filter is the filter service: somebody else's feed, without the items that its rules drop.
+//
+// A filter has an unguessable id, one or more sources, and rules. What it answers are bytes of its source: of
+// the items that stay and of all that stands around items. Sources are fetched in the background, whoever
+// reads, as often as they allow and at least Config.Interval apart, and are kept on disk (httpcache); a
+// reader never waits for a source but for its first answer.
+//
+// For a filter is kept which items stay, a bit each, and the validators of the answer, for the version of
+// the source that they were made of. For a source is kept its document, cut and compressed once (pieces), as
+// long as Config.Memory has room. So an answer that has both reads neither the store nor the feed, nor any
+// rule, and a 304 not even the document. The ETag is made of the source's content, the rules and which items
+// stay: it is the same after a restart.
+//
+// What is missing is made by a worker, and waited for where it has to be fetched, within limits of the
+// service's own. While a source fails, its last good content is answered, with a Weir-Stale header.
+package filter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"weir/internal/filter/fetch"
+	"weir/internal/filter/httpcache"
+	"weir/internal/filter/rules"
+	"weir/internal/filter/selection"
+	"weir/internal/filter/store"
+	"weir/internal/metrics"
+	"weir/internal/server"
+)
+
+// Config says how filters are served.
+type Config struct {
+	Path       string         // of the public route, "/filtered"
+	Base       string         // URL of the public port as readers see it; "" leaves the self links of feeds alone
+	Allow      []netip.Prefix // networks to fetch from beyond the public ones
+	Ports      []int          // to fetch from; nil is those of fetch.Options
+	CacheBytes int64          // of sources on disk
+	Memory     int64          // of documents in memory
+	MaxBody    int64          // of a source, in bytes
+	Interval   time.Duration  // between two fetches of a source, at least
+	Idle       time.Duration  // how long a source is fetched that nobody asks for
+	Wait       time.Duration  // how long a first answer is waited for
+	Limits     server.Limits
+}
+
+// Folder is where the service keeps its files, below the data directory.
+const Folder = "filter"
+
+// StoreFile is the name of the store's file in Folder.
+const StoreFile = "filters.db"
+
+// Service serves filters. It implements server.Service.
+type Service struct {
+	cfg        Config
+	log        *slog.Logger
+	store      *store.Store
+	cache      *httpcache.Cache
+	client     *fetch.Client
+	background *server.Background
+	limiter    *server.Limiter
+	parsing    *semaphore.Weighted // bytes of sources that are being parsed
+
+	filters shards
+	global  atomic.Pointer[globalRules]
+	writing sync.Mutex // changes of filters and settings, one at a time
+
+	mu       sync.Mutex // guards sources and their users
+	sources  map[string]*source
+	resident residents
+	fetching atomic.Int64
+
+	answered [kinds]*metrics.Counter
+	polls    [2]*metrics.Counter // that worked, or not
+}
+
+// globalRules come before those of each filter.
+type globalRules struct {
+	set  *rules.Set
+	hash uint64
+}
+
+// How a request was answered.
+const (
+	hit       = iota // from memory, on the loop where there is one
+	unchanged        // 304
+	made             // by a worker
+	waited           // for the source
+	failed
+	kinds
+)
+
+// Open opens the service's files in the data directory.
+func Open(cfg Config, env server.Env) (*Service, error) {
+	dir := filepath.Join(env.DataDir, Folder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("filters: %w", err)
+	}
+	s := &Service{cfg: cfg, log: env.Log, sources: make(map[string]*source), limiter: env.Limiter("filter", cfg.Limits),
+		parsing: semaphore.NewWeighted(parseBytes)}
+	s.resident.limit = cfg.Memory
+	var err error
+	if s.store, err = store.Open(filepath.Join(dir, StoreFile), env.Log); err != nil {
+		return nil, err
+	}
+	s.client = fetch.New(fetch.Options{Allow: cfg.Allow, Ports: cfg.Ports, MaxBody: cfg.MaxBody, Concurrency: maxFetches})
+	s.cache, err = httpcache.Open(filepath.Join(dir, "cache"), httpcache.Options{Fetch: s.client, MaxBytes: cfg.CacheBytes,
+		MaxBody: cfg.MaxBody, Log: env.Log, Poller: true, MinFresh: cfg.Interval / 2})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("filters: %w", err), s.store.Close())
+	}
+	s.background = env.Background("filter")
+	s.count(env.Metrics)
+	if err := s.load(context.Background()); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.background.Go("polling of sources", s.poll)
+	return s, nil
+}
+
+// load reads all filters and what is known of their sources.
+func (s *Service) load(ctx context.Context) error {
+	text, err := s.store.Setting(ctx, globalSetting)
+	if err != nil {
+		return err
+	}
+	set, err := parseGlobal(text)
+	if err != nil {
+		return fmt.Errorf("filters: the stored global rules: %w", err)
+	}
+	s.global.Store(set)
+	known, err := s.store.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	for f, err := range s.store.All(ctx) {
+		if err != nil {
+			return err
+		}
+		s.enter(f)
+	}
+	for url, fetched := range known {
+		if src := s.sources[url]; src != nil {
+			src.state.Store(s.newState(fetched, time.Time{}))
+			src.asked.Store(fetched.Fetched.Unix()) // it would not have been fetched otherwise
+		}
+	}
+	return nil
+}
+
+// Name implements server.Service.
+func (s *Service) Name() string { return "filter" }
+
+// Health implements server.Service.
+func (s *Service) Health() server.Health {
+	if err := s.store.Health(); err != nil {
+		return server.Degraded("what is known of sources cannot be written and is kept in memory: " + err.Error())
+	}
+	return s.background.Health()
+}
+
+// Storage says in /health what is promised of changes.
+func (s *Service) Storage() server.Storage {
+	return server.Storage{Durability: "a filter that was stored is there after a kill and a loss of power; " +
+		"a kill undoes up to 2 s of what is known about sources, which are then fetched again"}
+}
+
+// DataFiles are the files that must not be missing at the next start.
+func (s *Service) DataFiles() []string { return []string{Folder + "/" + StoreFile} }
+
+// Close implements server.Service.
+func (s *Service) Close() error {
+	s.background.Stop()
+	err := s.cache.Close()
+	s.client.Close()
+	s.resident.clear()
+	return errors.Join(err, s.store.Close())
+}
+
+func (s *Service) count(m *metrics.Registry) {
+	for kind, name := range [kinds]string{"hit", "unchanged", "made", "waited", "failed"} {
+		s.answered[kind] = m.Counter("weir_filter_answers_total", "Requests for filtered feeds, by how they were answered.",
+			"kind", name)
+	}
+	for i, result := range [2]string{"ok", "failed"} {
+		s.polls[i] = m.Counter("weir_filter_fetches_total", "Fetches of sources.", "result", result)
+	}
+	m.Gauge("weir_filter_documents_bytes", "Memory that documents of sources take.", func() float64 {
+		return float64(s.resident.bytes.Load())
+	})
+	m.Gauge("weir_filter_cache_bytes", "Size of the sources on disk.", func() float64 { return float64(s.cache.Stats().Bytes) })
+	m.Gauge("weir_filter_sources", "Sources that filters have.", func() float64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return float64(len(s.sources))
+	})
+	m.Gauge("weir_filter_filters", "Filters.", func() float64 { return float64(s.filters.count()) })
+	m.Gauge("weir_filter_failing_sources", "Sources that could not be fetched the last time.", func() float64 {
+		n := 0
+		for _, src := range s.all() {
+			if src.state.Load().Failures > 0 {
+				n++
+			}
+		}
+		return float64(n)
+	})
+}
+
+// shards hold filters by id.
+type shards [64]struct {
+	sync.RWMutex
+	m map[store.ID]*filter
+}
+
+func (s *shards) get(id store.ID) *filter {
+	shard := &s[id[0]%64]
+	shard.RLock()
+	defer shard.RUnlock()
+	return shard.m[id]
+}
+
+// set sets a filter, or removes it if f is nil, and returns the one before.
+func (s *shards) set(id store.ID, f *filter) (before *filter) {
+	shard := &s[id[0]%64]
+	shard.Lock()
+	defer shard.Unlock()
+	before = shard.m[id]
+	switch {
+	case f == nil:
+		delete(shard.m, id)
+	case shard.m == nil:
+		shard.m = map[store.ID]*filter{id: f}
+	default:
+		shard.m[id] = f
+	}
+	return before
+}
+
+func (s *shards) count() (n int) {
+	for i := range s {
+		s[i].RLock()
+		n += len(s[i].m)
+		s[i].RUnlock()
+	}
+	return n
+}
+
+// filter is what is in memory of a filter. Rules are read from the store when they are needed.
+type filter struct {
+	id       store.ID
+	format   view // that the owner has chosen, or native
+	source   *source
+	decision atomic.Pointer[decision]
+}
+
+// enter takes a stored filter into memory, in place of an older one.
+func (s *Service) enter(stored store.Filter) {
+	f := &filter{id: stored.ID, format: cmp.Or(views[stored.Format], native)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, url := range stored.URLs {
+		src := s.sources[url]
+		if src == nil {
+			src = newSource(url)
+			src.state.Store(s.newState(store.Fetch{}, time.Time{}))
+			s.sources[url] = src
+		}
+		src.users++
+		f.source = src
+	}
+	if composed(stored.Spec) {
+		f.source = newSource("")
+		for _, url := range stored.URLs {
+			f.source.parts = append(f.source.parts, s.sources[url])
+		}
+	}
+	s.leave(s.filters.set(stored.ID, f))
+}
+
+// remove takes a filter out of memory.
+func (s *Service) remove(id store.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leave(s.filters.set(id, nil))
+}
+
+// leave gives up the sources of a filter that is gone. The lock is held.
+func (s *Service) leave(f *filter) {
+	if f == nil {
+		return
+	}
+	sources := f.source.parts
+	if sources == nil {
+		sources = []*source{f.source}
+	} else {
+		f.source.drop(&s.resident)
+	}
+	for _, src := range sources {
+		if src.users--; src.users == 0 && s.sources[src.url] == src {
+			delete(s.sources, src.url)
+			src.drop(&s.resident)
+		}
+	}
+}
+
+// all returns the sources that are fetched.
+func (s *Service) all() []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*source, 0, len(s.sources))
+	for _, src := range s.sources {
+		list = append(list, src)
+	}
+	return list
+}
+
+// composed says whether a filter's answer is put together anew, not of one source's items in their order.
+func composed(spec store.Spec) bool {
+	return len(spec.URLs) > 1 || spec.Sort == selection.Newest.String() || spec.Report
+}
+
+var _ server.Service = (*Service)(nil)

@@ -1,0 +1,211 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/internal/filter/fetch"
+	"weir/internal/filter/httpcache"
+	"weir/internal/filter/store"
+	"weir/internal/filter/syndication"
+)
+
+const (
+	maxFetches   = 256                // under way at once, in the background or for readers
+	pollInterval = time.Second        // how often is looked what is due
+	longestPause = 24 * time.Hour     // between two fetches, whatever a source says or however it fails
+	longestRetry = 7 * 24 * time.Hour // that a server may ask for by Retry-After
+)
+
+// accept is what is asked for.
+const accept = "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, " +
+	"application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
+
+// poll fetches what is due and asked for, until ctx ends.
+func (s *Service) poll(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			idle := now.Add(-s.cfg.Idle).Unix()
+			for _, src := range s.all() {
+				if s.fetching.Load() >= maxFetches {
+					break
+				}
+				if st := src.state.Load(); !st.Gone && !now.Before(st.Next) && src.asked.Load() > idle {
+					s.refresh(src)
+				}
+			}
+		}
+	}
+}
+
+// refresh fetches a source, unless that is under way. The channel is closed when it is done.
+func (s *Service) refresh(src *source) <-chan struct{} {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.fetching == nil {
+		done := make(chan struct{})
+		src.fetching = done
+		s.fetching.Add(1)
+		s.background.Go("fetch", func(ctx context.Context) {
+			defer func() {
+				s.fetching.Add(-1)
+				src.mu.Lock()
+				src.fetching = nil
+				src.mu.Unlock()
+				close(done)
+			}()
+			s.fetch(ctx, src)
+		})
+	}
+	return src.fetching
+}
+
+// fetch asks for a source and takes up what has changed.
+func (s *Service) fetch(ctx context.Context, src *source) {
+	before := src.state.Load()
+	f := before.Fetch
+	f.Fetched = time.Now().UTC()
+	entry, err := s.cache.Get(ctx, src.url, http.Header{"Accept": {accept}})
+	if ctx.Err() != nil {
+		if err == nil {
+			entry.Release()
+		}
+		return // the server stops
+	}
+	if err == nil {
+		err = entry.Err
+		if err == nil && entry.Status != http.StatusOK {
+			err = &httpcache.StatusError{Status: entry.Status, Header: entry.Header}
+		}
+	}
+	var read *reading
+	checked := f.Fetched
+	if err == nil {
+		f.Status, checked = entry.Status, entry.Checked
+		if entry.Version != src.version.Load() || src.rhythm.Load() == nil {
+			read, err = s.read(ctx, entry)
+		}
+	}
+	if err != nil {
+		s.failed(src, before, &f, err)
+		if entry != nil {
+			entry.Release()
+		}
+		return
+	}
+	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
+	if read != nil {
+		src.rhythm.Store(&read.rhythm)
+	}
+	f.Next = s.next(f.Fetched, entry.Fresh, src.rhythm.Load())
+	s.polls[0].Add(0, 1)
+	s.take(src, entry, read)
+	src.state.Store(s.newState(f, checked))
+	s.store.Fetched(src.url, f)
+	if before.Failures > 0 {
+		s.log.Info("a source answers again", "source", redact(src.url), "failures", before.Failures)
+	}
+}
+
+// failed takes down that a fetch has failed.
+func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) {
+	s.polls[1].Add(0, 1)
+	f.Failures++
+	f.Status, f.Error = 0, plain(err)
+	pause := min(s.cfg.Interval<<min(f.Failures-1, 10), longestPause)
+	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
+		f.Status = status.Status
+		f.Gone = status.Status == http.StatusGone
+		if asked, ok := retryAfter(status.Header, f.Fetched); ok {
+			pause = min(max(pause, asked), longestRetry)
+		}
+	}
+	if backoff, ok := errors.AsType[*fetch.BackoffError](err); ok {
+		pause = min(max(s.cfg.Interval, time.Until(backoff.Until)), longestRetry)
+	}
+	f.Next = f.Fetched.Add(jitter(pause))
+	src.state.Store(s.newState(*f, before.checked))
+	s.store.Fetched(src.url, *f)
+	if before.Failures == 0 || f.Gone && !before.Gone {
+		s.log.Warn("a source cannot be fetched", "source", redact(src.url), "error", f.Error, "next", f.Next)
+	}
+}
+
+// rhythm is when a feed says that it may be fetched.
+type rhythm struct {
+	ttl       time.Duration
+	skipHours uint32
+	skipDays  uint8
+}
+
+// next returns when a source is fetched again that was fetched at a time and is fresh for some more.
+func (s *Service) next(at time.Time, fresh time.Duration, r *rhythm) time.Time {
+	pause := max(s.cfg.Interval, min(max(fresh, r.ttl), longestPause))
+	next := at.Add(jitter(pause))
+	for range 24 * 7 {
+		hour, day := next.Hour(), next.Weekday()
+		if r.skipHours>>hour&1 == 0 && r.skipDays>>day&1 == 0 || r.skipHours&(1<<24-1) == 1<<24-1 || r.skipDays&127 == 127 {
+			break
+		}
+		next = next.Truncate(time.Hour).Add(time.Hour)
+	}
+	return next
+}
+
+// jitter keeps what began together from going on so: up to a tenth longer.
+func jitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
+
+// retryAfter reads Retry-After, in both of its forms.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if n, err := strconv.Atoi(value); err == nil && n >= 0 {
+		return time.Duration(min(n, int(longestRetry/time.Second))) * time.Second, true
+	}
+	at, err := http.ParseTime(value)
+	return at.Sub(now), err == nil
+}
+
+// plain says what went wrong, without what readers or owners have no use for.
+func plain(err error) string {
+	var dns *net.DNSError
+	var status *httpcache.StatusError
+	var limit *syndication.LimitError
+	switch {
+	case errors.As(err, &status):
+		return fmt.Sprintf("it answered %d %s", status.Status, http.StatusText(status.Status))
+	case errors.Is(err, syndication.ErrNoFeed):
+		return "it is no feed"
+	case errors.As(err, &limit):
+		return limit.Error()
+	case errors.Is(err, fetch.ErrRefused), errors.Is(err, fetch.ErrTooLarge), errors.Is(err, httpcache.ErrTooLarge),
+		errors.Is(err, httpcache.ErrRedirects), errors.Is(err, httpcache.ErrUnsolicited):
+		return err.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return "it did not answer in time"
+	case errors.As(err, &dns):
+		return "its name cannot be looked up: " + dns.Err
+	}
+	return err.Error()
+}
+
+// redact hides the password in a URL.
+func redact(text string) string {
+	u, err := parseURL(text)
+	if err != nil {
+		return "a URL that is none"
+	}
+	return u.Redacted()
+}
