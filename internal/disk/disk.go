@@ -3,13 +3,14 @@
 //
 // What it promises:
 //
-//   - A file written through CreateAtomic or WriteFileAtomic appears under its name complete and on disk, or not at
-//     all, whatever is killed and whenever the power goes.
+//   - A file written through CreateAtomic or WriteFileAtomic appears under its name complete and on disk,
+//     or not at all, whatever is killed and whenever the power goes.
 //   - A temporary file of CreateTemp is gone with the process that made it.
-//   - A range taken with Allocate can be written through a map without the disk being full. Where the file system
-//     cannot promise that, Allocate refuses.
-//   - A map of a file that somebody truncates ends in an error of the functions here, never in a crash. Code that
-//     reads a map directly runs under Guard, on a goroutine that Go started, or in a handler of the server.
+//   - A range taken with Allocate can be written through a map without the disk being full. Where the
+//     file system cannot promise that, Allocate refuses.
+//   - A map of a file that somebody truncates ends in an error of the functions here, never in a crash.
+//     Code that reads a map directly runs under Guard, on a goroutine that Go started, or in a handler of
+//     the server.
 //   - A directory locked with LockDir is locked for one process; the lock goes with the process.
 //
 // Errors name the file and say what to change. Offsets and sizes are in bytes. Linux and macOS map files;

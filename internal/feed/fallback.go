@@ -156,7 +156,7 @@ func newFallback(items []fallbackItem) *fallback {
 	return f
 }
 
-func (f *fallback) hash(id uint64) uint64 { return id * 0x9e3779b97f4a7c15 >> f.shift }
+func (f *fallback) hash(id uint64) uint64 { return id * golden >> f.shift }
 
 // find returns the index of an item, or -1.
 func (f *fallback) find(id uint64) int {

@@ -123,26 +123,17 @@ type drawer struct {
 	maxItem uint64
 	seed    uint64
 	popular uint64 // how many items are
-
-	// seen is a hash table of the items of the list being drawn: the list's number above, the
-	// item below. A number nobody else has makes clearing it unnecessary.
-	seen  []uint64
-	list  uint64
-	shift uint
+	seen    itemSet
 }
 
 func newDrawer(o *GenerateOptions) *drawer {
-	size := uint(bits.Len(uint(4 * o.Items)))
-	return &drawer{
-		items: o.Items, maxItem: uint64(o.MaxItem), seed: mix(o.Seed), popular: min(1000, uint64(o.MaxItem)),
-		seen: make([]uint64, 1<<size), shift: 64 - size,
-	}
+	return &drawer{items: o.Items, maxItem: uint64(o.MaxItem), seed: mix(o.Seed), popular: min(1000, uint64(o.MaxItem))}
 }
 
 // appendList appends the list of a user to dst.
 func (d *drawer) appendList(dst []uint32, user uint64) []uint32 {
 	state := mix(d.seed + user*golden)
-	d.list++
+	d.seen.reset(d.items)
 	for end := len(dst) + d.items; len(dst) < end; {
 		state += golden
 		r := mix(state)
@@ -154,28 +145,15 @@ func (d *drawer) appendList(dst []uint32, user uint64) []uint32 {
 		}
 		item, _ := bits.Mul64(r, d.maxItem)
 		item++
-		if d.add(item) {
+		if d.seen.add(item) {
 			dst = append(dst, uint32(item))
 		}
 	}
 	return dst
 }
 
-// add says whether item is new in the list.
-func (d *drawer) add(item uint64) bool {
-	mark := d.list<<32 | item
-	for at := item * golden >> d.shift; ; at = (at + 1) & uint64(len(d.seen)-1) {
-		switch s := d.seen[at]; {
-		case s == mark:
-			return false
-		case s>>32 != d.list:
-			d.seen[at] = mark
-			return true
-		}
-	}
-}
-
-// golden is 2^64 divided by the golden ratio: the step of splitmix64, and a multiplier that spreads.
+// golden is 2^64 divided by the golden ratio: the step of splitmix64, and a multiplier whose products are
+// well mixed in their high bits.
 const golden = 0x9e3779b97f4a7c15
 
 // mix is the finalizer of splitmix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number

@@ -337,7 +337,7 @@ func (m *importer) explain(err error) error {
 	return fmt.Errorf("user %s is in %s and in %s: %s", shared.Key, first, second, hint)
 }
 
-// itemSet is a set of items that is emptied for every list. Emptying costs nothing: an entry counts
+// itemSet is a set of items, by Fibonacci hashing, that is emptied for every list. Emptying costs nothing: an entry counts
 // only if its list is the present one. A list of 200 fits the first-level cache.
 type itemSet struct {
 	entries []itemEntry
@@ -364,7 +364,6 @@ func (s *itemSet) reset(n int) {
 
 // add reports whether the item was not there yet.
 func (s *itemSet) add(item uint64) bool {
-	const golden = 0x9e3779b97f4a7c15 // Fibonacci hashing: the high bits of the product are well mixed
 	mask := uint64(len(s.entries) - 1)
 	for at := item * golden >> s.shift; ; at = (at + 1) & mask {
 		e := &s.entries[at]

@@ -7,13 +7,17 @@
 //
 // What every implementation promises:
 //
-//   - At most once. Of those that advance one user at the same time each gets items of their own. An advance counts before its
-//     answer is sent: a position may be ahead of what a client received, never behind.
-//   - A position belongs to a list, which its tag stands for. Under a list with another tag a user is at 0, and the
-//     first change there makes that the user's list. Positions of unchanged lists stay, whatever lists come and go.
-//   - Lists have versions. A change under an older version is refused with ErrSuperseded where the user's position is in
-//     another list and a newer version has been in use, so late requests for old lists never undo what came after them.
-//   - An error means that nothing has moved, but for an error of an engine that did not answer, which skips items at worst.
+//   - At most once. Of those that advance one user at the same time each gets items of their own. An
+//     advance counts before its answer is sent: a position may be ahead of what a client received, never
+//     behind.
+//   - A position belongs to a list, which its tag stands for. Under a list with another tag a user is at
+//     0, and the first change there makes that the user's list. Positions of unchanged lists stay,
+//     whatever lists come and go.
+//   - Lists have versions. A change under an older version is refused with ErrSuperseded where the user's
+//     position is in another list and a newer version has been in use, so late requests for old lists
+//     never undo what came after them.
+//   - An error means that nothing has moved, but for an error of an engine that did not answer, which
+//     skips items at worst.
 //   - Durability says what is lost by a kill and by a loss of power.
 package progress
 

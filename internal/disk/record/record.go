@@ -4,14 +4,16 @@
 //
 // What it promises:
 //
-//   - A header tells a file of another kind (ErrKind), of another version (ErrVersion) and a damaged one (ErrCorrupt)
-//     apart, whatever version wrote it: what names another is ErrVersion even if its checksum is wrong. Rewriting it in
-//     place cannot tear it.
+//   - A header tells a file of another kind (ErrKind), of another version (ErrVersion) and a damaged one
+//     (ErrCorrupt) apart, whatever version wrote it: what names another is ErrVersion even if its
+//     checksum is wrong. Rewriting it in place cannot tear it.
 //   - A frame of a Log is there as a whole or not at all, and valid in its place alone.
-//   - Reading a log tells a torn end from damage. Torn is what was never synced: it is cut off. Damage to what a later
-//     frame knows to have been on the disk is refused with the file and the offset, and the file is left as it is.
-//   - A Syncer syncs at every interval in which something was written. A failed sync poisons it, for nobody can tell what
-//     has reached the disk: everything later fails with ErrPoisoned, until the next start.
+//   - Reading a log tells a torn end from damage. Torn is what was never synced: it is cut off. Damage to
+//     what a later frame knows to have been on the disk is refused with the file and the offset, and the
+//     file is left as it is.
+//   - A Syncer syncs at every interval in which something was written. A failed sync poisons it, for
+//     nobody can tell what has reached the disk: everything later fails with ErrPoisoned, until the next
+//     start.
 //
 // # Header
 //
@@ -155,8 +157,8 @@ func whole(page []byte) bool {
 		!slices.ContainsFunc(page[end+8:PageSize], func(b byte) bool { return b != 0 })
 }
 
-// Mend rights the header of the file at path if a single bit of it is wrong, which the checksum proves, and says
-// whether it did. Any other file stays as it is.
+// Mend rights the header of the file at path if a single bit of it is wrong, which the checksum proves,
+// and says whether it did. Any other file stays as it is.
 func Mend(path string) (mended bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

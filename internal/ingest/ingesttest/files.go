@@ -62,7 +62,8 @@ func record(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 	return r
 }
 
-// LongList writes Parquet, rows of users 1, 2 and so on, the first with a list of n zeros, in pages of a size.
+// LongList writes Parquet, rows of users 1, 2 and so on, the first with a list of n zeros, in pages of a
+// size.
 func LongList(t testing.TB, out io.Writer, n, users int, codec compress.Compression, page int64) {
 	t.Helper()
 	root := schema.MustGroup(schema.NewGroupNode("root", parquet.Repetitions.Required, schema.FieldList{

@@ -3,24 +3,30 @@
 //
 // What it promises:
 //
-//   - At most once. CompareAndSwap is atomic over all goroutines, so of those that read the same value one alone
-//     advances it. A successful swap counts at once, before the answer it belongs to has been sent: a cursor may be
-//     ahead of what a client received by the requests that were in flight when it was cut off, never behind.
-//   - A swap that returned true survives the end of the process, kill -9 included: none is lost. The cells are pages of
-//     the system's cache, not of the process.
-//   - After a power failure or a crash of the system a cell may be behind by the sync interval (default 1 s) plus the
-//     sync that was in progress; the metrics show both. It then holds a value it once had: aligned eight bytes are not
-//     torn.
-//   - What a sync has covered is on the disk, in the cells' file or in the redo log beside it (redo.go). Open brings the two
-//     together, and knows of each entry whether the cell is newer. They belong together: move, copy and restore both.
-//   - Space for every cell, and for the log, is taken beforehand and synced, so a full disk is an error of Open and Grow and never a
-//     fault in Load or CompareAndSwap. After such an error the store is as it was.
-//   - Grow keeps every value, and it can be killed at any moment: the file then has the old number of cells or the new
-//     one. New cells are zero. The address of a cell never changes, so nobody waits for Grow.
-//   - A damaged header, line of cells or redo log is told by its checksum and refused (record.ErrCorrupt), as is another version of the
-//     format (record.ErrVersion); the file is not touched. Options.AcceptLoss goes on with what is left.
-//   - A failed sync poisons the store for good: the system may have thrown the data away, so every later swap fails
-//     with record.ErrPoisoned, Err reports it for readiness checks, and nothing is retried. Load still works.
+//   - At most once. CompareAndSwap is atomic over all goroutines, so of those that read the same value
+//     one alone advances it. A successful swap counts at once, before the answer it belongs to has been
+//     sent: a cursor may be ahead of what a client received by the requests that were in flight when it
+//     was cut off, never behind.
+//   - A swap that returned true survives the end of the process, kill -9 included: none is lost. The
+//     cells are pages of the system's cache, not of the process.
+//   - After a power failure or a crash of the system a cell may be behind by the sync interval (default 1
+//     s) plus the sync that was in progress; the metrics show both. It then holds a value it once had:
+//     aligned eight bytes are not torn.
+//   - What a sync has covered is on the disk, in the cells' file or in the redo log beside it (redo.go).
+//     Open brings the two together, and knows of each entry whether the cell is newer. They belong
+//     together: move, copy and restore both.
+//   - Space for every cell, and for the log, is taken beforehand and synced, so a full disk is an error
+//     of Open and Grow and never a fault in Load or CompareAndSwap. After such an error the store is as
+//     it was.
+//   - Grow keeps every value, and it can be killed at any moment: the file then has the old number of
+//     cells or the new one. New cells are zero. The address of a cell never changes, so nobody waits for
+//     Grow.
+//   - A damaged header, line of cells or redo log is told by its checksum and refused
+//     (record.ErrCorrupt), as is another version of the format (record.ErrVersion); the file is not
+//     touched. Options.AcceptLoss goes on with what is left.
+//   - A failed sync poisons the store for good: the system may have thrown the data away, so every later
+//     swap fails with record.ErrPoisoned, Err reports it for readiness checks, and nothing is retried.
+//     Load still works.
 //
 // A store is used by one process at a time; the caller sees to that, by disk.LockDir for example.
 //

@@ -43,8 +43,8 @@ func (h header) encode() []byte {
 	return format.Page(e.AppendUint64(fields, clean))
 }
 
-// readHeader returns the header of f and how long f is, and checks that it is as long as it says. A longer one is
-// fine: the process was killed while it grew.
+// readHeader returns the header of f and how long f is, and checks that it is as long as it says. A
+// longer one is fine: the process was killed while it grew.
 func readHeader(f *os.File) (h header, size int64, err error) {
 	page := make([]byte, record.PageSize)
 	n, err := f.ReadAt(page, 0)

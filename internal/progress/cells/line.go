@@ -49,8 +49,8 @@ func sealed(line []atomic.Uint64, count uint64) uint64 {
 // After a kill all of the wrong ones are such. After a loss of power they are those whose last change may
 // have been an advance by less than 256 or a first one; any other is an error, unless loss is accepted.
 //
-// It reads the file ahead of its look at the map, where each page would be a fault and a read: 5 million cells
-// took more than a second so from a disk.
+// It reads the file ahead of its look at the map, where each page would be a fault and a read: 5 million
+// cells took more than a second so from a disk.
 func (s *Store) verify(h header, acceptLoss bool) error {
 	lines := s.words[:(s.n.Load()+cellsInLine-1)/cellsInLine*8]
 	var wrong []int

@@ -23,10 +23,10 @@ import (
 // where the line has counted more since, everything the entry's sync has read was there before, and the
 // entry is passed over. For that to be true
 //
-//   - a swap counts after it has changed the cell and before it returns, so of what was acknowledged after an entry was read the count
-//     tells;
-//   - an entry is read between two looks at a count that has not changed, so a line that has counted more than the entry says is
-//     from after all of the entry was read;
+//   - a swap counts after it has changed the cell and before it returns, so of what was acknowledged
+//     after an entry was read the count tells;
+//   - an entry is read between two looks at a count that has not changed, so a line that has counted more
+//     than the entry says is from after all of the entry was read;
 //   - a line is written by the disk as a whole, being part of a sector;
 //   - an entry that is done again leaves its count in the line.
 //

@@ -101,7 +101,8 @@ func wantAt(t *testing.T, g progress.Generation, b *Book, user, want int) {
 	}
 }
 
-// operations compares random ones with what Op.Target says, and looks for what is left of them after a restart.
+// operations compares random ones with what Op.Target says, and looks for what is left of them after a
+// restart.
 func operations(t *testing.T, p Positions, as Shape) {
 	f := open(t, p)
 	book := func(version uint64, users int) *Book {
@@ -143,8 +144,9 @@ func operations(t *testing.T, p Positions, as Shape) {
 	}
 }
 
-// once has goroutines advance users, one of them most of all, while lists are replaced: a third of the users has
-// the same list in all of them, a third a new one in each, and a third the same one whenever there is one.
+// once has goroutines advance users, one of them most of all, while lists are replaced: a third of the
+// users has the same list in all of them, a third a new one in each, and a third the same one whenever
+// there is one.
 func once(t *testing.T, p Positions, changes int, as ...Shape) {
 	const users, length, favourite = 12, 3000, 7
 	type serving struct {
@@ -173,7 +175,7 @@ func once(t *testing.T, p Positions, changes int, as ...Shape) {
 	var answers atomic.Int64
 	var over atomic.Bool
 	var all sync.WaitGroup
-	for i := range 16 {
+	for i := range 6 {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(3, uint64(i)))
 			for !over.Load() && !t.Failed() {
