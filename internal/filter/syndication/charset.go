@@ -13,7 +13,7 @@ import (
 )
 
 // mapping says where in the source a byte of its text comes from. It has a point before each of <, >, " and ' and one
-// after it, which is where all ranges begin and end but for white space.
+// after it, which is where all ranges begin and end but for white space; in JSON at each character.
 type mapping struct {
 	points []point
 	unit   int // bytes of a white space character in the source
@@ -161,13 +161,14 @@ const marks = `<>"'`
 // which is read a byte at a time.
 func (f *Feed) narrow(name string, e encoding.Encoding) *mapping {
 	d := e.NewDecoder().Transformer
+	isJSON := bytes.HasPrefix(trim(f.Source), []byte("{"))
 	m := &mapping{unit: 1}
 	b, text := f.Source, make([]byte, 0, len(f.Source)+len(f.Source)/2)
 	var room [256]byte
 	for at := 0; at < len(b); {
 		n := 1
 		switch {
-		case name == "iso-2022-jp":
+		case name == "iso-2022-jp" || isJSON:
 		case strings.IndexByte(marks, b[at]) < 0:
 			if n = bytes.IndexAny(b[at:], marks); n < 0 {
 				n = len(b) - at
@@ -209,7 +210,7 @@ func (f *Feed) widen(size int, big bool) *mapping {
 		}
 		return r
 	}
-	at := 0
+	at, isJSON := 0, false
 	for at+size <= len(b) {
 		r, n := unit(at), size
 		if size == 2 && utf16.IsSurrogate(r) && at+2*size <= len(b) {
@@ -217,11 +218,13 @@ func (f *Feed) widen(size int, big bool) *mapping {
 				r, n = c, 4
 			}
 		}
-		if r < utf8.RuneSelf && strings.IndexByte(marks, byte(r)) >= 0 {
-			m.points = append(m.points, point{len(text), at}, point{len(text) + 1, at + n})
-		}
+		start := len(text)
 		if at > 0 || r != 0xfeff {
 			text = utf8.AppendRune(text, r)
+		}
+		isJSON = isJSON || r == '{' && len(trim(text)) == 1
+		if isJSON || r < utf8.RuneSelf && strings.IndexByte(marks, byte(r)) >= 0 {
+			m.points = append(m.points, point{start, at}, point{len(text), at + n})
 		}
 		at += n
 	}
