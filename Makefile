@@ -69,6 +69,9 @@ checked: build
 	$(GO_TEST) -short -v ./... 2>&1 | awk -f scripts/testlog.awk
 	cd bench && $(GO_TEST) -short -v ./... 2>&1 | awk -f ../scripts/testlog.awk
 
+# The folders whose lines end before column 110, tests included.
+COLUMNS := bench $(addprefix internal/,config flight jsonscan metrics sequence server shed strictjson systest webui)
+
 .PHONY: vetted
 vetted:
 	$(GO) vet ./...
@@ -78,6 +81,7 @@ vetted:
 	@mkdir -p build
 	$(GO) build -o build/symbols ./cmd/weir
 	@if $(GO) tool nm build/symbols | grep -F 'text/template.(*Template).Execute'; then echo "weir executes templates"; exit 1; fi
+	@awk -f scripts/columns.awk $$(find $(COLUMNS) -name '*.go')
 	@unformatted=$$(gofmt -l cmd internal bench); \
 	if [ -n "$$unformatted" ]; then echo "gofmt these:"; echo "$$unformatted"; exit 1; fi
 

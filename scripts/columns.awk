@@ -1,4 +1,4 @@
-# Prints lines of Go that end behind column 110, where a tab is four columns, and fails if there are any. Tests
+# Prints lines of Go that end beyond column 110, where a tab is four columns, and fails if there are any. Tests
 # may have longer raw strings.
 {
 	line = $0

@@ -272,7 +272,8 @@ func (b *bench) measureFleet(ctx context.Context) error {
 		poll := []string{"--scenario", "poll", "--feed-urls", file}
 		// Everybody comes once, so that sources are fetched and readers know what they have.
 		all := time.Duration(float64(b.fleetSize())/(10*fleetNominal)) * time.Second
-		if _, err := b.overload(ctx, p, all, append(poll, "--rate", fmt.Sprintf("%.0f/s", 10*fleetNominal))...); err != nil {
+		if _, err := b.overload(ctx, p, all,
+			append(poll, "--rate", fmt.Sprintf("%.0f/s", 10*fleetNominal))...); err != nil {
 			return err
 		}
 		l, err := b.overload(ctx, p, 60*time.Second, append(poll, "--mode", "adaptive", "--healthy-when",

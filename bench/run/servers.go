@@ -133,7 +133,8 @@ func (b *bench) nginxServes() (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	return b.nginxWith(dir, fmt.Sprintf(`default_type application/json; return 200 "[%s]";`, strings.Repeat("1", 79)))
+	return b.nginxWith(dir, fmt.Sprintf(`default_type application/json; return 200 "[%s]";`,
+		strings.Repeat("1", 79)))
 }
 
 // nginxWith is an nginx of one process without a log, whose files are in dir.

@@ -47,17 +47,18 @@ func TestImportKeepsToItsMemory(t *testing.T) {
 		filepath.Join(dir, "feeds.weir"))
 }
 
-// What a file of a few KiB unpacks to is bounded as well: lists and pages that need more are refused, or are bad
-// rows, and never what ends the process.
+// What a file of a few KiB unpacks to is bounded as well: lists and pages that need more are refused, or
+// are bad rows, and never what ends the process.
 func TestImportOfFilesThatUnpackToGigabytesKeepsToItsMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		make func(t *testing.T, w io.Writer)
 		says string
 	}{
-		"a list of 120 million items, Parquet": {parquetList(120_000_000, 1<<20), "expected a list of at most 65535 ids"},
-		"one page of 400 MB, Parquet":          {parquetList(50_000_000, 1<<30), "raise --memory"},
-		"a list of 120 million items, Arrow":   {arrowList(120_000_000, ipc.WithZstd()), "raise --memory"},
-		"a record batch of 121 MiB, Arrow":     {arrowList(121 << 20 / 8), "raise --memory"},
+		"a list of 120 million items, Parquet": {parquetList(120_000_000, 1<<20),
+			"expected a list of at most 65535 ids"},
+		"one page of 400 MB, Parquet":        {parquetList(50_000_000, 1<<30), "raise --memory"},
+		"a list of 120 million items, Arrow": {arrowList(120_000_000, ipc.WithZstd()), "raise --memory"},
+		"a record batch of 121 MiB, Arrow":   {arrowList(121 << 20 / 8), "raise --memory"},
 		"a list of 120 million items, JSON": {func(t *testing.T, w io.Writer) {
 			z := gzip.NewWriter(w)
 			io.WriteString(z, `{"user":1,"items":[7`)
@@ -78,8 +79,10 @@ func TestImportOfFilesThatUnpackToGigabytesKeepsToItsMemory(t *testing.T) {
 			}
 			defer f.Close()
 			c.make(t, f)
-			peak, out, err := runPeak(t, "import", "--memory", "64MiB", source, "-o", filepath.Join(dir, "feeds.weir"))
-			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(out, c.says) {
+			peak, out, err := runPeak(t, "import", "--memory", "64MiB", source, "-o",
+				filepath.Join(dir, "feeds.weir"))
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+				!strings.Contains(out, c.says) {
 				t.Errorf("%v: %s, want a refusal that says %q", err, out, c.says)
 			}
 			if info, err := os.Stat(source); err != nil || peak > 64+32+32 {
@@ -103,8 +106,10 @@ func arrowList(n int, o ...ipc.Option) func(*testing.T, io.Writer) {
 		list := array.NewData(arrow.PrimitiveTypes.Int64, n, []*memory.Buffer{nil, items}, nil, 0, 0)
 		ends := memory.NewBufferBytes(arrow.Int32Traits.CastToBytes([]int32{0, int32(n)}))
 		record := array.NewRecordBatch(types, []arrow.Array{
-			array.NewInt64Data(array.NewData(types.Field(0).Type, 1, []*memory.Buffer{nil, memory.NewBufferBytes(users)}, nil, 0, 0)),
-			array.NewListData(array.NewData(types.Field(1).Type, 1, []*memory.Buffer{nil, ends}, []arrow.ArrayData{list}, 0, 0)),
+			array.NewInt64Data(array.NewData(types.Field(0).Type, 1,
+				[]*memory.Buffer{nil, memory.NewBufferBytes(users)}, nil, 0, 0)),
+			array.NewListData(array.NewData(types.Field(1).Type, 1, []*memory.Buffer{nil, ends},
+				[]arrow.ArrayData{list}, 0, 0)),
 		}, 1)
 		p := ipc.NewWriter(w, append(o, ipc.WithSchema(types))...)
 		if err := errors.Join(p.Write(record), p.Close()); err != nil {

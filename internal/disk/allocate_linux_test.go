@@ -23,7 +23,9 @@ func TestAllocateOnAFullDiskSaysSoAndTakesNothing(t *testing.T) {
 	if err := Allocate(f, 0, 512<<10); err != nil {
 		t.Fatal(err)
 	}
-	for name, take := range map[string]func(*os.File, int64, int64) error{"fallocate": allocate, "writing zeros": writeZeros} {
+	for name, take := range map[string]func(*os.File, int64, int64) error{
+		"fallocate": allocate, "writing zeros": writeZeros,
+	} {
 		err := allocateBy(take, f, 0, 4<<20)
 		if !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("%s: error %v, want ENOSPC", name, err)

@@ -8,7 +8,9 @@ import (
 )
 
 func TestAllocateKeepsWhatIsThereAndAddsZeros(t *testing.T) {
-	for name, allocate := range map[string]func(*os.File, int64, int64) error{"Allocate": Allocate, "writeZeros": writeZeros} {
+	for name, allocate := range map[string]func(*os.File, int64, int64) error{
+		"Allocate": Allocate, "writeZeros": writeZeros,
+	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 			if err != nil {

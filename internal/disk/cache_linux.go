@@ -14,13 +14,16 @@ func Cache(f *os.File, off, n int64) error {
 	if err := retry(func() error { return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_RANDOM) }); err != nil {
 		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}
 	}
-	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.NewSectionReader(f, off, n), make([]byte, 1<<20))
+	_, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.NewSectionReader(f, off, n),
+		make([]byte, 1<<20))
 	return err
 }
 
 // Uncache lets the page cache forget what it holds of f from off on, but for what has not been synced.
 func Uncache(f *os.File, off, n int64) error {
-	if err := retry(func() error { return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED) }); err != nil {
+	if err := retry(func() error {
+		return unix.Fadvise(int(f.Fd()), off, n, unix.FADV_DONTNEED)
+	}); err != nil {
 		return &os.PathError{Op: "fadvise", Path: f.Name(), Err: err}
 	}
 	return nil
@@ -30,7 +33,9 @@ func Uncache(f *os.File, off, n int64) error {
 // of f, or since this was last asked.
 func WritebackError(f *os.File) error {
 	// To wait for one page, the first, has it tell what went wrong with any.
-	err := retry(func() error { return unix.SyncFileRange(int(f.Fd()), 0, 4096, unix.SYNC_FILE_RANGE_WAIT_BEFORE) })
+	err := retry(func() error {
+		return unix.SyncFileRange(int(f.Fd()), 0, 4096, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
+	})
 	switch err {
 	case nil, unix.ENOSYS, unix.ESPIPE, unix.EINVAL: // or it does not tell
 		return nil

@@ -48,7 +48,8 @@ func TestAMappingIsReadByHugePagesUntilItsReadsAreRandom(t *testing.T) {
 	if err := m.Random(); err != nil {
 		t.Fatal(err)
 	}
-	if got := advice(t, path); slices.Contains(got, "hg") || !slices.Contains(got, "nh") || !slices.Contains(got, "rr") {
+	if got := advice(t, path); slices.Contains(got, "hg") || !slices.Contains(got, "nh") ||
+		!slices.Contains(got, "rr") {
 		t.Errorf("then the flags are %v, want nh and rr and not hg", got)
 	}
 }

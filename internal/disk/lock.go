@@ -33,7 +33,8 @@ func LockDir(dir string) (*DirLock, error) {
 	case err != nil:
 		err = fmt.Errorf("lock directory %s: %w", dir, err)
 	case !held:
-		err = fmt.Errorf("%w: %s is in use by %s: stop it or choose another directory", ErrLocked, dir, holder(f))
+		err = fmt.Errorf("%w: %s is in use by %s: stop it or choose another directory", ErrLocked,
+			dir, holder(f))
 	default:
 		err = writePID(f)
 		if err != nil {

@@ -55,7 +55,8 @@ func TestLockNamesTheProcessThatHoldsIt(t *testing.T) {
 	if !errors.Is(err, ErrLocked) {
 		t.Fatalf("LockDir of a locked directory: %v, want ErrLocked", err)
 	}
-	for _, want := range []string{dir, fmt.Sprintf("process %d", child.Process.Pid), "choose another directory"} {
+	for _, want := range []string{dir, fmt.Sprintf("process %d", child.Process.Pid),
+		"choose another directory"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not say %q", err, want)
 		}

@@ -42,7 +42,9 @@ func TestMappingHoldsTheFile(t *testing.T) {
 	if got := string(m.Bytes()); got != "hello" {
 		t.Errorf("Bytes() = %q", got)
 	}
-	for name, call := range map[string]func() error{"Populate": func() error { return m.Populate(1, 4) }, "Random": m.Random, "Lock": m.Lock} {
+	for name, call := range map[string]func() error{
+		"Populate": func() error { return m.Populate(1, 4) }, "Random": m.Random, "Lock": m.Lock,
+	} {
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -54,7 +56,9 @@ func TestMappingOfAnEmptyFile(t *testing.T) {
 	if n := len(m.Bytes()); n != 0 {
 		t.Errorf("%d bytes", n)
 	}
-	for name, call := range map[string]func() error{"Populate": func() error { return m.Populate(0, 0) }, "Random": m.Random, "Lock": m.Lock} {
+	for name, call := range map[string]func() error{
+		"Populate": func() error { return m.Populate(0, 0) }, "Random": m.Random, "Lock": m.Lock,
+	} {
 		if err := call(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

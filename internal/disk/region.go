@@ -34,7 +34,8 @@ func Reserve(size int64) (*Region, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reserve %d bytes of address space: %w: lower the greatest size or raise the limit (ulimit -v)",
+		return nil, fmt.Errorf("reserve %d bytes of address space: %w: lower the greatest size or raise "+
+			"the limit (ulimit -v)",
 			rounded, err)
 	}
 	return &Region{words: words}, nil
@@ -55,7 +56,8 @@ func (r *Region) Mapped() int64 { return r.mapped }
 // same file every time.
 func (r *Region) Extend(f *os.File, size int64) error {
 	if size%Granule != 0 || size < r.mapped || size > int64(len(r.words))*8 {
-		return fmt.Errorf("map %s from %d to %d bytes of %d: out of range", f.Name(), r.mapped, size, len(r.words)*8)
+		return fmt.Errorf("map %s from %d to %d bytes of %d: out of range", f.Name(), r.mapped, size,
+			len(r.words)*8)
 	}
 	if size == r.mapped {
 		return nil

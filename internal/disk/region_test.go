@@ -145,7 +145,8 @@ func TestZerosGrowInPlaceAndEndInAFault(t *testing.T) {
 		}
 		words[n-1].Add(1)
 	}
-	if words[0].Load() != 1 || words[Granule/8].Load() != 1 || words[Granule/8-1].Load() != 1 || words[1].Load() != 0 {
+	if words[0].Load() != 1 || words[Granule/8].Load() != 1 || words[Granule/8-1].Load() != 1 ||
+		words[1].Load() != 0 {
 		t.Error("words are not what was written, or not zero before")
 	}
 	if err := Guard(func() error { words[3*Granule/8].Load(); return nil }); err == nil {

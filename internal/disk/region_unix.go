@@ -37,5 +37,6 @@ func release(words []atomic.Uint64) error {
 }
 
 func commit(words []atomic.Uint64) error {
-	return unix.Mprotect(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)), unix.PROT_READ|unix.PROT_WRITE)
+	return unix.Mprotect(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words)),
+		unix.PROT_READ|unix.PROT_WRITE)
 }

@@ -60,7 +60,8 @@ func reserves(magic int64) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%s cannot reserve space for files written in place: choose a directory on ext4 or xfs: %w",
+	return fmt.Errorf("%s cannot reserve space for files written in place: choose a directory on ext4 or "+
+		"xfs: %w",
 		name, errors.ErrUnsupported)
 }
 

@@ -48,8 +48,9 @@ type Options struct {
 	Retry   time.Duration // how often a failing source is tried in the background
 	Entries int           // values kept
 
-	Refuse    func() bool                  // reports that nothing is to be fetched now; may be nil
-	Failed    func(Failure) error          // is told of each failure and returns what calls fail with; may be nil
+	Refuse func() bool // reports that nothing is to be fetched now; may be nil
+	// Failed is told of each failure and returns what calls fail with; may be nil.
+	Failed    func(Failure) error
 	Recovered func()                       // is told of the first success after a failure; may be nil
 	Took      func(duration time.Duration) // is told how long each fetch took; may be nil
 	Counters  Counters

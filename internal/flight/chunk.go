@@ -112,7 +112,8 @@ func (c *Cache[K, V]) refresh(keys []K) {
 
 // wait fetches the wants, or waits for others who do, and returns how many of them keep their older values
 // because that failed. The first failure that there is no older value for ends it.
-func (c *Cache[K, V]) wait(ctx context.Context, keys []K, dst []V, wants []want[K, V]) (older int, err error) {
+func (c *Cache[K, V]) wait(ctx context.Context, keys []K, dst []V, wants []want[K, V]) (older int,
+	err error) {
 	ended := make(chan *chunk[K, V], len(wants)) // has room for all: no fetch ever waits for a caller
 	var waited []*chunk[K, V]
 	p := packer[K, V]{c: c}
@@ -139,7 +140,9 @@ func (c *Cache[K, V]) wait(ctx context.Context, keys []K, dst []V, wants []want[
 	for range waited {
 		select {
 		case f := <-ended:
-			if f.err != nil && slices.ContainsFunc(wants, func(w want[K, V]) bool { return w.chunk == f && !w.stale }) {
+			if f.err != nil && slices.ContainsFunc(wants, func(w want[K, V]) bool {
+				return w.chunk == f && !w.stale
+			}) {
 				c.leave(waited, ended)
 				return 0, f.err
 			}

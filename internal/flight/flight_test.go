@@ -15,7 +15,8 @@ import (
 
 // Time is the bubble's in all of these. The cache in front of Feast and Vertex AI has tests of the rest.
 
-var options = flight.Options{Chunk: 2, Timeout: time.Second, TTL: 10 * time.Second, Stale: time.Minute, Retry: time.Second, Entries: 100}
+var options = flight.Options{Chunk: 2, Timeout: time.Second, TTL: 10 * time.Second, Stale: time.Minute,
+	Retry: time.Second, Entries: 100}
 
 // source answers with the squares of keys after a second less a bit.
 type source struct {
@@ -57,7 +58,8 @@ func want(t *testing.T, c *flight.Cache[int, int], degraded bool, keys ...int) {
 	for i, key := range keys {
 		squares[i] = key * key
 	}
-	if was, err := c.Get(context.Background(), keys, dst); err != nil || was != degraded || !slices.Equal(dst, squares) {
+	if was, err := c.Get(context.Background(), keys, dst); err != nil || was != degraded ||
+		!slices.Equal(dst, squares) {
 		t.Errorf("%v of %v, degraded %v, error %v", dst, keys, was, err)
 	}
 }

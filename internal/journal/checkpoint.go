@@ -67,9 +67,11 @@ func (c *checkpoint) readHeader() error {
 		return err
 	}
 	e := binary.LittleEndian
-	c.id, c.position, c.length, c.checksum = e.Uint64(h), Position(e.Uint64(h[8:])), e.Uint64(h[16:]), e.Uint64(h[24:])
+	c.id, c.position, c.length, c.checksum = e.Uint64(h), Position(e.Uint64(h[8:])), e.Uint64(h[16:]),
+		e.Uint64(h[24:])
 	if size := uint64(info.Size()); c.length != size-record.PageSize {
-		return checkpointFormat.Corrupt(c.path, info.Size(), "it has %d bytes, not the %d it was written with", size, c.length+record.PageSize)
+		return checkpointFormat.Corrupt(c.path, info.Size(),
+			"it has %d bytes, not the %d it was written with", size, c.length+record.PageSize)
 	}
 	return nil
 }
@@ -128,7 +130,8 @@ func (j *Journal) checkpoint(at Position, write func(io.Writer) error) (err erro
 		return err
 	}
 	if at < j.Checkpointed() || at > j.Position() {
-		return fmt.Errorf("BUG: position %d is not between the last checkpoint, %d, and the end, %d", at, j.Checkpointed(), j.Position())
+		return fmt.Errorf("BUG: position %d is not between the last checkpoint, %d, and the end, %d", at,
+			j.Checkpointed(), j.Position())
 	}
 	a, err := disk.CreateAtomic(filepath.Join(j.dir, checkpointName))
 	if err != nil {
@@ -177,7 +180,8 @@ func (j *Journal) removeBefore(at Position) {
 	for len(j.bases) > 1 && j.bases[1] <= at {
 		path := filepath.Join(j.dir, segmentName(j.bases[0]))
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			j.log.Warn("journal: a segment before the checkpoint could not be removed", "file", path, "error", err)
+			j.log.Warn("journal: a segment before the checkpoint could not be removed", "file", path,
+				"error", err)
 			break
 		}
 		j.bases = j.bases[1:]

@@ -35,7 +35,8 @@ func TestCheckpointReplacesWhatIsBeforeIt(t *testing.T) {
 			if j.Checkpointed() != at {
 				t.Errorf("checkpoint of %d says %d", at, j.Checkpointed())
 			}
-			if first, _ := parseSegmentName(filepath.Base(segmentFiles(t, dir)[0])); first > at || len(j.bases) > 1 && j.bases[1] <= at {
+			if first, _ := parseSegmentName(filepath.Base(segmentFiles(t, dir)[0])); first > at ||
+				len(j.bases) > 1 && j.bases[1] <= at {
 				t.Errorf("segments %d and the first file %d after a checkpoint of %d", j.bases, first, at)
 			}
 		}
@@ -75,7 +76,9 @@ func TestAKillAtAnyStepLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	type image struct{ step, dir string }
 	var images []image
-	o := Options{Segment: 2 * record.PageSize, step: func(step string) { images = append(images, image{step, copyDir(t, dir)}) }}
+	o := Options{Segment: 2 * record.PageSize, step: func(step string) {
+		images = append(images, image{step, copyDir(t, dir)})
+	}}
 	j, k := mustOpen(t, dir, o)
 	k.records = append(k.records, numbered(t, j, 0, 500)...)
 	images = nil
@@ -237,7 +240,8 @@ func TestAFailedCheckpointLeavesTheFormerOne(t *testing.T) {
 		t.Errorf("files %q, then %q", before, after)
 	}
 	if j.metrics.checkpointErrors.Value() != 3 || j.metrics.checkpoints.Value() != 1 {
-		t.Errorf("%d errors and %d checkpoints were counted", j.metrics.checkpointErrors.Value(), j.metrics.checkpoints.Value())
+		t.Errorf("%d errors and %d checkpoints were counted", j.metrics.checkpointErrors.Value(),
+			j.metrics.checkpoints.Value())
 	}
 	if err := j.Err(); err != nil {
 		t.Error(err)

@@ -36,7 +36,8 @@ func fill(t *testing.T, dir string) (free func()) {
 
 func wantFull(t *testing.T, what, dir string, err error) {
 	t.Helper()
-	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+	if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) ||
+		!strings.Contains(err.Error(), "make room on the disk of "+dir) {
 		t.Fatalf("%s on a full disk: %v, want ENOSPC that says what to do, and no poison", what, err)
 	}
 }

@@ -189,7 +189,8 @@ func TestTooLargeABatchIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := mustOpen(t, dir, Options{})
 	half := strings.Repeat("x", MaxBatch/2)
-	if err := j.Append(batchOf(half, half)); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "split it") {
+	if err := j.Append(batchOf(half, half)); !errors.Is(err, ErrTooLarge) ||
+		!strings.Contains(err.Error(), "split it") {
 		t.Errorf("error %v, want ErrTooLarge that says what to do", err)
 	}
 	mustAppend(t, j, half)
@@ -268,7 +269,8 @@ func TestAppendsFromManyGoroutinesKeepTheirOrder(t *testing.T) {
 	for g := range goroutines {
 		all.Go(func() {
 			for i := range each {
-				if err := j.Append(batchOf(fmt.Sprint(g, " ", i), fmt.Sprint(g, " ", i, " too"))); err != nil {
+				if err := j.Append(batchOf(fmt.Sprint(g, " ", i),
+					fmt.Sprint(g, " ", i, " too"))); err != nil {
 					t.Error(err)
 					return
 				}
@@ -289,7 +291,8 @@ func TestAppendsFromManyGoroutinesKeepTheirOrder(t *testing.T) {
 	var next [goroutines]int
 	for n := 0; n < len(k.records); n += 2 {
 		var g, i int
-		if _, err := fmt.Sscan(k.records[n], &g, &i); err != nil || next[g] != i || k.records[n+1] != k.records[n]+" too" {
+		if _, err := fmt.Sscan(k.records[n], &g, &i); err != nil || next[g] != i ||
+			k.records[n+1] != k.records[n]+" too" {
 			t.Fatalf("records %q, error %v, want number %d of %d", k.records[n:n+2], err, next[g], g)
 		}
 		next[g]++
@@ -306,11 +309,13 @@ func TestErrorsOfTheUserEndOpen(t *testing.T) {
 	mustAppend(t, j, "after")
 	mustClose(t, j)
 	mine := errors.New("mine")
-	if _, err := Open(dir, Options{}, func(io.Reader) error { return mine }, k.replay); !errors.Is(err, mine) || !strings.Contains(err.Error(), "checkpoint") {
+	if _, err := Open(dir, Options{}, func(io.Reader) error { return mine }, k.replay); !errors.Is(err,
+		mine) || !strings.Contains(err.Error(), "checkpoint") {
 		t.Errorf("load failed: %v, want its error with the file", err)
 	}
 	_, err := Open(dir, Options{}, k.load, func([]byte) error { return mine })
-	if !errors.Is(err, mine) || !strings.Contains(err.Error(), segmentFiles(t, dir)[0]) || !strings.Contains(err.Error(), "offset") {
+	if !errors.Is(err, mine) || !strings.Contains(err.Error(), segmentFiles(t, dir)[0]) ||
+		!strings.Contains(err.Error(), "offset") {
 		t.Errorf("replay failed: %v, want its error with file and offset", err)
 	}
 	mustOpen(t, dir, Options{}) // the lock is free
@@ -338,11 +343,13 @@ func TestNothingIsWrittenAfterClose(t *testing.T) {
 func TestADirectoryIsForOneJournal(t *testing.T) {
 	dir := t.TempDir()
 	mustOpen(t, dir, Options{})
-	if _, _, err := open(dir, Options{}); !errors.Is(err, disk.ErrLocked) || !strings.Contains(err.Error(), "choose another directory") {
+	if _, _, err := open(dir, Options{}); !errors.Is(err, disk.ErrLocked) ||
+		!strings.Contains(err.Error(), "choose another directory") {
 		t.Errorf("second Open: %v, want ErrLocked that says what to do", err)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, _, err := open(filepath.Join(missing, "journal"), Options{}); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "create "+missing+" first") {
+	if _, _, err := open(filepath.Join(missing, "journal"), Options{}); !errors.Is(err, os.ErrNotExist) ||
+		!strings.Contains(err.Error(), "create "+missing+" first") {
 		t.Errorf("Open without a parent: %v, want ErrNotExist that says what to do", err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // open finds out what the directory holds, gives it to load and replay, and makes j ready for Append.
-func (j *Journal) open(acceptLoss bool, load func(io.Reader) error, replay func(rec []byte) error) (err error) {
+func (j *Journal) open(acceptLoss bool, load func(io.Reader) error,
+	replay func(rec []byte) error) (err error) {
 	if err := makeDir(j.dir); err != nil {
 		return err
 	}
@@ -53,7 +54,8 @@ func makeDir(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: create %s first or choose another directory", err, filepath.Dir(dir))
 	case err != nil:
-		return fmt.Errorf("%w: make %s writable for this user or choose another directory", err, filepath.Dir(dir))
+		return fmt.Errorf("%w: make %s writable for this user or choose another directory", err,
+			filepath.Dir(dir))
 	}
 	return disk.SyncDir(filepath.Dir(dir))
 }
@@ -83,7 +85,8 @@ func (j *Journal) resume(s *stock) (err error) {
 	j.checkpointed.Store(uint64(s.checkpoint.position))
 	j.checkpointTime.Store(s.checkpoint.written.UnixNano())
 	if s.loss != nil {
-		j.log.Warn("journal: damage is accepted, with the loss of all that follows it", "dir", j.dir, "error", s.loss)
+		j.log.Warn("journal: damage is accepted, with the loss of all that follows it", "dir", j.dir,
+			"error", s.loss)
 	}
 	// From the last on, so that each that is left follows the one before it.
 	for i, base := range slices.Backward(s.lost) {
@@ -113,7 +116,8 @@ func (j *Journal) resume(s *stock) (err error) {
 	}
 	if cut := g.Size() - s.end; cut > 0 {
 		j.cut += cut
-		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", g.path, "offset", s.end, "bytes", cut)
+		j.log.Warn("journal: the end was not written whole before a crash and is cut off", "file", g.path,
+			"offset", s.end, "bytes", cut)
 	}
 	last, err := g.Resume(f, s.end, j.faults)
 	if err != nil {
@@ -202,7 +206,8 @@ func (s *stock) openSegments() error {
 	s.id = c.id
 	first, found := slices.BinarySearch(s.bases, c.position)
 	if !found && first == 0 {
-		return s.accept(0, fmt.Errorf("%w: no segment of %s has position %d, where its checkpoint ends or its records begin: %s",
+		return s.accept(0, fmt.Errorf(
+			"%w: no segment of %s has position %d, where its checkpoint ends or its records begin: %s",
 			record.ErrCorrupt, s.dir, c.position, restore))
 	}
 	if !found {
@@ -222,7 +227,8 @@ func (s *stock) openSegments() error {
 		s.id = g.ID()
 	}
 	if last := s.segments[len(s.segments)-1]; last.End() < uint64(c.position) {
-		return s.accept(first, segmentFormat.Corrupt(last.path, last.Size(), "it was cut, its checkpoint goes on to offset %d", uint64(c.position)-last.Base()))
+		return s.accept(first, segmentFormat.Corrupt(last.path, last.Size(),
+			"it was cut, its checkpoint goes on to offset %d", uint64(c.position)-last.Base()))
 	}
 	return nil
 }
@@ -236,8 +242,9 @@ func (s *stock) follows(g *segment) error {
 		return nil
 	}
 	if before := s.segments[len(s.segments)-1]; before.End() != g.Base() {
-		return segmentFormat.Corrupt(before.path, before.Size(), "it ends at position %d, and the file after it is %s: "+
-			"a file between them is missing, or one was changed", before.End(), filepath.Base(g.path))
+		return segmentFormat.Corrupt(before.path, before.Size(),
+			"it ends at position %d, and the file after it is %s: "+
+				"a file between them is missing, or one was changed", before.End(), filepath.Base(g.path))
 	}
 	return nil
 }
@@ -279,12 +286,14 @@ func (s *stock) read(load func(io.Reader) error, replay func(rec []byte) error) 
 				return err
 			}
 		}
-		damage := segmentFormat.Corrupt(g.path, end, "a batch is damaged, and what follows it proves that it was on the disk")
+		damage := segmentFormat.Corrupt(g.path, end,
+			"a batch is damaged, and what follows it proves that it was on the disk")
 		if !s.acceptLoss {
 			return damage
 		}
 		behind := s.first + i + 1
-		s.loss, s.lost, s.bases, s.segments = damage, append(s.bases[behind:], s.lost...), s.bases[:behind], s.segments[:i+1]
+		s.loss, s.lost, s.bases, s.segments = damage, append(s.bases[behind:], s.lost...), s.bases[:behind],
+			s.segments[:i+1]
 		return nil
 	}
 	return nil

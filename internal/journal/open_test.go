@@ -96,28 +96,54 @@ func TestDamageIsRefused(t *testing.T) {
 	}{
 		{"magic of a segment", name(1), flip(0), record.ErrKind, []string{"weirjrnl"}},
 		{"header of a segment", name(2), flip(20), record.ErrCorrupt, []string{"header", "offset 0"}},
-		{"a segment shorter than its header", name(2), cutTo(100), record.ErrCorrupt, []string{"header", "offset 0"}},
+		{"a segment shorter than its header", name(2), cutTo(100), record.ErrCorrupt,
+			[]string{"header", "offset 0"}},
 		{"an empty segment", name(2), cutTo(0), record.ErrKind, []string{"weirjrnl"}},
-		{"a newer segment", name(2), func(b []byte) []byte { b[8] = 2; return reseal(b, 32) }, record.ErrVersion, []string{"version 2", "reads version 1"}},
-		{"a renamed segment", name(2), func(b []byte) []byte { b[24]++; return reseal(b, 32) }, record.ErrCorrupt, []string{"renamed"}},
-		{"a segment of another journal", name(2), func(b []byte) []byte { b[16]++; return reseal(b, 32) }, record.ErrCorrupt, []string{"another journal"}},
+		{"a newer segment", name(2), func(b []byte) []byte { b[8] = 2; return reseal(b, 32) },
+			record.ErrVersion, []string{"version 2", "reads version 1"}},
+		{"a renamed segment", name(2), func(b []byte) []byte { b[24]++; return reseal(b, 32) },
+			record.ErrCorrupt, []string{"renamed"}},
+		{"a segment of another journal", name(2), func(b []byte) []byte { b[16]++; return reseal(b, 32) },
+			record.ErrCorrupt, []string{"another journal"}},
 		{"the segment of the checkpoint is missing", name(1), nil, record.ErrCorrupt, []string{"missing"}},
-		{"a segment before the last is shorter", name(1), cutTo(3*record.PageSize + 100), record.ErrCorrupt, []string{"missing"}},
-		{"a frame before the last segment", name(1), flip(2*record.PageSize + 200), record.ErrCorrupt, []string{"at offset"}},
-		{"a synced frame of the last segment", name(2), flip(record.PageSize + record.FrameHeader), record.ErrCorrupt, []string{"at offset 4096"}},
-		{"the header of a synced frame", name(2), flip(record.PageSize), record.ErrCorrupt, []string{"at offset 4096"}},
+		{"a segment before the last is shorter", name(1), cutTo(3*record.PageSize + 100), record.ErrCorrupt,
+			[]string{"missing"}},
+		{"a frame before the last segment", name(1), flip(2*record.PageSize + 200), record.ErrCorrupt,
+			[]string{"at offset"}},
+		{"a synced frame of the last segment", name(2), flip(record.PageSize + record.FrameHeader),
+			record.ErrCorrupt, []string{"at offset 4096"}},
+		{"the header of a synced frame", name(2), flip(record.PageSize), record.ErrCorrupt,
+			[]string{"at offset 4096"}},
 		{"the last frame before a sync", name(2), flip(middle - 1), record.ErrCorrupt, []string{"at offset"}},
-		{"a frame that only Close knows to be synced", name(2), flip(2*record.PageSize + record.FrameHeader), record.ErrCorrupt, []string{"at offset"}},
-		{"zeros in the last segment", name(2), func(b []byte) []byte { clear(b[record.PageSize:middle]); return b }, record.ErrCorrupt, []string{"at offset 4096"}},
+		{"a frame that only Close knows to be synced", name(2), flip(2*record.PageSize + record.FrameHeader),
+			record.ErrCorrupt, []string{"at offset"}},
+		{"zeros in the last segment", name(2), func(b []byte) []byte {
+			clear(b[record.PageSize:middle])
+			return b
+		}, record.ErrCorrupt, []string{"at offset 4096"}},
 		{"magic of the checkpoint", checkpointName, flip(0), record.ErrKind, []string{"weirckpt"}},
-		{"header of the checkpoint", checkpointName, flip(30), record.ErrCorrupt, []string{"header", "offset 0"}},
-		{"a newer checkpoint", checkpointName, func(b []byte) []byte { b[8] = 9; return reseal(b, 48) }, record.ErrVersion, []string{"version 9"}},
-		{"a checkpoint of another journal", checkpointName, func(b []byte) []byte { b[16]++; return reseal(b, 48) }, record.ErrCorrupt, []string{"another journal"}},
-		{"a checkpoint beyond the end", checkpointName, func(b []byte) []byte { b[29] = 1; return reseal(b, 48) }, record.ErrCorrupt, []string{"was cut"}},
-		{"a checkpoint between frames", checkpointName, func(b []byte) []byte { b[24]++; return reseal(b, 48) }, record.ErrCorrupt, []string{"at offset"}},
-		{"state of the checkpoint", checkpointName, flip(record.PageSize + 1), record.ErrCorrupt, []string{"offset 4096", "state"}},
-		{"a longer checkpoint", checkpointName, func(b []byte) []byte { return append(b, 0) }, record.ErrCorrupt, []string{"bytes, not the"}},
-		{"a shorter checkpoint", checkpointName, cutTo(record.PageSize + 70), record.ErrCorrupt, []string{"bytes, not the"}},
+		{"header of the checkpoint", checkpointName, flip(30), record.ErrCorrupt,
+			[]string{"header", "offset 0"}},
+		{"a newer checkpoint", checkpointName, func(b []byte) []byte { b[8] = 9; return reseal(b, 48) },
+			record.ErrVersion, []string{"version 9"}},
+		{"a checkpoint of another journal", checkpointName, func(b []byte) []byte {
+			b[16]++
+			return reseal(b, 48)
+		}, record.ErrCorrupt, []string{"another journal"}},
+		{"a checkpoint beyond the end", checkpointName, func(b []byte) []byte {
+			b[29] = 1
+			return reseal(b, 48)
+		}, record.ErrCorrupt, []string{"was cut"}},
+		{"a checkpoint between frames", checkpointName, func(b []byte) []byte {
+			b[24]++
+			return reseal(b, 48)
+		}, record.ErrCorrupt, []string{"at offset"}},
+		{"state of the checkpoint", checkpointName, flip(record.PageSize + 1), record.ErrCorrupt,
+			[]string{"offset 4096", "state"}},
+		{"a longer checkpoint", checkpointName, func(b []byte) []byte { return append(b, 0) },
+			record.ErrCorrupt, []string{"bytes, not the"}},
+		{"a shorter checkpoint", checkpointName, cutTo(record.PageSize + 70), record.ErrCorrupt,
+			[]string{"bytes, not the"}},
 		{"an empty checkpoint", checkpointName, cutTo(0), record.ErrKind, []string{"weirckpt"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -144,7 +170,8 @@ func TestDamageIsRefused(t *testing.T) {
 				t.Errorf("the directory was\n%sand is\n%s", before, after)
 			}
 			j, got, err := open(dir, Options{AcceptLoss: true})
-			if c.file == checkpointName && !strings.HasPrefix(c.name, "a checkpoint") || errors.Is(c.want, record.ErrVersion) {
+			if c.file == checkpointName && !strings.HasPrefix(c.name, "a checkpoint") ||
+				errors.Is(c.want, record.ErrVersion) {
 				if !errors.Is(err, c.want) || contents(t, dir) != before {
 					t.Fatalf("error %v with the loss accepted, want %v: nothing can be kept", err, c.want)
 				}
@@ -153,9 +180,11 @@ func TestDamageIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatalf("with the loss accepted: %v", err)
 			}
-			if n := len(got.records); n < state || n == len(k.records) || !slices.Equal(got.records, k.records[:n]) {
+			if n := len(got.records); n < state || n == len(k.records) ||
+				!slices.Equal(got.records, k.records[:n]) {
 				if c.file != checkpointName {
-					t.Errorf("%d records are left, %d bytes lost, want the first %d or more", n, j.Cut(), state)
+					t.Errorf("%d records are left, %d bytes lost, want the first %d or more", n, j.Cut(),
+						state)
 				}
 			}
 			mustAppend(t, j, "more")
@@ -184,7 +213,8 @@ func TestDamageIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), c.says) {
+			if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("error %v, want ErrCorrupt that says %q", err, c.says)
 			}
 		})
@@ -288,7 +318,8 @@ func TestLeftoversOfAKillAreRemoved(t *testing.T) {
 	j, _ := mustOpen(t, dir, Options{})
 	mustAppend(t, j, "one")
 	mustClose(t, j)
-	leftovers := []string{".checkpoint.0123456789abcdef.tmp", "." + segmentName(12345) + ".0123456789abcdef.tmp"}
+	leftovers := []string{".checkpoint.0123456789abcdef.tmp", "." + segmentName(12345) +
+		".0123456789abcdef.tmp"}
 	others := []string{".mine.tmp", "notes.txt", "7.journal"}
 	for _, name := range append(leftovers, others...) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o644); err != nil {
@@ -323,7 +354,8 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 	}
 	mustAppend(t, j, "three")
 	mustClose(t, j)
-	if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "no program wrote") {
+	if _, _, err := open(dir, Options{}); !errors.Is(err, record.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "no program wrote") {
 		t.Errorf("error %v, want ErrCorrupt", err)
 	}
 }
@@ -341,7 +373,10 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 	from := int64(2 * record.PageSize)
 	size := int64(j.Position())
 	written := int64(0)
-	o := Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) { written += int64(n); return n, nil }}}
+	o := Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) {
+		written += int64(n)
+		return n, nil
+	}}}
 	_, k := mustOpen(t, copyDir(t, dir), o)
 	wantRecords(t, k, want...)
 	if written != size-from {
@@ -352,7 +387,8 @@ func TestOpenWritesAgainWhatMayBeMissing(t *testing.T) {
 	written = 0
 	mustOpen(t, dir, o)
 	if written > record.PageSize {
-		t.Errorf("%d bytes were written again of a journal that was closed, want the last page at most", written)
+		t.Errorf("%d bytes were written again of a journal that was closed, want the last page at most",
+			written)
 	}
 }
 

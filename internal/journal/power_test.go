@@ -255,7 +255,8 @@ func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
 				}
 				n := len(k.records)
 				if n < o.least || n > len(o.acked) || !slices.Equal(k.records, o.acked[:n]) {
-					t.Fatalf("%s: %d records, want the first %d to %d of what was appended", where, n, o.least, len(o.acked))
+					t.Fatalf("%s: %d records, want the first %d to %d of what was appended", where, n,
+						o.least, len(o.acked))
 				}
 				if n < len(o.acked) {
 					lost++
@@ -270,6 +271,7 @@ func TestPowerFailureLosesOnlyTheEnd(t *testing.T) {
 	}
 	t.Logf("%d power failures, %d lost something, %d left a torn end", rounds*4, lost, cut)
 	if lost < int(rounds)/4 || cut < int(rounds)/4 {
-		t.Errorf("of %d power failures only %d lost something and %d left a torn end: they prove little", rounds*4, lost, cut)
+		t.Errorf("of %d power failures only %d lost something and %d left a torn end: they prove little",
+			rounds*4, lost, cut)
 	}
 }

@@ -21,7 +21,8 @@ const (
 		"or give up what follows the damage with weir repair --accept-loss"
 )
 
-var segmentFormat = record.Format{Magic: "weirjrnl", Version: 1, Is: "a segment of a journal", Replace: restore}
+var segmentFormat = record.Format{Magic: "weirjrnl", Version: 1, Is: "a segment of a journal",
+	Replace: restore}
 
 // segmentName returns the name of the file whose first byte is at base.
 func segmentName(base Position) string { return fmt.Sprintf("%020d%s", uint64(base), segmentSuffix) }
@@ -99,7 +100,8 @@ func (s *stock) openSegment(base Position) (*segment, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if g.Base() != uint64(base) {
-		err := segmentFormat.Corrupt(g.path, 0, "it says that it begins at position %d, it was renamed", g.Base())
+		err := segmentFormat.Corrupt(g.path, 0, "it says that it begins at position %d, it was renamed",
+			g.Base())
 		return nil, errors.Join(err, f.Close())
 	}
 	return g, nil

@@ -53,26 +53,32 @@ func (j *Journal) register(r *metrics.Registry, name string) {
 		prefix = fmt.Sprintf("weir_%s_journal_", name)
 	}
 	j.metrics = counters{
-		appends:          r.Counter(prefix+"appends_total", "Batches that were written to the journal."),
-		records:          r.Counter(prefix+"records_total", "Records that were written to the journal."),
-		bytes:            r.Counter(prefix+"bytes_total", "Bytes that were written to the journal, frames included."),
-		appendErrors:     r.Counter(prefix+"append_errors_total", "Batches that the journal refused: a full disk, a poisoned journal."),
-		checkpoints:      r.Counter(prefix+"checkpoints_total", "Checkpoints that were written."),
-		checkpointErrors: r.Counter(prefix+"checkpoint_errors_total", "Checkpoints that failed; the former one stays."),
+		appends: r.Counter(prefix+"appends_total", "Batches that were written to the journal."),
+		records: r.Counter(prefix+"records_total", "Records that were written to the journal."),
+		bytes: r.Counter(prefix+"bytes_total",
+			"Bytes that were written to the journal, frames included."),
+		appendErrors: r.Counter(prefix+"append_errors_total",
+			"Batches that the journal refused: a full disk, a poisoned journal."),
+		checkpoints: r.Counter(prefix+"checkpoints_total", "Checkpoints that were written."),
+		checkpointErrors: r.Counter(prefix+"checkpoint_errors_total",
+			"Checkpoints that failed; the former one stays."),
 	}
 	r.Gauge(prefix+"unsynced_bytes", "Bytes of the journal that are not on the disk.", func() float64 {
 		bytes, _ := j.Lag()
 		return float64(bytes)
 	})
 	r.Gauge(prefix+"segments", "Files of records.", func() float64 { return float64(j.segments.Load()) })
-	r.Gauge(prefix+"replay_bytes", "Bytes after the last checkpoint: what a start reads again.", func() float64 {
-		since := j.checkpointed.Load() // before the end, which only grows
-		return float64(j.end.Load() - since)
-	})
-	r.Gauge(prefix+"checkpoint_age_seconds", "Time since the last checkpoint, or since the start if there is none.", func() float64 {
-		return time.Since(time.Unix(0, j.checkpointTime.Load())).Seconds()
-	})
-	r.Gauge(prefix+"cut_bytes", "Bytes at the end that a crash had torn and the start cut off.", func() float64 { return float64(j.cut) })
+	r.Gauge(prefix+"replay_bytes", "Bytes after the last checkpoint: what a start reads again.",
+		func() float64 {
+			since := j.checkpointed.Load() // before the end, which only grows
+			return float64(j.end.Load() - since)
+		})
+	r.Gauge(prefix+"checkpoint_age_seconds",
+		"Time since the last checkpoint, or since the start if there is none.", func() float64 {
+			return time.Since(time.Unix(0, j.checkpointTime.Load())).Seconds()
+		})
+	r.Gauge(prefix+"cut_bytes", "Bytes at the end that a crash had torn and the start cut off.",
+		func() float64 { return float64(j.cut) })
 }
 
 // usable returns why nothing can be written; the caller holds mu.

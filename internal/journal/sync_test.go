@@ -83,7 +83,8 @@ func TestAppendsGoOnDuringASync(t *testing.T) {
 			t.Errorf("lag %v, want that of the first record, which is not on the disk yet", age)
 		}
 		if second := j.Position(); second/record.PageSize == first/record.PageSize {
-			t.Errorf("frames before and behind the start of a sync end at %d and %d, on one page", first, second)
+			t.Errorf("frames before and behind the start of a sync end at %d and %d, on one page",
+				first, second)
 		}
 		time.Sleep(time.Second)
 		disk <- nil
@@ -109,9 +110,11 @@ func TestANewSegmentBeginsWithoutLag(t *testing.T) {
 		mustAppend(t, j, "one")
 		time.Sleep(time.Second)
 		at := j.Position()
-		mustAppend(t, j, strings.Repeat("x", record.PageSize)) // waits for the disk, for it goes to the next segment
+		// This waits for the disk, for it goes to the next segment.
+		mustAppend(t, j, strings.Repeat("x", record.PageSize))
 		if bytes, age := j.Lag(); j.segments.Load() != 2 || bytes >= int64(j.Position()-at) || age != 0 {
-			t.Errorf("%d bytes of %d are behind for %v in segment %d", bytes, j.Position(), age, j.segments.Load())
+			t.Errorf("%d bytes of %d are behind for %v in segment %d", bytes, j.Position(), age,
+				j.segments.Load())
 		}
 		time.Sleep(time.Second)
 		if _, age := j.Lag(); age != time.Second {
@@ -147,7 +150,8 @@ func TestAFailedSyncPoisons(t *testing.T) {
 	failing = true
 	poisoned := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "check the disk of "+dir) {
+		if !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, syscall.EIO) ||
+			!strings.Contains(err.Error(), "check the disk of "+dir) {
 			t.Errorf("%s: %v, want ErrPoisoned with its cause and what to do", what, err)
 		}
 	}
@@ -249,13 +253,15 @@ func TestATornWriteIsCutOffAndTheNextOneWorks(t *testing.T) {
 		at := j.Position()
 		torn = n
 		err := j.Append(batchOf("never"))
-		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, record.ErrPoisoned) ||
+			!strings.Contains(err.Error(), "make room on the disk of "+dir) {
 			t.Fatalf("error %v, want ENOSPC that says what to do and no poison", err)
 		}
 		torn = -1
 		info, err := os.Stat(segmentFiles(t, dir)[0])
 		if err != nil || Position(info.Size()) != at || j.Position() != at {
-			t.Fatalf("%d bytes torn: size %d and position %d, error %v, want %d", n, info.Size(), j.Position(), err, at)
+			t.Fatalf("%d bytes torn: size %d and position %d, error %v, want %d", n, info.Size(),
+				j.Position(), err, at)
 		}
 	}
 	if n := j.metrics.appendErrors.Value(); n != 60 {
@@ -309,7 +315,8 @@ func TestASegmentThatCannotBeBegunRefusesUntilItCan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := j.Append(batchOf(want[0])); !errors.Is(err, os.ErrNotExist) || errors.Is(err, record.ErrPoisoned) {
+		if err := j.Append(batchOf(want[0])); !errors.Is(err, os.ErrNotExist) ||
+			errors.Is(err, record.ErrPoisoned) {
 			t.Fatalf("error %v, want ErrNotExist and no poison", err)
 		}
 	}
@@ -379,7 +386,8 @@ func TestMetricsSayWhatHappened(t *testing.T) {
 	want("bytes_total", float64(bytes))
 	want("unsynced_bytes", float64(bytes))
 	want("replay_bytes", float64(record.PageSize+bytes))
-	if value(t, registry, "weir_sync_lag_seconds") <= 0 || value(t, registry, "weir_test_journal_checkpoint_age_seconds") <= 0 {
+	if value(t, registry, "weir_sync_lag_seconds") <= 0 ||
+		value(t, registry, "weir_test_journal_checkpoint_age_seconds") <= 0 {
 		t.Error("no lag, or no age")
 	}
 	if err := j.Checkpoint(j.Position(), k.save); err != nil {
@@ -464,7 +472,10 @@ func TestOpenRewritesWhatMayBeMissing(t *testing.T) {
 		mustAppend(t, j, strings.Repeat("x", int(windowLen-1+more)-record.FrameHeader-3))
 		killed := copyDir(t, dir)
 		written := int64(0)
-		mustOpen(t, killed, Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) { written += int64(n); return n, nil }}})
+		mustOpen(t, killed, Options{Faults: disk.Faults{FailWrite: func(n int) (int, error) {
+			written += int64(n)
+			return n, nil
+		}}})
 		if want := windowLen - 1 + more; written != want {
 			t.Errorf("%d bytes were written again, want the %d of the frame", written, want)
 		}

@@ -54,15 +54,18 @@ func reference(text []byte) (v any, err error) {
 // replaced reports whether encoding/json replaces some of the text.
 func replaced(text []byte) bool {
 	for i, c := range text {
-		if rest := text[i:]; c == '\\' && len(rest) > 2 && rest[1] == 'u' && (rest[2] == 'd' || rest[2] == 'D') {
+		if rest := text[i:]; c == '\\' && len(rest) > 2 && rest[1] == 'u' &&
+			(rest[2] == 'd' || rest[2] == 'D') {
 			return true // perhaps half of a pair
 		}
 	}
 	return !utf8.Valid(text)
 }
 
-var texts = []string{`{"a":[1,-2.5e+7,"x",true,false,null,{}],"b":""}`, `[]`, `0`, `01`, `-`, `1.`, `"\u00e4"`, `"a`, `{"a"}`, `[1,]`, ` 1 `, `nul`,
-	`1E5`, `"\ud83d\ude00"`, `"\ud83d"`, `"\x"`, "\"\x01\"", "\"\xff\"", `{"\u0061":1}`, `[1 2]`, `{"a":1,"a":2}`, `{,}`, `"\u0000"`, `1e`, `--1`, "\x00", ``}
+var texts = []string{`{"a":[1,-2.5e+7,"x",true,false,null,{}],"b":""}`, `[]`, `0`, `01`, `-`, `1.`,
+	`"\u00e4"`, `"a`, `{"a"}`, `[1,]`, ` 1 `, `nul`,
+	`1E5`, `"\ud83d\ude00"`, `"\ud83d"`, `"\x"`, "\"\x01\"", "\"\xff\"", `{"\u0061":1}`, `[1 2]`,
+	`{"a":1,"a":2}`, `{,}`, `"\u0000"`, `1e`, `--1`, "\x00", ``}
 
 func check(t *testing.T, text []byte) {
 	strict := Scanner{B: text}
@@ -87,7 +90,8 @@ func check(t *testing.T, text []byte) {
 	case err != nil && valid && !replaced(text) && !deep:
 		t.Errorf("%q is refused: %v", text, err)
 	case err == nil:
-		if want, _ := reference(text); !reflect.DeepEqual(got, want) && !strings.Contains(string(text), "\\u") {
+		if want, _ := reference(text); !reflect.DeepEqual(got, want) &&
+			!strings.Contains(string(text), "\\u") {
 			t.Errorf("%q is %v, want %v", text, got, want)
 		}
 	}

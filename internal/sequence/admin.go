@@ -21,7 +21,9 @@ func (s *Sequence) putCurrent(w *server.Response, r *server.Request) server.Outc
 		err = errors.New("index must be there")
 	}
 	if err != nil {
-		w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`, s.cfg.MaxIndex, err))
+		w.Problem(http.StatusUnprocessableEntity,
+			fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`,
+				s.cfg.MaxIndex, err))
 		return server.Done
 	}
 	if r.Inline() && !s.index.Inline() {

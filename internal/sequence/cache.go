@@ -70,8 +70,8 @@ func grown(memory []byte, n int) []byte {
 }
 
 // interval is how far apart the pairs of the cache are, about. Measured from index 1,000 to 80,000,000, a
-// step costs 0.3 to
-// 0.9 % of what computing from nothing does, so the farthest pair that is used saves little and the others much.
+// step costs 0.3 to 0.9 % of what computing from nothing does, so the farthest pair that is used saves
+// little and the others much.
 const interval = 128
 
 // Small values come from anchors: pairs that are always there, so near that a few microseconds lead to each

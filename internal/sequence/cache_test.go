@@ -14,17 +14,20 @@ func pairAt(values []string, n int) pair {
 
 func TestStepsLeadFromAPairToAnyOther(t *testing.T) {
 	values := fibonacci(600)
-	for _, c := range [][2]int{{1, 600}, {600, 1}, {1, 0}, {300, 300}, {300, 301}, {300, 299}, {300, 302}, {300, 298}, {300, 303}, {300, 297}, {300, 310}, {310, 300}} {
+	for _, c := range [][2]int{{1, 600}, {600, 1}, {1, 0}, {300, 300}, {300, 301}, {300, 299}, {300, 302},
+		{300, 298}, {300, 303}, {300, 297}, {300, 310}, {310, 300}} {
 		from := pairAt(values, c[0])
 		p, err := from.walk(t.Context(), uint64(c[1]))
 		previous := "1" // F(-1)
 		if c[1] > 0 {
 			previous = values[c[1]-1]
 		}
-		if err != nil || p.index != uint64(c[1]) || string(p.f) != values[c[1]] || string(p.previous) != previous {
+		if err != nil || p.index != uint64(c[1]) || string(p.f) != values[c[1]] ||
+			string(p.previous) != previous {
 			t.Errorf("from %d to %d: %d %s %s, %v", c[0], c[1], p.index, p.f, p.previous, err)
 		}
-		if again := pairAt(values, c[0]); string(from.f) != string(again.f) || string(from.previous) != string(again.previous) {
+		if again := pairAt(values, c[0]); string(from.f) != string(again.f) ||
+			string(from.previous) != string(again.previous) {
 			t.Errorf("from %d to %d: the pair was changed", c[0], c[1])
 		}
 	}

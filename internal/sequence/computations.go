@@ -14,7 +14,8 @@ import (
 
 var (
 	// errBusy means that as many requests wait, or as much memory is in use, as may be.
-	errBusy = errors.New("too many values are being computed; raise --sequence-waiting or --sequence-compute-bytes if the machine has room")
+	errBusy = errors.New("too many values are being computed; raise --sequence-waiting or " +
+		"--sequence-compute-bytes if the machine has room")
 	// errTooLarge means that a value's computation alone takes more memory than all may.
 	errTooLarge = errors.New("computing this value takes more memory than --sequence-compute-bytes allows")
 	// errStopped means that the service was closed while somebody waited.
@@ -54,7 +55,8 @@ var classDigits = [...]int{1 << 16, 1 << 20, 1 << 24}
 // maxComputations bounds a class, since each of its computations may hold a thread.
 const maxComputations = 64
 
-func newComputations(cfg Config, make_ func(context.Context, uint64) (pair, how, error), log *slog.Logger) *computations {
+func newComputations(cfg Config, make_ func(context.Context, uint64) (pair, how, error),
+	log *slog.Logger) *computations {
 	c := &computations{
 		make: make_, maxWaiting: cfg.Waiting, maxBytes: cfg.ComputeBytes, log: log,
 		flights: make(map[uint64]*flight),
@@ -206,7 +208,8 @@ func (c *computations) run(ctx context.Context, f *flight) {
 func (c *computations) inTurn(ctx context.Context, f *flight) (p pair, h how, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.log.Error("BUG: a computation panicked", "index", f.index, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			c.log.Error("BUG: a computation panicked", "index", f.index, "panic", fmt.Sprint(r), "stack",
+				string(debug.Stack()))
 			p, h, err = pair{}, miss, errors.New("BUG: a computation panicked")
 		}
 	}()

@@ -30,7 +30,8 @@ func newByHand(t *testing.T, cfg Config, indices ...uint64) *byHand {
 	if err := cfg.fill(); err != nil {
 		t.Fatal(err)
 	}
-	b := &byHand{t: t, began: make(chan uint64, 100), goOn: make(map[uint64]chan error), ended: make(chan uint64, 100)}
+	b := &byHand{t: t, began: make(chan uint64, 100), goOn: make(map[uint64]chan error),
+		ended: make(chan uint64, 100)}
 	for _, n := range indices {
 		b.goOn[n] = make(chan error, 100)
 	}
@@ -261,7 +262,8 @@ func TestALongComputationDoesNotHoldUpAShortOne(t *testing.T) {
 				began[n] = true
 			}
 		}
-		for n, want := range map[uint64]bool{4_000_000_000: true, 4_000_000_001: false, 30_000_000: true, 1_000_000: true, 100_000: true, 100_002: false} {
+		for n, want := range map[uint64]bool{4_000_000_000: true, 4_000_000_001: false, 30_000_000: true,
+			1_000_000: true, 100_000: true, 100_002: false} {
 			if began[n] != want {
 				t.Errorf("%d began: %t, want %t", n, began[n], want)
 			}
@@ -308,7 +310,8 @@ func TestAPanicInAComputationIsAnErrorAndIsLogged(t *testing.T) {
 	if err := cfg.fill(); err != nil {
 		t.Fatal(err)
 	}
-	c := newComputations(cfg, func(context.Context, uint64) (pair, how, error) { panic("on purpose") }, slog.New(slog.NewTextHandler(&text, nil)))
+	c := newComputations(cfg, func(context.Context, uint64) (pair, how, error) { panic("on purpose") },
+		slog.New(slog.NewTextHandler(&text, nil)))
 	tk, err := c.admit(7, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -26,14 +26,20 @@ func (o *Flags) Name() string { return "sequence" }
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	o.cacheBytes, o.computeBytes, o.rangeBytes = DefaultCacheBytes, DefaultComputeBytes, DefaultRangeBytes
 	f.BoolVar(&o.on, "sequence", true, "serve the Fibonacci sequence; --sequence=false is off")
-	config.File(f, &o.cfg.File, "sequence-file", "file of the sequence's index (default sequence/current.cells in --data)")
-	f.Uint64Var(&o.cfg.MaxIndex, "sequence-max-index", DefaultMaxIndex, "largest index of the sequence, at most 4294967295")
+	config.File(f, &o.cfg.File, "sequence-file",
+		"file of the sequence's index (default sequence/current.cells in --data)")
+	f.Uint64Var(&o.cfg.MaxIndex, "sequence-max-index", DefaultMaxIndex,
+		"largest index of the sequence, at most 4294967295")
 	f.Var(&o.cacheBytes, "sequence-cache-bytes", "digits kept to make nearby values of")
-	f.IntVar(&o.cfg.Computations, "sequence-computations", 1, "values of about one size that are computed at a time")
-	f.Var(&o.computeBytes, "sequence-compute-bytes", "memory for values that are being computed or sent, all together; beyond it 503")
-	f.IntVar(&o.cfg.Waiting, "sequence-waiting", DefaultWaiting, "requests that may wait for values; one more is answered 503")
+	f.IntVar(&o.cfg.Computations, "sequence-computations", 1,
+		"values of about one size that are computed at a time")
+	f.Var(&o.computeBytes, "sequence-compute-bytes",
+		"memory for values that are being computed or sent, all together; beyond it 503")
+	f.IntVar(&o.cfg.Waiting, "sequence-waiting", DefaultWaiting,
+		"requests that may wait for values; one more is answered 503")
 	f.Var(&o.rangeBytes, "sequence-range-bytes", "longest answer to /fib?from=A&to=B; beyond it 422")
-	f.DurationVar(&o.cfg.Sync, "sequence-sync", DefaultSync, "how often the index is made safe against a loss of power")
+	f.DurationVar(&o.cfg.Sync, "sequence-sync", DefaultSync,
+		"how often the index is made safe against a loss of power")
 	o.cfg.fileFlag = "--sequence-file"
 }
 
@@ -49,15 +55,18 @@ func (o *Flags) Check() error {
 	case !o.on:
 		return server.Off("--sequence=false")
 	case o.cfg.MaxIndex == 0:
-		return fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got 0", uint64(HardMaxIndex))
+		return fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got 0",
+			uint64(HardMaxIndex))
 	case o.cfg.Computations == 0:
-		return fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got 0", maxComputations)
+		return fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got 0",
+			maxComputations)
 	case o.cfg.Waiting == 0:
 		return errors.New("--sequence-waiting must be a whole number above 0, got 0")
 	case o.cfg.Sync == 0:
 		return errors.New("--sequence-sync must be a time above 0, got 0s")
 	}
-	o.cfg.CacheBytes, o.cfg.ComputeBytes, o.cfg.RangeBytes = int64(o.cacheBytes), int64(o.computeBytes), int64(o.rangeBytes)
+	o.cfg.CacheBytes, o.cfg.ComputeBytes, o.cfg.RangeBytes = int64(o.cacheBytes), int64(o.computeBytes),
+		int64(o.rangeBytes)
 	cfg := o.cfg
 	return cfg.fill()
 }

@@ -76,10 +76,11 @@ func (s *Sequence) answerStep(step step) server.Handler {
 				w.Body = s.give(w.Body, &h, object, r.Stripe)
 				return server.Done
 			case err == nil && moved:
-				return s.await(r, t, "; the index is "+strconv.FormatUint(to, 10), func(_ context.Context, w *server.Response, p pair) {
-					w.Field("Cache-Control", "no-store")
-					sendObject(w, to, p.f, t)
-				})
+				return s.await(r, t, "; the index is "+strconv.FormatUint(to, 10),
+					func(_ context.Context, w *server.Response, p pair) {
+						w.Field("Cache-Control", "no-store")
+						sendObject(w, to, p.f, t)
+					})
 			case ok:
 				h.drop()
 			default:
@@ -113,7 +114,8 @@ func refuse(w *server.Response, err error) server.Outcome {
 
 // await leaves a request pending until its ticket's value is there, and has it answered then; the answer
 // gives the ticket back.
-func (s *Sequence) await(r *server.Request, t ticket, moved string, answer func(context.Context, *server.Response, pair)) server.Outcome {
+func (s *Sequence) await(r *server.Request, t ticket, moved string,
+	answer func(context.Context, *server.Response, pair)) server.Outcome {
 	r.Pend().Go(func(ctx context.Context, w *server.Response) {
 		p, how, err := t.wait(ctx)
 		if err == nil {
@@ -126,9 +128,11 @@ func (s *Sequence) await(r *server.Request, t ticket, moved string, answer func(
 		case errors.Is(err, errStopped):
 			w.Problem(http.StatusServiceUnavailable, err.Error()+moved)
 		case ctx.Err() != nil:
-			w.Problem(http.StatusServiceUnavailable, "the client ended its side of the connection, so the value was given up"+moved)
+			w.Problem(http.StatusServiceUnavailable,
+				"the client ended its side of the connection, so the value was given up"+moved)
 		default:
-			w.Problem(http.StatusInternalServerError, "the value could not be computed; the reason has been logged"+moved)
+			w.Problem(http.StatusInternalServerError,
+				"the value could not be computed; the reason has been logged"+moved)
 		}
 	})
 	return server.Pending
@@ -278,8 +282,9 @@ func (s *Sequence) answerRange(w *server.Response, r *server.Request) server.Out
 	}
 	length, fits := rangeLength(from, to, s.cfg.RangeBytes)
 	if !fits {
-		w.Problem(http.StatusUnprocessableEntity, "to must be nearer to from: the answer would be longer than "+
-			strconv.FormatInt(s.cfg.RangeBytes, 10)+" bytes; ask for the values in several requests")
+		w.Problem(http.StatusUnprocessableEntity,
+			"to must be nearer to from: the answer would be longer than "+
+				strconv.FormatInt(s.cfg.RangeBytes, 10)+" bytes; ask for the values in several requests")
 		return server.Done
 	}
 	tag := `"fib-` + strconv.FormatUint(from, 10) + "-" + strconv.FormatUint(to, 10) + `-json"`

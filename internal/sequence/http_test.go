@@ -90,7 +90,8 @@ func (s *served) get(path string, fields ...string) answer {
 // put sets the index by way of the admin port.
 func (s *served) put(n uint64) {
 	s.t.Helper()
-	if a := s.do(http.MethodPut, s.admin+"/current", fmt.Sprintf(`{"index":%d}`, n)); a.status != 200 || a.body != fmt.Sprintf(`{"index":%d}`, n) {
+	if a := s.do(http.MethodPut, s.admin+"/current", fmt.Sprintf(`{"index":%d}`, n)); a.status != 200 ||
+		a.body != fmt.Sprintf(`{"index":%d}`, n) {
 		s.t.Fatalf("PUT /current: %d %s", a.status, a.body)
 	}
 }
@@ -115,7 +116,8 @@ func (s *served) problem(a answer, status int, says ...string) {
 		Status              int
 	}
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != status || a.status != status ||
-		a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Cache-Control") != "no-store" || a.header.Get("Etag") != "" {
+		a.header.Get("Content-Type") != "application/problem+json" ||
+		a.header.Get("Cache-Control") != "no-store" || a.header.Get("Etag") != "" {
 		s.t.Errorf("%d %v %s is no problem document of a %d: %v", a.status, a.header, a.body, status, err)
 	}
 	for _, say := range says {
@@ -159,7 +161,8 @@ func TestStepsGoUpAndDownTheSequence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := s.get(path); a.body != fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, f) || a.length != int64(len(a.body)) {
+			if a := s.get(path); a.body != fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, f) ||
+				a.length != int64(len(a.body)) {
 				t.Errorf("GET %s: %d %.60s", path, a.status, a.body)
 			}
 		}
@@ -171,10 +174,13 @@ func TestAHeadMovesNothing(t *testing.T) {
 		s := serve(t, kernel, Config{})
 		for _, at := range []uint64{0, 10, 50_000, 1_000_000} {
 			s.put(at)
-			for path, n := range map[string]uint64{"/next": at + 1, "/previous": max(at, 1) - 1, "/current": at} {
+			for path, n := range map[string]uint64{"/next": at + 1, "/previous": max(at, 1) - 1,
+				"/current": at} {
 				a := s.do(http.MethodHead, s.url+path, "")
-				if a.status != 200 || a.length != int64(valueLength(n, object)) || a.header.Get("Cache-Control") != "no-store" {
-					t.Errorf("HEAD %s at %d: %d %v, %d bytes, want %d", path, at, a.status, a.header, a.length, valueLength(n, object))
+				if a.status != 200 || a.length != int64(valueLength(n, object)) ||
+					a.header.Get("Cache-Control") != "no-store" {
+					t.Errorf("HEAD %s at %d: %d %v, %d bytes, want %d", path, at, a.status, a.header,
+						a.length, valueLength(n, object))
 				}
 			}
 			if got := s.at(); got != at {
@@ -220,7 +226,8 @@ func TestConcurrentRequestsSeeDistinctIndicesWithTheirValues(t *testing.T) {
 								Index uint64
 								Value string
 							}
-							if err := json.Unmarshal([]byte(a.body), &v); err != nil || a.status != 200 || len(v.Value) != decimal.Digits(v.Index) {
+							if err := json.Unmarshal([]byte(a.body), &v); err != nil || a.status != 200 ||
+								len(v.Value) != decimal.Digits(v.Index) {
 								t.Errorf("GET %s: %d %.60s: %v", path, a.status, a.body, err)
 								return
 							}
@@ -251,12 +258,13 @@ func TestConcurrentRequestsSeeDistinctIndicesWithTheirValues(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := pair{start, f, previous}
-				p.values(t.Context(), uint64(len(seen)), func(n uint64, digits []byte) error { //nolint:errcheck // no write fails
-					if sum, ok := sums[n]; ok && sum != sha256.Sum256(digits) {
-						t.Errorf("F(%d) is wrong", n)
-					}
-					return nil
-				})
+				p.values(t.Context(), uint64(len(seen)),
+					func(n uint64, digits []byte) error { //nolint:errcheck // no write fails
+						if sum, ok := sums[n]; ok && sum != sha256.Sum256(digits) {
+							t.Errorf("F(%d) is wrong", n)
+						}
+						return nil
+					})
 			})
 		}
 	})
@@ -274,11 +282,13 @@ func TestAnyValueIsGivenWithoutMoving(t *testing.T) {
 				n = i
 			}
 			a := s.get(fmt.Sprintf("/fib/%d", n))
-			if want := fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, values[n]); a.status != 200 || a.body != want {
+			if want := fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, values[n]); a.status != 200 ||
+				a.body != want {
 				t.Fatalf("F(%d): %d %.80s, want %.80s", n, a.status, a.body, want)
 			}
 			text := s.get(fmt.Sprintf("/fib/%d?format=text", n))
-			if text.body != values[n] || text.header.Get("Content-Type") != textType || text.header.Get("Accept-Ranges") != "bytes" {
+			if text.body != values[n] || text.header.Get("Content-Type") != textType ||
+				text.header.Get("Accept-Ranges") != "bytes" {
 				t.Fatalf("F(%d) as text: %v %.80s, want %.80s", n, text.header, text.body, values[n])
 			}
 			for _, a := range []answer{a, text} {
@@ -286,8 +296,10 @@ func TestAnyValueIsGivenWithoutMoving(t *testing.T) {
 					t.Fatalf("F(%d): %v", n, a.header)
 				}
 			}
-			if a.header.Get("Etag") == text.header.Get("Etag") || a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-json"`, n) {
-				t.Fatalf("F(%d) has ETag %s, and %s as text", n, a.header.Get("Etag"), text.header.Get("Etag"))
+			if a.header.Get("Etag") == text.header.Get("Etag") ||
+				a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-json"`, n) {
+				t.Fatalf("F(%d) has ETag %s, and %s as text", n, a.header.Get("Etag"),
+					text.header.Get("Etag"))
 			}
 		}
 		if at := s.at(); at != 77 {
@@ -310,8 +322,10 @@ func TestAValueAClientHasIsNotSentAgain(t *testing.T) {
 		} {
 			for _, match := range []string{tag, `"other", ` + tag, "W/" + tag, "*"} {
 				a := s.get(path, "If-None-Match", match)
-				if a.status != 304 || a.body != "" || a.header.Get("Etag") != tag || a.header.Get("Cache-Control") != immutable {
-					t.Errorf("GET %s with If-None-Match %s: %d %v %.60s", path, match, a.status, a.header, a.body)
+				if a.status != 304 || a.body != "" || a.header.Get("Etag") != tag ||
+					a.header.Get("Cache-Control") != immutable {
+					t.Errorf("GET %s with If-None-Match %s: %d %v %.60s", path, match, a.status, a.header,
+						a.body)
 				}
 			}
 		}
@@ -332,7 +346,8 @@ func TestHeadsOfValuesAreKnownWithoutThem(t *testing.T) {
 			"/fib?from=1&to=2":            len(`[{"index":1,"value":"1"},{"index":2,"value":"1"}]`),
 		} {
 			a := s.do(http.MethodHead, s.url+path, "", "Range", "bytes=0-0")
-			if a.status != 200 || a.length != int64(length) || a.header.Get("Cache-Control") != immutable || a.header.Get("Etag") == "" {
+			if a.status != 200 || a.length != int64(length) || a.header.Get("Cache-Control") != immutable ||
+				a.header.Get("Etag") == "" {
 				t.Errorf("HEAD %s: %d %v, %d bytes, want %d", path, a.status, a.header, a.length, length)
 			}
 		}
@@ -360,7 +375,8 @@ func TestRangesOfDigits(t *testing.T) {
 				fmt.Sprintf("bytes=3-%d", 2*last): string(f[3:]),
 			} {
 				a := s.get(path, "Range", field)
-				if a.status != 206 || a.body != want || a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-text"`, n) {
+				if a.status != 206 || a.body != want ||
+					a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-text"`, n) {
 					t.Errorf("F(%d) %s: %d %v %.40s, want %.40s", n, field, a.status, a.header, a.body, want)
 				}
 			}
@@ -370,13 +386,16 @@ func TestRangesOfDigits(t *testing.T) {
 				t.Errorf("F(%d): Content-Range %q", n, got)
 			}
 			s.problem(s.get(path, "If-Match", `"other"`), 412, "If-Match")
-			if a := s.get(path, "Range", "bytes=0-9", "If-Range", `"other"`); a.status != 200 || a.body != string(f) {
+			if a := s.get(path, "Range", "bytes=0-9", "If-Range", `"other"`); a.status != 200 ||
+				a.body != string(f) {
 				t.Errorf("F(%d) with another If-Range: %d", n, a.status)
 			}
-			if a := s.get(path, "Range", "bytes=0-0,2-2"); a.status != 206 || !strings.HasPrefix(a.header.Get("Content-Type"), "multipart/byteranges") {
+			if a := s.get(path, "Range", "bytes=0-0,2-2"); a.status != 206 ||
+				!strings.HasPrefix(a.header.Get("Content-Type"), "multipart/byteranges") {
 				t.Errorf("F(%d), two ranges: %d %v", n, a.status, a.header)
 			}
-			if a := s.get(fmt.Sprintf("/fib/%d", n), "Range", "bytes=0-9"); a.status != 200 || len(a.body) != valueLength(n, object) {
+			if a := s.get(fmt.Sprintf("/fib/%d", n), "Range", "bytes=0-9"); a.status != 200 ||
+				len(a.body) != valueLength(n, object) {
 				t.Errorf("F(%d) as JSON with a Range: %d", n, a.status)
 			}
 		}
@@ -393,10 +412,12 @@ func TestRangesOfValuesAreAnArray(t *testing.T) {
 				want = append(want, fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, values[n]))
 			}
 			a := s.get(fmt.Sprintf("/fib?from=%d&to=%d", c[0], c[1]))
-			if a.status != 200 || a.body != "["+strings.Join(want, ",")+"]" || a.length != int64(len(a.body)) {
+			if a.status != 200 || a.body != "["+strings.Join(want, ",")+"]" ||
+				a.length != int64(len(a.body)) {
 				t.Errorf("%v: %d %.100s", c, a.status, a.body)
 			}
-			if a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-%d-json"`, c[0], c[1]) || a.header.Get("Cache-Control") != immutable {
+			if a.header.Get("Etag") != fmt.Sprintf(`"fib-%d-%d-json"`, c[0], c[1]) ||
+				a.header.Get("Cache-Control") != immutable {
 				t.Errorf("%v: %v", c, a.header)
 			}
 		}
@@ -472,11 +493,13 @@ func TestARangeOfValuesIsBoundedInBytes(t *testing.T) {
 			longest = int(to)
 		}
 		if longest >= 0 {
-			if a := s.get(fmt.Sprintf("/fib?from=%d&to=%d", from, longest)); a.status != 200 || len(a.body) > limit {
+			if a := s.get(fmt.Sprintf("/fib?from=%d&to=%d", from, longest)); a.status != 200 ||
+				len(a.body) > limit {
 				t.Errorf("from %d to %d: %d with %d bytes", from, longest, a.status, len(a.body))
 			}
 		}
-		s.problem(s.get(fmt.Sprintf("/fib?from=%d&to=%d", from, max(longest, int(from)-1)+1)), 422, "to must be nearer to from", strconv.Itoa(limit))
+		s.problem(s.get(fmt.Sprintf("/fib?from=%d&to=%d", from, max(longest, int(from)-1)+1)), 422,
+			"to must be nearer to from", strconv.Itoa(limit))
 	}
 	s.problem(s.get("/fib?from=0&to=10000000"), 422, "to must be nearer to from")
 }
@@ -520,7 +543,8 @@ func TestBadInputIsRefusedByName(t *testing.T) {
 		} {
 			s.problem(s.do(http.MethodPut, s.admin+"/current", body), 422, says)
 		}
-		s.problem(s.do(http.MethodPut, s.admin+"/current", strings.Repeat(" ", 5000)), 413, "longer than 4096 bytes")
+		s.problem(s.do(http.MethodPut, s.admin+"/current", strings.Repeat(" ", 5000)), 413,
+			"longer than 4096 bytes")
 		if a := s.do(http.MethodPut, s.url+"/current", `{"index":1}`); a.status != 405 {
 			t.Errorf("PUT /current on the public port: %d", a.status)
 		}
@@ -535,7 +559,8 @@ func TestBeyondTheBoundsNothingMoves(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serve(t, kernel, Config{ComputeBytes: decimal.Cost(100_000)})
 		s.put(1_000_000)
-		for _, path := range []string{"/next", "/previous", "/current", "/fib/1000000", "/fib/1000000?format=text", "/fib?from=1000000&to=1000001"} {
+		for _, path := range []string{"/next", "/previous", "/current", "/fib/1000000",
+			"/fib/1000000?format=text", "/fib?from=1000000&to=1000001"} {
 			a := s.get(path)
 			s.problem(a, 503, "--sequence-compute-bytes")
 			if a.header.Get("Retry-After") == "" {
@@ -570,7 +595,8 @@ func TestAnAbandonedComputationStopsAndNobodyWaitsForIt(t *testing.T) {
 			}
 			gone <- err
 		}()
-		s.await("the computation to begin", func() bool { waiting, _ := s.computations.load(); return waiting == 1 })
+		s.await("the computation to begin",
+			func() bool { waiting, _ := s.computations.load(); return waiting == 1 })
 		s.put(100_000)
 		if a := s.get("/next"); a.status != 200 {
 			t.Errorf("meanwhile: %d", a.status)
@@ -579,7 +605,8 @@ func TestAnAbandonedComputationStopsAndNobodyWaitsForIt(t *testing.T) {
 		if err := <-gone; err == nil {
 			t.Error("it was answered before its client left")
 		}
-		s.await("the computation to end", func() bool { waiting, bytes := s.computations.load(); return waiting == 0 && bytes == 0 })
+		s.await("the computation to end",
+			func() bool { waiting, bytes := s.computations.load(); return waiting == 0 && bytes == 0 })
 		if n := s.computations.cancelled.Value(); n != 1 {
 			t.Errorf("%d computations are counted as cancelled", n)
 		}
@@ -600,7 +627,8 @@ func TestValuesAreCountedByWhereTheyCameFrom(t *testing.T) {
 		s := serve(t, kernel, Config{})
 		count := func() (c struct{ Direct, Close, Miss, Pairs, Bytes, Limit int }) {
 			t.Helper()
-			if err := json.Unmarshal([]byte(s.do(http.MethodGet, s.admin+"/debug/cache", "").body), &c); err != nil {
+			if err := json.Unmarshal([]byte(s.do(http.MethodGet, s.admin+"/debug/cache", "").body),
+				&c); err != nil {
 				t.Fatal(err)
 			}
 			return c
@@ -609,7 +637,8 @@ func TestValuesAreCountedByWhereTheyCameFrom(t *testing.T) {
 		if a := s.get("/next"); a.status != 200 {
 			t.Fatal(a)
 		}
-		if c := count(); c.Miss != 1 || c.Direct != 0 || c.Close != 0 || c.Pairs != 1 || c.Bytes < 20_000 || c.Limit != DefaultCacheBytes {
+		if c := count(); c.Miss != 1 || c.Direct != 0 || c.Close != 0 || c.Pairs != 1 || c.Bytes < 20_000 ||
+			c.Limit != DefaultCacheBytes {
 			t.Errorf("after one: %+v", c)
 		}
 		s.get("/previous") // came along with the other one
@@ -641,7 +670,9 @@ func TestValuesAreCountedByWhereTheyCameFrom(t *testing.T) {
 		}
 		s.put(50_005)
 		metrics := s.do(http.MethodGet, s.admin+"/metrics", "").body
-		for _, line := range []string{`weir_sequence_values_total{found="close"} 6`, `weir_sequence_values_total{found="direct"} 25`, `weir_sequence_values_total{found="miss"} 1`, "weir_sequence_index 50005"} {
+		for _, line := range []string{`weir_sequence_values_total{found="close"} 6`,
+			`weir_sequence_values_total{found="direct"} 25`, `weir_sequence_values_total{found="miss"} 1`,
+			"weir_sequence_index 50005"} {
 			if !strings.Contains(metrics, line) {
 				t.Errorf("/metrics does not hold %s", line)
 			}

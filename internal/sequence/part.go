@@ -38,7 +38,8 @@ func (s *Sequence) answerPart(w *server.Response, r *server.Request, n uint64, t
 
 func serveContent(w *server.Response, r *http.Request, tag string, digits io.ReadSeeker) {
 	w.Clear()
-	http.ServeContent(&contentWriter{w, http.Header{"Content-Type": {textType}, "Etag": {tag}, "Cache-Control": {immutable}}},
+	http.ServeContent(&contentWriter{w, http.Header{"Content-Type": {textType}, "Etag": {tag},
+		"Cache-Control": {immutable}}},
 		r, "", time.Time{}, digits)
 }
 

@@ -52,7 +52,8 @@ func TestARecentValueIsFoundUntilItsSlotIsGivenAway(t *testing.T) {
 		if s == nil {
 			continue
 		}
-		if want := fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, v); string(s.body) != want || string(s.digits()) != v {
+		if want := fmt.Sprintf(`{"index":%d,"value":"%s"}`, n, v); string(s.body) != want ||
+			string(s.digits()) != v {
 			t.Errorf("slot %d holds %s with digits %s, want %s", n, s.body, s.digits(), want)
 		}
 		s.unpin()

@@ -3,24 +3,25 @@
 //
 // What it promises:
 //
-//   - Moves are atomic. N concurrent steps forward see N different indices, and so do N steps back, but that index 0 is
-//     not left and is seen as often as it is asked for. At Config.MaxIndex a step forward is refused and moves nothing.
+//   - Moves are atomic. N concurrent steps forward see N different indices, and so do N steps back, but
+//     that index 0 is not left and is seen as often as it is asked for. At Config.MaxIndex a step forward
+//     is refused and moves nothing.
 //   - Index and value of an answer belong together.
-//   - A move counts before its answer is sent, and survives the end of the process, kill -9 included: see package
-//     progress, which keeps the index.
-//   - What is not at hand is computed off the event loops: once for all who wait for it, and no longer than somebody
-//     does. How many wait, and the memory of all computations together, are bounded; who comes beyond a bound is
-//     refused before anything moves. A computation waits only for others of about its size.
+//   - A move counts before its answer is sent, and survives the end of the process, kill -9 included: see
+//     package progress, which keeps the index.
+//   - What is not at hand is computed off the event loops: once for all who wait for it, and no longer than
+//     somebody does. How many wait, and the memory of all computations together, are bounded; who comes
+//     beyond a bound is refused before anything moves. A computation waits only for others of about its size.
 //
 // # Where values come from
 //
 // A value is its decimal digits, nothing else: adding two of them and printing the sum is one pass (package
 // decimal). There are three places to look, in this order.
 //
-//   - recent, the values given last, rendered as the answers they were. Readers and writers never wait for each
-//     other, so event loops look here.
-//   - cache, a bounded number of bytes of pairs F(i), F(i-1), at most one pair an interval of indices: any value
-//     nearby is a few additions or subtractions away.
+//   - recent, the values given last, rendered as the answers they were. Readers and writers never wait for
+//     each other, so event loops look here.
+//   - cache, a bounded number of bytes of pairs F(i), F(i-1), at most one pair an interval of indices: any
+//     value nearby is a few additions or subtractions away.
 //   - decimal.Fibonacci, which starts from nothing.
 //
 // A value found as it is counts as direct, one made by steps from others as close, one from nothing as a
@@ -117,9 +118,11 @@ func (c *Config) fill() error {
 	}
 	switch {
 	case c.MaxIndex > HardMaxIndex:
-		return fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got %d", uint64(HardMaxIndex), c.MaxIndex)
+		return fmt.Errorf("--sequence-max-index must be a whole number from 1 to %d, got %d",
+			uint64(HardMaxIndex), c.MaxIndex)
 	case c.Computations < 0 || c.Computations > maxComputations:
-		return fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got %d", maxComputations, c.Computations)
+		return fmt.Errorf("--sequence-computations must be a whole number from 1 to %d, got %d",
+			maxComputations, c.Computations)
 	case c.Waiting < 0:
 		return fmt.Errorf("--sequence-waiting must be a whole number above 0, got %d", c.Waiting)
 	case c.Sync < 0:
@@ -171,7 +174,8 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 	s.computations = newComputations(s.cfg, s.compute, env.Log)
 	s.register(env.Metrics)
 	if cost := decimal.Cost(cfg.MaxIndex); cost > cfg.ComputeBytes {
-		env.Log.Warn("the largest values of the sequence are refused, since computing them takes more memory than --sequence-compute-bytes",
+		env.Log.Warn("the largest values of the sequence are refused, since computing them takes more "+
+			"memory than --sequence-compute-bytes",
 			"max_index", cfg.MaxIndex, "takes", cost, "sequence_compute_bytes", cfg.ComputeBytes)
 	}
 	return s, nil
@@ -228,9 +232,11 @@ func (s *Sequence) checkIndex() error {
 	case err != nil:
 		return err
 	case at > HardMaxIndex:
-		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s", s.cfg.File, at, s.cfg.fileFlag)
+		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s",
+			s.cfg.File, at, s.cfg.fileFlag)
 	case at > s.cfg.MaxIndex:
-		return fmt.Errorf("the index in %s is %d, beyond --sequence-max-index %d: raise that to %d at least, or name another file with %s",
+		return fmt.Errorf("the index in %s is %d, beyond --sequence-max-index %d: raise that to %d at "+
+			"least, or name another file with %s",
 			s.cfg.File, at, s.cfg.MaxIndex, at, s.cfg.fileFlag)
 	}
 	return nil
@@ -242,7 +248,8 @@ func (s *Sequence) Name() string { return "sequence" }
 // Health implements server.Service. Values are given even when the index cannot move.
 func (s *Sequence) Health() server.Health {
 	if s.index.Err() != nil {
-		return server.Degraded("the index cannot be saved, so it does not move; see the log, and restart when the disk is sound")
+		return server.Degraded("the index cannot be saved, so it does not move; see the log, and restart " +
+			"when the disk is sound")
 	}
 	return server.Ready()
 }
@@ -357,7 +364,8 @@ func (s *Sequence) set(n uint64) error {
 func (s *Sequence) register(r *metrics.Registry) {
 	for h := range hows {
 		s.given[h] = r.Counter("weir_sequence_values_total",
-			"Values given: found as they were (direct), made by steps from others (close), computed from nothing (miss).", "found", howNames[h])
+			"Values given: found as they were (direct), made by steps from others (close), computed from "+
+				"nothing (miss).", "found", howNames[h])
 	}
 	r.Gauge("weir_sequence_index", "Where the sequence's index is.", func() float64 {
 		ctx, cancel := s.indexContext()
@@ -369,18 +377,24 @@ func (s *Sequence) register(r *metrics.Registry) {
 		}
 		return float64(at)
 	})
-	r.Gauge("weir_sequence_cache_bytes", "Digits in the cache of pairs.", func() float64 { _, bytes := s.cache.size(); return float64(bytes) })
-	r.Gauge("weir_sequence_cache_pairs", "Pairs in the cache.", func() float64 { pairs, _ := s.cache.size(); return float64(pairs) })
-	r.Gauge("weir_sequence_waiting", "Requests that wait for a value to be computed, or are sent one.", func() float64 {
-		waiting, _ := s.computations.load()
-		return float64(waiting)
-	})
-	r.Gauge("weir_sequence_compute_bytes", "Memory that computations of values may use now, results being sent included.", func() float64 {
-		_, bytes := s.computations.load()
-		return float64(bytes)
-	})
-	s.computations.refused = r.Counter("weir_sequence_refused_total", "Requests refused because too many values are being computed.")
-	s.computations.cancelled = r.Counter("weir_sequence_cancelled_total", "Computations given up because nobody waited any more.")
+	r.Gauge("weir_sequence_cache_bytes", "Digits in the cache of pairs.",
+		func() float64 { _, bytes := s.cache.size(); return float64(bytes) })
+	r.Gauge("weir_sequence_cache_pairs", "Pairs in the cache.",
+		func() float64 { pairs, _ := s.cache.size(); return float64(pairs) })
+	r.Gauge("weir_sequence_waiting", "Requests that wait for a value to be computed, or are sent one.",
+		func() float64 {
+			waiting, _ := s.computations.load()
+			return float64(waiting)
+		})
+	r.Gauge("weir_sequence_compute_bytes",
+		"Memory that computations of values may use now, results being sent included.", func() float64 {
+			_, bytes := s.computations.load()
+			return float64(bytes)
+		})
+	s.computations.refused = r.Counter("weir_sequence_refused_total",
+		"Requests refused because too many values are being computed.")
+	s.computations.cancelled = r.Counter("weir_sequence_cancelled_total",
+		"Computations given up because nobody waited any more.")
 }
 
 // parseIndex reads a whole number of decimal digits; false is anything else, or one beyond limit.

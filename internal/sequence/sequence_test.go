@@ -237,11 +237,12 @@ func TestAFileThatIsNoIndexIsRefusedWithWhatToChange(t *testing.T) {
 		cfg  Config
 		says []string
 	}{
-		"another store":  {Config{File: file("many", 2, 0)}, []string{"2 cursors", "--sequence-file"}},
-		"no index":       {Config{File: file("large", 1, 1<<40)}, []string{"no index", "--sequence-file"}},
-		"beyond the end": {Config{File: file("beyond", 1, 11), MaxIndex: 10}, []string{"is 11, beyond --sequence-max-index 10", "11 at least"}},
-		"another file":   {Config{File: other}, []string{"text", "--sequence-file"}},
-		"no directory":   {Config{File: filepath.Join(other, "f")}, []string{"text/f", "--sequence-file"}},
+		"another store": {Config{File: file("many", 2, 0)}, []string{"2 cursors", "--sequence-file"}},
+		"no index":      {Config{File: file("large", 1, 1<<40)}, []string{"no index", "--sequence-file"}},
+		"beyond the end": {Config{File: file("beyond", 1, 11), MaxIndex: 10},
+			[]string{"is 11, beyond --sequence-max-index 10", "11 at least"}},
+		"another file": {Config{File: other}, []string{"text", "--sequence-file"}},
+		"no directory": {Config{File: filepath.Join(other, "f")}, []string{"text/f", "--sequence-file"}},
 	} {
 		if _, err := Open(c.cfg, env(dir)); err == nil {
 			t.Errorf("%s was opened", name)
@@ -279,12 +280,14 @@ func TestAConfigThatCannotWorkNamesItsFlag(t *testing.T) {
 }
 
 func TestIndicesAreReadAsTheyAreWritten(t *testing.T) {
-	for text, want := range map[string]uint64{"0": 0, "7": 7, "007": 7, "4294967295": HardMaxIndex, "0000000000000004294967295": HardMaxIndex} {
+	for text, want := range map[string]uint64{"0": 0, "7": 7, "007": 7, "4294967295": HardMaxIndex,
+		"0000000000000004294967295": HardMaxIndex} {
 		if n, ok := parseIndex(text, HardMaxIndex); !ok || n != want {
 			t.Errorf("%q is %d, %t", text, n, ok)
 		}
 	}
-	for _, text := range []string{"", "-1", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "4294967296", "18446744073709551617", "99999999999999999999999", "²"} {
+	for _, text := range []string{"", "-1", "+1", " 1", "1 ", "1.0", "1e3", "0x10", "4294967296",
+		"18446744073709551617", "99999999999999999999999", "²"} {
 		if n, ok := parseIndex(text, HardMaxIndex); ok {
 			t.Errorf("%q is taken for %d", text, n)
 		}

@@ -18,7 +18,8 @@ func Plain(err error) error {
 		return nil
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), Kind(wrong.Type), found(wrong.Value))
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "it"), Kind(wrong.Type),
+			found(wrong.Value))
 	}
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {

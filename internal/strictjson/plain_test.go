@@ -35,7 +35,8 @@ func TestErrorsNameWhatWasWritten(t *testing.T) {
 		`{"speed":1}`:                  `there is no field "speed"`,
 		`{"users":1`:                   "it ends before its JSON does",
 		``:                             "it is empty",
-		`{users}`:                      "not JSON: invalid character 'u' looking for beginning of object key string at byte 2",
+		`{users}`: "not JSON: invalid character 'u' looking for beginning of object " +
+			"key string at byte 2",
 	} {
 		d := json.NewDecoder(strings.NewReader(text))
 		d.DisallowUnknownFields()
@@ -46,7 +47,8 @@ func TestErrorsNameWhatWasWritten(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	if err := json.Unmarshal([]byte(`{"users":1`), new(target)); Plain(err).Error() != "it ends before its JSON does" {
+	if err := json.Unmarshal([]byte(`{"users":1`), new(target)); Plain(err).Error() !=
+		"it ends before its JSON does" {
 		t.Errorf("what is cut off: %v", Plain(err))
 	}
 	if Plain(nil) != nil {

@@ -41,7 +41,8 @@ func checkMembers(text []byte, t reflect.Type, at string) error {
 		t = t.Elem()
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	if start, _ := d.Token(); start != json.Delim('{') || t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+	if start, _ := d.Token(); start != json.Delim('{') || t.Kind() != reflect.Struct &&
+		t.Kind() != reflect.Map {
 		return nil
 	}
 	var known []string

@@ -25,7 +25,9 @@ func TestABodyIsReadByTheExactNamesOfItsMembers(t *testing.T) {
 		{`{"position":null}`, new(named), ""},
 		{`{}`, new(named), ""},
 		{`{"Position":1}`, new(named), `the body may have position, and not "Position"`},
-		{`{"po` + "\u017f" + `ition":1}`, new(named), `the body may have position, and not "po` + "\u017f" + `ition"`}, // folds to an s
+		// U+017F folds to an s.
+		{`{"po` + "\u017f" + `ition":1}`, new(named), `the body may have position, and not "po` +
+			"\u017f" + `ition"`},
 		{`{"position":1,"POSITION":"x"}`, new(named), `and not "POSITION"`},
 		{`{"position":1,"position":2}`, new(named), "position must be there once"},
 		{`{"position":1,"\u0070osition":1}`, new(named), "position must be there once"},
@@ -42,7 +44,8 @@ func TestABodyIsReadByTheExactNamesOfItsMembers(t *testing.T) {
 		{`{"a":{"soft":"x"}}`, new(map[string]limits), "soft must be a whole number, not a text"},
 	} {
 		err := Read(strings.NewReader(c.body), c.to)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.body, err, c.want)
 		}
 	}

@@ -38,8 +38,8 @@ func DiskOf(t testing.TB, kind string) string {
 	return dir
 }
 
-// unmountAfter unmounts dir at the end of the test: detached, so that one that failed with a file open leaves no
-// mount behind.
+// unmountAfter unmounts dir at the end of the test: detached, so that one that failed with a file open
+// leaves no mount behind.
 func unmountAfter(t testing.TB, dir string) {
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

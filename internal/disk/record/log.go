@@ -37,7 +37,8 @@ func (h frameHeader) put(b []byte, seed uint64) {
 // parseFrameHeader reads what put wrote with the same seed; ok is false when it is something else.
 func parseFrameHeader(b []byte, seed uint64) (h frameHeader, ok bool) {
 	e := binary.LittleEndian
-	h = frameHeader{length: e.Uint32(b), gap: e.Uint32(b[4:]), synced: e.Uint64(b[8:]), checksum: e.Uint64(b[16:])}
+	h = frameHeader{length: e.Uint32(b), gap: e.Uint32(b[4:]), synced: e.Uint64(b[8:]),
+		checksum: e.Uint64(b[16:])}
 	return h, e.Uint64(b[24:]) == xxh3.HashSeed(b[:24], seed)
 }
 
@@ -90,7 +91,8 @@ type LogOptions struct {
 // missing after a power failure is written out again, and all of it is on the disk when OpenLog returns; of
 // a reserved log nothing is, until Restart. A damaged log, or one of another format, is left as it is. lost
 // is how many bytes AcceptLoss gave up.
-func OpenLog(path string, k Format, o LogOptions, visit func(payload []byte) error) (l *Log, lost int64, err error) {
+func OpenLog(path string, k Format, o LogOptions, visit func(payload []byte) error) (l *Log,
+	lost int64, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		if err = disk.WriteFileAtomic(path, LogPage(k, NewID(), 0), 0o600); err == nil {
@@ -98,7 +100,8 @@ func OpenLog(path string, k Format, o LogOptions, visit func(payload []byte) err
 		}
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: make the file and its directory writable or choose another directory", err)
+		return nil, 0, fmt.Errorf("%w: make the file and its directory writable or choose another directory",
+			err)
 	}
 	defer func() {
 		if err != nil {
@@ -131,7 +134,8 @@ func OpenLog(path string, k Format, o LogOptions, visit func(payload []byte) err
 
 // NewLog returns the log of a file that LogPage alone was written to.
 func NewLog(f *os.File, k Format, id, base uint64, faults disk.Faults) *Log {
-	return &Log{f: f, format: k, faults: faults, id: id, base: base, end: PageSize, fence: PageSize, synced: base + PageSize}
+	return &Log{f: f, format: k, faults: faults, id: id, base: base, end: PageSize, fence: PageSize,
+		synced: base + PageSize}
 }
 
 // Append writes a frame at the end: all of it or nothing. frame is its payload behind FrameHeader bytes,
@@ -141,10 +145,12 @@ func (l *Log) Append(frame []byte) error {
 	gap := l.gap()
 	at := l.end + gap
 	if l.reserved && !l.Has(len(frame)) {
-		return fmt.Errorf("BUG: a frame of %d bytes at offset %d of the %d of %s", len(frame), at, l.size, l.f.Name())
+		return fmt.Errorf("BUG: a frame of %d bytes at offset %d of the %d of %s", len(frame), at,
+			l.size, l.f.Name())
 	}
 	payload := frame[FrameHeader:]
-	frameHeader{length: uint32(len(payload)), gap: uint32(gap), synced: l.synced, checksum: xxh3.Hash(payload)}.
+	frameHeader{length: uint32(len(payload)), gap: uint32(gap), synced: l.synced,
+		checksum: xxh3.Hash(payload)}.
 		put(frame, l.id+l.base+uint64(at))
 	if err := l.faults.WriteAt(l.f, frame, at); err != nil {
 		if l.reserved { // what is there is no frame, and the next one is written over it

@@ -242,7 +242,8 @@ func TestDamageIsRefusedUntilItsLossIsAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = OpenLog(path, kind, LogOptions{}, func([]byte) error { return nil })
-	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at offset %d", path, at)) {
+	if !errors.Is(err, ErrCorrupt) ||
+		!strings.Contains(err.Error(), fmt.Sprintf("%s, at offset %d", path, at)) {
 		t.Fatalf("error %v, want ErrCorrupt at offset %d", err, at)
 	}
 	if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, bad) {
@@ -290,18 +291,20 @@ func TestHeadersTellKindsVersionsAndDamageApart(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"another version":  {good, len(fields), later, ErrVersion, "version 3"},
-		"other fields":     {good, 8, later, ErrVersion, "version 3"}, // whatever their length was
-		"other checksums":  {append(slices.Clone(good[:PageSize-1]), 1), 8, later, ErrVersion, "version 3"},
-		"another kind":     {good, len(fields), other, ErrKind, "weirelse"},
-		"nothing":          {nil, len(fields), kind, ErrKind, "make it again"},
-		"a part":           {good[:100], len(fields), kind, ErrCorrupt, "100 bytes"},
-		"a longer header":  {good, 8, kind, ErrCorrupt, "16 bytes"},
-		"zeros":            {make([]byte, PageSize), len(fields), kind, ErrKind, "weirtest"},
-		"another checksum": {append(append([]byte{}, good[:fieldsAt+16]...), make([]byte, PageSize)...), len(fields), kind, ErrCorrupt, "checksum"},
+		"another version": {good, len(fields), later, ErrVersion, "version 3"},
+		"other fields":    {good, 8, later, ErrVersion, "version 3"}, // whatever their length was
+		"other checksums": {append(slices.Clone(good[:PageSize-1]), 1), 8, later, ErrVersion, "version 3"},
+		"another kind":    {good, len(fields), other, ErrKind, "weirelse"},
+		"nothing":         {nil, len(fields), kind, ErrKind, "make it again"},
+		"a part":          {good[:100], len(fields), kind, ErrCorrupt, "100 bytes"},
+		"a longer header": {good, 8, kind, ErrCorrupt, "16 bytes"},
+		"zeros":           {make([]byte, PageSize), len(fields), kind, ErrKind, "weirtest"},
+		"another checksum": {append(append([]byte{}, good[:fieldsAt+16]...), make([]byte, PageSize)...),
+			len(fields), kind, ErrCorrupt, "checksum"},
 	} {
 		_, err := c.format.Parse("file", c.page, c.n)
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "file") {
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), "file") {
 			t.Errorf("%s: error %v, want %v that says %q", name, err, c.want, c.says)
 		}
 	}
@@ -378,7 +381,8 @@ func TestMendRightsAnySingleBitOfAHeaderAndNothingElse(t *testing.T) {
 	}
 	two := slices.Clone(good)
 	two[9], two[10] = two[9]^1, two[10]^1
-	for name, data := range map[string][]byte{"good": good, "two wrong bits": two, "short": good[:PageSize-1], "empty": nil} {
+	for name, data := range map[string][]byte{"good": good, "two wrong bits": two, "short": good[:PageSize-1],
+		"empty": nil} {
 		if mended, after := mend(data); mended || !bytes.Equal(after, data) {
 			t.Errorf("%s: it is changed, %t", name, mended)
 		}

@@ -86,7 +86,8 @@ func (r *Reader) bytes(off, n int64) ([]byte, error) {
 		if n, err := r.f.ReadAt(r.window, off); n < len(r.window) {
 			r.window = r.window[:0]
 			if err == io.EOF {
-				return nil, fmt.Errorf("%s became shorter while it was read: another program writes it: stop that", r.path)
+				return nil, fmt.Errorf(
+					"%s became shorter while it was read: another program writes it: stop that", r.path)
 			}
 			return nil, err
 		}

@@ -20,12 +20,13 @@ import (
 // Metrics, labelled data="NAME":
 //
 //	weir_sync_seconds      histogram of syncs, failed ones included
-//	weir_sync_lag_seconds  age of the oldest write that is not on the disk: what a power failure would cost now
+//	weir_sync_lag_seconds  age of the oldest write that is not on the disk: what a power failure costs now
 //	weir_sync_poisoned     1 after a failed sync
 type Syncer struct {
 	// What every write reads.
 	failed atomic.Pointer[failure] // nil until poisoned
-	dirty  atomic.Int64            // when the oldest write that no sync has begun to cover was made, by clock; 0 is none
+	// When the oldest write that no sync has begun to cover was made, by clock; 0 is none.
+	dirty atomic.Int64
 
 	syncing atomic.Int64 // the same of the sync in progress
 	opened  time.Time    // the zero of clock
@@ -63,15 +64,18 @@ func (s *Syncer) Start(o SyncerOptions) {
 		o.Metrics = metrics.New(1)
 	}
 	s.o, s.opened, s.stop, s.stopped = o, time.Now(), make(chan struct{}), make(chan struct{})
-	s.syncs = o.Metrics.Histogram("weir_sync_seconds", "How long syncs to the disk took, failed ones included.", "data", o.Name)
-	o.Metrics.Gauge("weir_sync_lag_seconds", "Age of the oldest write that is not on the disk: what a power failure would cost.",
+	s.syncs = o.Metrics.Histogram("weir_sync_seconds",
+		"How long syncs to the disk took, failed ones included.", "data", o.Name)
+	o.Metrics.Gauge("weir_sync_lag_seconds",
+		"Age of the oldest write that is not on the disk: what a power failure would cost.",
 		func() float64 { return s.Lag().Seconds() }, "data", o.Name)
-	o.Metrics.Gauge("weir_sync_poisoned", "1 after a failed sync: nothing is written until a restart.", func() float64 {
-		if s.Err() != nil {
-			return 1
-		}
-		return 0
-	}, "data", o.Name)
+	o.Metrics.Gauge("weir_sync_poisoned", "1 after a failed sync: nothing is written until a restart.",
+		func() float64 {
+			if s.Err() != nil {
+				return 1
+			}
+			return 0
+		}, "data", o.Name)
 	if o.AtOnce {
 		s.Mark()
 	}
@@ -106,7 +110,8 @@ func (s *Syncer) Err() error {
 func (s *Syncer) Poison(cause error) error {
 	err := fmt.Errorf("%w: %w: check the disk of %s, then restart", ErrPoisoned, cause, s.o.Path)
 	if s.failed.CompareAndSwap(nil, &failure{err}) {
-		s.o.Log.Error("nothing is written any more, until a restart", "data", s.o.Name, "path", s.o.Path, "error", cause)
+		s.o.Log.Error("nothing is written any more, until a restart", "data", s.o.Name, "path", s.o.Path,
+			"error", cause)
 	}
 	return s.Err()
 }

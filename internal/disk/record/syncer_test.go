@@ -53,20 +53,22 @@ func TestABackgroundSyncRestsForUpToAQuarterOfItsInterval(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var s Syncer
 				var took time.Duration
-				s.Start(SyncerOptions{Name: "test", Path: "/data/test", Interval: interval, Flush: func(rest func()) error {
-					began := time.Now()
-					for range steps {
-						rest()
-					}
-					took = time.Since(began)
-					return nil
-				}})
+				s.Start(SyncerOptions{Name: "test", Path: "/data/test", Interval: interval,
+					Flush: func(rest func()) error {
+						began := time.Now()
+						for range steps {
+							rest()
+						}
+						took = time.Since(began)
+						return nil
+					}})
 				defer s.Close(nil)
 				s.Mark()
 				time.Sleep(2 * interval)
 				synctest.Wait()
 				if took != want {
-					t.Errorf("of an interval of %v a sync of %d steps took %v, want %v", interval, steps, took, want)
+					t.Errorf("of an interval of %v a sync of %d steps took %v, want %v", interval, steps,
+						took, want)
 				}
 				s.Mark()
 				if err := s.Sync(); err != nil || took != 0 {
@@ -114,8 +116,10 @@ func TestAFailedSyncPoisons(t *testing.T) {
 		if syncs != 1 {
 			t.Errorf("%d syncs, want no second try", syncs)
 		}
-		for what, err := range map[string]error{"Err": s.Err(), "Sync": s.Sync(), "Close": s.Close(func() error { return nil })} {
-			if !errors.Is(err, ErrPoisoned) || !errors.Is(err, os.ErrInvalid) || !strings.Contains(err.Error(), "/data/test") {
+		for what, err := range map[string]error{"Err": s.Err(), "Sync": s.Sync(),
+			"Close": s.Close(func() error { return nil })} {
+			if !errors.Is(err, ErrPoisoned) || !errors.Is(err, os.ErrInvalid) ||
+				!strings.Contains(err.Error(), "/data/test") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -145,7 +149,10 @@ func TestAFaultUnderASyncPoisonsAndDoesNotEndTheProcess(t *testing.T) {
 	}
 	var s Syncer
 	var sum byte
-	s.Start(SyncerOptions{Interval: time.Millisecond, Flush: func(func()) error { sum += m.Bytes()[1<<19]; return nil }})
+	s.Start(SyncerOptions{Interval: time.Millisecond, Flush: func(func()) error {
+		sum += m.Bytes()[1<<19]
+		return nil
+	}})
 	s.Mark()
 	<-s.stopped
 	var fault *disk.Fault

@@ -155,7 +155,8 @@ func TestIdentitiesAtLargeIndices(t *testing.T) {
 			t.Errorf("F(2*%d) is not F(n)(2F(n+1) - F(n))", n)
 		}
 		// F(2n-1) = F(n)^2 + F(n-1)^2
-		if got := Add(nil, product(t, fn, fn), product(t, fnBefore, fnBefore)); string(got) != string(doubleBefore) {
+		if got := Add(nil, product(t, fn, fn), product(t, fnBefore, fnBefore)); string(got) != string(
+			doubleBefore) {
 			t.Errorf("F(2*%d-1) is not F(n)^2 + F(n-1)^2", n)
 		}
 	}
@@ -210,7 +211,8 @@ func TestLargeFibonacciNumbersModuloPrimesAndTenDigits(t *testing.T) {
 			}
 		}
 		if len(f) != Digits(n) || len(previous) != Digits(n-1) {
-			t.Errorf("F(%d) has %d digits and the one before %d, want %d and %d", n, len(f), len(previous), Digits(n), Digits(n-1))
+			t.Errorf("F(%d) has %d digits and the one before %d, want %d and %d", n, len(f), len(previous),
+				Digits(n), Digits(n-1))
 		}
 	}
 }
@@ -220,7 +222,8 @@ func TestDigitsOfKnownNumbers(t *testing.T) {
 		n      uint64
 		digits int
 	}{
-		{0, 1}, {1, 1}, {2, 1}, {6, 1}, {7, 2}, {11, 2}, {12, 3}, {100_000, 20_899}, {1_000_000, 208_988}, {10_000_000, 2_089_877},
+		{0, 1}, {1, 1}, {2, 1}, {6, 1}, {7, 2}, {11, 2}, {12, 3}, {100_000, 20_899}, {1_000_000, 208_988},
+		{10_000_000, 2_089_877},
 		{100_000_000, 20_898_764}, {1_000_000_000, 208_987_640}, {1<<32 - 1, 897_595_080},
 	} {
 		if got := Digits(c.n); got != c.digits {
@@ -238,7 +241,8 @@ func TestCancelledWorkEndsWithTheContextsError(t *testing.T) {
 			t.Errorf("Fibonacci(%d) with a cancelled context returns %v", n, err)
 		}
 	}
-	if got, err := Mul(ctx, []byte("p"), []byte("2"), []byte("3")); !errors.Is(err, context.Canceled) || string(got) != "p" {
+	if got, err := Mul(ctx, []byte("p"), []byte("2"), []byte("3")); !errors.Is(err, context.Canceled) ||
+		string(got) != "p" {
 		t.Errorf("Mul with a cancelled context returns %q, %v", got, err)
 	}
 }

@@ -75,7 +75,8 @@ func FuzzFibonacci(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if residue(got, 1<<59-55) != wantF.Uint64() || residue(previous, 1<<59-55) != wantPrevious.Uint64() {
+			if residue(got, 1<<59-55) != wantF.Uint64() ||
+				residue(previous, 1<<59-55) != wantPrevious.Uint64() {
 				t.Errorf("F(%d) is wrong modulo 2^59-55", n)
 			}
 			if len(got) != Digits(uint64(n)) {

@@ -52,7 +52,8 @@ func TestABaseThatIsTooLargeIsRefused(t *testing.T) {
 	}
 	tr := transform{n: 1 << 22}
 	if b := tr.bound(1 << 21 * 2 * 1e8 / 12); b < 0.5 {
-		t.Errorf("random digits in base 10^4 pass for exact in a transform of %d points, with the bound %v", tr.n, b)
+		t.Errorf("random digits in base 10^4 pass for exact in a transform of %d points, with the bound %v",
+			tr.n, b)
 	}
 }
 
@@ -114,7 +115,8 @@ func TestCoefficientsOfAnySizeSettle(t *testing.T) {
 				if err := tr.format(text, z, part, n, k); err != nil {
 					t.Fatal(err)
 				}
-				check(t, fmt.Sprintf("mix %d, part %d", round%len(steps), part), text[:trim(text)], "", twice.Rsh(twice, 1))
+				check(t, fmt.Sprintf("mix %d, part %d", round%len(steps), part), text[:trim(text)], "",
+					twice.Rsh(twice, 1))
 			}
 		}
 	})
@@ -145,7 +147,8 @@ func TestErrorBoundIsRespected(t *testing.T) {
 				at := i/8*vector + i%8
 				offP, offQ := z[at]/float64(n)-float64(p), z[at+imagPart]/float64(n)-float64(q)
 				if max(offP, -offP, offQ, -offQ) > bound {
-					t.Fatalf("coefficient %d of %d is off by %g, %g; the bound is %g", i, n, offP, offQ, bound)
+					t.Fatalf("coefficient %d of %d is off by %g, %g; the bound is %g", i, n, offP, offQ,
+						bound)
 				}
 			}
 		}

@@ -3,7 +3,8 @@ package decimal
 import "golang.org/x/sys/cpu"
 
 // hasAVX512 says whether the assembly can run. GODEBUG=cpu.avx512f=off in the environment turns it off.
-var hasAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI
+var hasAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL &&
+	cpu.X86.HasAVX512VBMI
 
 // addAVX512 adds that many vectors of 64 digits and returns the carry.
 //
@@ -124,7 +125,8 @@ func (t *transform) settleVectors(z []float64, from, to, k int, m *mix, s *settl
 		return
 	}
 	base := float64(powersOfTen[k])
-	c := &[10]float64{1 / float64(t.n), 1 / base, base, base / 2, 0.5, 2, m.realRe, m.realIm, m.imagRe, m.imagIm}
+	c := &[10]float64{1 / float64(t.n), 1 / base, base, base / 2, 0.5, 2, m.realRe, m.realIm,
+		m.imagRe, m.imagIm}
 	z = z[:2*t.n]
 	if from == 0 {
 		// There is nothing before the first vector, whose place is therefore elsewhere.
