@@ -16,7 +16,7 @@ const lowest, highest = 0.95, 1.05
 // searchedFor is long enough for the bars.
 const searchedFor = 40 * time.Second
 
-// A target that serves less when it is overloaded has its ceiling above what it then serves.
+// The ceiling of a target that collapses is above its goodput under overload.
 func TestASearchIsNotFooledByCollapse(t *testing.T) {
 	for _, rate := range []float64{333, 2000, 20000} {
 		trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), newPlant(collapses, rate, 1), time.Minute)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// searching returns a search whose target serves 1000 a second of whatever is too much, and has sustained
-// 1100 for a moment.
+// searching returns a search that has seen an overloaded target serve 1000/s, and sustain 1100/s for a
+// moment.
 func searching(bursty bool) *adaptive {
 	a := Adaptive(AdaptiveOptions{}).(*adaptive)
 	a.Begin()
@@ -19,15 +19,14 @@ func searching(bursty bool) *adaptive {
 	return a
 }
 
-// What a target let through as a burst is emptied once, which takes long. Once it is known to be bursty, a
-// load that is too much and of which as much is served as ever says where the ceiling is, whatever was
-// sustained for a moment.
-func TestWhatIsSavedUpIsEmptiedOnce(t *testing.T) {
+// Emptying a token bucket takes long, so a search does it once. When it knows that the target has a bucket, an
+// overload with the usual goodput is enough to place the ceiling, whatever was sustained for a moment.
+func TestATokenBucketIsEmptiedOnce(t *testing.T) {
 	for _, bursty := range []bool{false, true} {
 		a := searching(bursty)
 		a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1002, seconds: 1})
 		if a.state != cooling {
-			t.Fatalf("after a load that was too much it is in state %v", phases[a.state])
+			t.Fatalf("after an overload it is in state %v", phases[a.state])
 		}
 		if within := a.lo.rate >= 980 && a.lo.rate < 1000 && a.hi.rate > 1000 && a.hi.rate <= 1030; within != bursty {
 			t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", bursty, a.lo.rate, a.hi.rate)
@@ -39,8 +38,8 @@ func TestWhatIsSavedUpIsEmptiedOnce(t *testing.T) {
 	}
 }
 
-// Of a load of which less is served than of others it is not known what it says: what was sustained stays.
-func TestADropIsNotTakenForAnEmptyBucket(t *testing.T) {
+// An overload with less goodput than others had does not tell of a bucket: the lower bound stays.
+func TestLessGoodputIsNotTakenForAnEmptyBucket(t *testing.T) {
 	a := searching(true)
 	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 960, seconds: 1})
 	if a.lo.rate != 1100 || a.hi.rate != 1150 {
@@ -48,9 +47,8 @@ func TestADropIsNotTakenForAnEmptyBucket(t *testing.T) {
 	}
 }
 
-// A load above what is served of too much, sustained at first and not for long, was sustained of what had
-// been saved up.
-func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
+// A load above the goodput of overload that is sustained at first, and fails when it is held, was a burst.
+func TestALoadSustainedAtFirstOnlyWasABurst(t *testing.T) {
 	a := searching(false)
 	a.start(confirming, 1100)
 	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1001, seconds: 1})
@@ -58,8 +56,8 @@ func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
 	}
 
-	// Once more than that was sustained for long, the goodput is not the ceiling: too much makes the target
-	// serve less.
+	// When a higher load has been confirmed, the goodput is not the ceiling: overload makes the target serve
+	// less.
 	a = searching(false)
 	a.proven = 1050
 	a.start(confirming, 1100)
@@ -68,7 +66,7 @@ func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
 	}
 
-	// A load that is too much, and of which all was served, says nothing of it.
+	// An overload without a goodput, as by latency, tells nothing of bursts.
 	a = searching(false)
 	a.start(confirming, 1100)
 	a.overloaded(assessment{decided: true, sure: true, limit: "p99"})
@@ -77,9 +75,9 @@ func TestALoadSustainedAtFirstOnlyWasSavedUp(t *testing.T) {
 	}
 }
 
-// A load of which as much is served as of others is no surprise where that is known to be the ceiling, or
-// is being proved, and is not tried once more. Elsewhere it is: what was sustained contradicts it.
-func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
+// An overload is tried a second time, as it may have been the machine; not so where its goodput is the one
+// that is expected: that of a known bucket, or of a load that is being confirmed.
+func TestAnExpectedOverloadIsNotTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		bursty bool
@@ -89,9 +87,9 @@ func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
 	}{
 		{"nothing known", false, narrowing, 1001, true},
 		{"known to be bursty", true, narrowing, 1001, false},
-		{"being proved", false, confirming, 1001, false},
+		{"being confirmed", false, confirming, 1001, false},
 		{"known to be bursty, and less served", true, narrowing, 960, true},
-		{"being proved, and less served", false, confirming, 960, true},
+		{"being confirmed, and less served", false, confirming, 960, true},
 	} {
 		a := searching(c.bursty)
 		a.start(c.state, 1150)
@@ -102,8 +100,8 @@ func TestWhatIsNoSurpriseIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// A check above the ceiling that was sustained by a token bucket does not move the ceiling of a target that
-// is known to have one.
+// A check above the ceiling that a token bucket has sustained does not move the ceiling of a target that is
+// known to have a bucket.
 func TestABurstDoesNotMoveTheCeiling(t *testing.T) {
 	for _, c := range []struct {
 		name   string

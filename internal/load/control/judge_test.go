@@ -29,7 +29,7 @@ func TestAStallThatLeavesAQueueIsWaitedFor(t *testing.T) {
 	p := newPlant(queues, 2000, 1)
 	p.catchUp = false
 	p.stalls, p.nextStall = 1000*time.Hour, 300*time.Millisecond
-	// The queue drains by 40 a second, and p99 is bad for longer than would do to call the load too much.
+	// The queue drains by 40 a second, while p99 is bad for longer than an overload takes to be called one.
 	if o := judged(t, p, 1960, 0.2); !o.healthy {
 		t.Errorf("a stall at 98 %% of the ceiling: %+v", o)
 	}

@@ -17,7 +17,7 @@ func TestATargetThatIsGoneEndsASearch(t *testing.T) {
 			limit = 36 * time.Second // its requests time out after ten
 		}
 		for name, dies := range map[string]time.Duration{
-			"climbing": 2 * time.Second, "narrowing down": 6500 * time.Millisecond, "found": 20 * time.Second, "found and looked beside": 22500 * time.Millisecond,
+			"climbing": 2 * time.Second, "narrowing down": 6500 * time.Millisecond, "holding the ceiling": 20 * time.Second, "checking beside the ceiling": 22500 * time.Millisecond,
 		} {
 			for _, rate := range some[float64](50, 2000, 20000) {
 				p := newPlant(queues, rate, 1)
@@ -39,9 +39,8 @@ func TestATargetThatIsGoneEndsASearch(t *testing.T) {
 	}
 }
 
-// What is not known yet does not become known by a target that is not there, and what is known does not
-// change.
-func TestATargetThatComesBackIsSearchedOn(t *testing.T) {
+// A target that is away for a while teaches nothing: the ceiling stays as it was, and the search goes on.
+func TestASearchGoesOnWhenTheTargetIsBack(t *testing.T) {
 	for _, rate := range []float64{50, 2000} {
 		p := newPlant(queues, rate, 1)
 		p.dies, p.back = 20*time.Second, 23*time.Second

@@ -12,8 +12,8 @@ import (
 	"weir/internal/load/measure"
 )
 
-// bearable is the highest rate at which a plant keeps its p99 and sheds at most 1 %, by many requests.
-func bearable(plant func(seed uint64) *plant, rate float64, p99 time.Duration) float64 {
+// sustainable is the highest rate at which a plant keeps its p99 and sheds at most 1 %, by many requests.
+func sustainable(plant func(seed uint64) *plant, rate float64, p99 time.Duration) float64 {
 	lo, hi := 0.1*rate, 1.05*rate
 	for hi/lo > 1.02 {
 		middle := (lo + hi) / 2
@@ -31,8 +31,8 @@ func bearable(plant func(seed uint64) *plant, rate float64, p99 time.Duration) f
 	return lo
 }
 
-// Where few requests come at random times, p99 is lost and requests are shed long before as many come as
-// could be served. That is the ceiling, and not what is served of too much.
+// With few requests at random times, p99 is too long and requests are shed far below the rate that the target
+// can serve. That lower rate is the ceiling, and not the goodput of overload.
 func TestASearchFindsTheCeilingOfRandomArrivals(t *testing.T) {
 	inside, all := 0, 0
 	for _, k := range []kind{queues, sheds} {
@@ -50,7 +50,7 @@ func TestASearchFindsTheCeilingOfRandomArrivals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := bearable(plant, rate, p99)
+			want := sustainable(plant, rate, p99)
 			for seed := range seeds[uint64](2) {
 				d := time.Minute + time.Duration(14_000/rate*1e9)
 				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: d, Healthy: healthy, Random: true}), plant(seed), 2*d)

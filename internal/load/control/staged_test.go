@@ -70,7 +70,7 @@ func TestAConstantLoadStopsWhenAConditionHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Too much from the beginning, but what is not measured does not count.
+	// The condition holds from the beginning, but warm-up does not count.
 	p := newPlant(queues, 900, 1)
 	c := Constant(StagedOptions{Rate: 1000, Warmup: 3 * time.Second, StopWhen: conditions})
 	trace, last := drive(c, p, time.Minute)

@@ -66,7 +66,7 @@ func (s *Server) parse(q *query, name []byte, r *server.Request) error {
 	return q.knobs.together()
 }
 
-// Bits of the table, for those knobs that heed each other.
+// Bits of the table, for those knobs that depend on each other.
 var (
 	statusBit    = 1 << find([]byte("status"))
 	errorBit     = 1 << find([]byte("error"))
@@ -92,7 +92,7 @@ func (q *query) parseName(name []byte) error {
 }
 
 // draw is what happens to the request of that number.
-func (q *query) draw(step int64, number uint64) fate {
+func (q *query) draw(step int64, number uint64) outcome {
 	f := q.knobs.draw(q.seed, step, number)
 	if q.always {
 		f.fail = true
@@ -100,8 +100,8 @@ func (q *query) draw(step int64, number uint64) fate {
 	return f
 }
 
-// fails says whether a fate's answer has no feed in it.
-func (q *query) fails(f fate) bool {
+// fails says whether an outcome's answer has no feed in it.
+func (q *query) fails(f outcome) bool {
 	return f.fail && (q.knobs.Status >= 300 || q.knobs.Status == http.StatusNoContent)
 }
 
@@ -113,7 +113,7 @@ func (s *Server) refuse(w *server.Response, err error) {
 }
 
 // answer answers with a feed, or with the status that errors have.
-func (s *Server) answer(w *server.Response, q *query, f fate, step int64) {
+func (s *Server) answer(w *server.Response, q *query, f outcome, step int64) {
 	if q.fails(f) {
 		s.fail(w, q)
 		return
@@ -129,7 +129,7 @@ func (s *Server) answer(w *server.Response, q *query, f fate, step int64) {
 }
 
 // atHand says whether an answer needs no rendering, and is short enough for an event loop.
-func (s *Server) atHand(q *query, f fate, step int64) bool {
+func (s *Server) atHand(q *query, f outcome, step int64) bool {
 	if q.fails(f) {
 		return true
 	}
@@ -184,7 +184,7 @@ func (q *query) whereToGo() string {
 }
 
 // give answers with a feed, or says that the client has it.
-func (s *Server) give(w *server.Response, q *query, p page, r *rendered, f fate) {
+func (s *Server) give(w *server.Response, q *query, p page, r *rendered, f outcome) {
 	k := &q.knobs
 	conditional := len(q.noneMatch) > 0 || len(q.modifiedSince) > 0
 	if conditional {

@@ -8,7 +8,7 @@ import (
 type Damage uint8
 
 const (
-	whole_ Damage = iota
+	undamaged Damage = iota
 	truncated
 	cut
 	unclosed
@@ -25,7 +25,7 @@ const (
 	html
 	empty
 	mistyped
-	coding_
+	miscoded
 	bomb
 )
 
@@ -34,7 +34,7 @@ var damages = [...]struct {
 	name, what string
 	json       bool
 }{
-	whole_:      {"off", "nothing is wrong", true},
+	undamaged:   {"off", "nothing is wrong", true},
 	truncated:   {"truncated", "the document ends in its middle; Content-Length agrees", true},
 	cut:         {"cut", "the connection ends in the middle of the body, before Content-Length is reached", true},
 	unclosed:    {"unclosed", "elements of items, or arrays and objects, are not closed", true},
@@ -51,7 +51,7 @@ var damages = [...]struct {
 	html:        {"html", "an HTML page that says all is well, with status 200", true},
 	empty:       {"empty", "nothing at all, with status 200", true},
 	mistyped:    {"mistyped", "Content-Type says application/octet-stream", true},
-	coding_:     {"coding", "Content-Encoding says gzip, and the body is not", true},
+	miscoded:    {"coding", "Content-Encoding says gzip, and the body is not", true},
 	bomb:        {"bomb", "nested entities that would expand to gigabytes", false},
 }
 

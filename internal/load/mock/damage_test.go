@@ -52,7 +52,7 @@ func sound(f Format, body []byte) error {
 
 func TestMalformedFeedsAreMalformedAndOthersAreNot(t *testing.T) {
 	s := stepped(t)
-	wellFormed := map[Damage]bool{whole_: true, dates: true, guids: true, mistyped: true, coding_: true, cut: true}
+	wellFormed := map[Damage]bool{undamaged: true, dates: true, guids: true, mistyped: true, miscoded: true, cut: true}
 	for i := range damages {
 		d := Damage(i)
 		for f := range formats {
@@ -113,7 +113,7 @@ func TestEveryDamageReachesTheClient(t *testing.T) {
 					continue
 				}
 				r := get(t, url+"/feed/5."+formatNames[f]+"?malformed="+name).want(t, 200)
-				if r.body == fine && Damage(i) != mistyped && Damage(i) != coding_ {
+				if r.body == fine && Damage(i) != mistyped && Damage(i) != miscoded {
 					t.Errorf("%s: the feed is as it should be", name)
 				}
 				typ, coding := r.header.Get("Content-Type"), r.header.Get("Content-Encoding")
@@ -126,7 +126,7 @@ func TestEveryDamageReachesTheClient(t *testing.T) {
 					if typ != "text/html; charset=utf-8" {
 						t.Errorf("%s: %s", name, typ)
 					}
-				case coding_:
+				case miscoded:
 					if coding != "gzip" {
 						t.Errorf("%s: %s", name, coding)
 					}

@@ -109,7 +109,7 @@ func (s *Server) slowFeed(w http.ResponseWriter, r *http.Request) {
 }
 
 // wait holds a request back. It returns false when there is nobody, or nothing, to be answered.
-func (s *Server) wait(r *http.Request, f fate) bool {
+func (s *Server) wait(r *http.Request, f outcome) bool {
 	if !f.hang && f.wait == 0 {
 		return true
 	}

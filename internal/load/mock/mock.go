@@ -11,7 +11,7 @@
 //     machine. A feed is a window over one endless row of items: item 17 of seed 3 is the same item for all times,
 //     formats and numbers of items, so a client may check what it has seen.
 //   - What happens by chance (hang, jitter, error, malformed) depends on the seed, the step and the number of the request
-//     among those for that seed, from 0 on; see fate.go. With a stepped clock a run can be repeated exactly.
+//     among those for that seed, from 0 on; see outcome.go. With a stepped clock a run can be repeated exactly.
 //   - A parameter that is unknown, malformed or given twice is a 400 that names it and says what is expected. None is
 //     ignored.
 //   - A hung request costs a goroutine until its client leaves or Stop is called, and no longer.

@@ -84,7 +84,7 @@ func (s *Server) page(q *query, damage Damage, step int64, c coding) page {
 	switch q.format {
 	case JSON:
 		if !damages[damage].json {
-			p.damage = whole_
+			p.damage = undamaged
 		}
 	case RSS:
 		p.minutes = int32((k.TTL + time.Minute - 1) / time.Minute)
@@ -95,7 +95,7 @@ func (s *Server) page(q *query, damage Damage, step int64, c coding) page {
 			p.charset = 0 // as it says
 		}
 	}
-	if p.damage == coding_ {
+	if p.damage == miscoded {
 		p.coding = pretended
 	}
 	return p
@@ -143,7 +143,7 @@ func compress(w interface {
 }
 
 // negotiate chooses the coding of an answer by Accept-Encoding (RFC 9110, 12.5.3): the one the client likes
-// best, br before gzip. Always heeds no client.
+// best, br before gzip. Always does so for any client.
 func (k *Knobs) negotiate(accept []byte) coding {
 	switch {
 	case k.Gzip == Always:

@@ -50,7 +50,7 @@ func (s *stats) feed(q *query, p page, w *server.Response) {
 	s.answered(w, q.head)
 	if w.Status != http.StatusNotModified && !q.head {
 		s.codings[p.coding].Add(1)
-		if p.damage != whole_ {
+		if p.damage != undamaged {
 			s.damaged[p.damage].Add(1)
 		}
 	}

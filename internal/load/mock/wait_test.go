@@ -101,7 +101,7 @@ func TestBodiesTrickle(t *testing.T) {
 	})
 }
 
-// The same fates, whoever draws them, by whichever way.
+// The same outcomes, whoever draws them, by whichever way.
 func TestFatesAreTheSameInEveryProcess(t *testing.T) {
 	k := Defaults()
 	k.Hang, k.Error, k.Malformed, k.Share, k.Jitter = 0.3, 0.3, html, 0.3, time.Second

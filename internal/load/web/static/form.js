@@ -24,7 +24,7 @@ const OWN = {
     { name: 'mode-note', kind: 'note', text: (v) => ({
       constant: 'One load, for as long as you say.',
       classic: 'A load that grows by ramp or stages, until a condition stops it.',
-      adaptive: 'Looks for the most that the target bears, and follows it.',
+      adaptive: 'Looks for the most that the target sustains, and follows it.',
     })[v.mode] },
     { name: 'model', kind: 'select', label: 'Load is given as', own: true, when: (v) => v.mode !== 'adaptive',
       options: [['rate', 'a rate (open model)'], ['users', 'users who come again (open model)'],

@@ -6,7 +6,7 @@ import (
 )
 
 // numbers counts requests by seed. Seeds that are equal modulo its length share a number: it has to be
-// bounded, and those who want to foretell what happens by chance use seeds below 65536.
+// bounded, and those who want to know beforehand what happens by chance use seeds below 65536.
 type numbers [1 << 16]atomic.Uint64
 
 func (n *numbers) of(seed uint64) *atomic.Uint64 { return &n[seed%uint64(len(n))] }
@@ -17,8 +17,8 @@ func (n *numbers) reset() {
 	}
 }
 
-// fate is what happens to one request by chance.
-type fate struct {
+// outcome is what happens to one request by chance.
+type outcome struct {
 	hang   bool
 	fail   bool
 	wait   time.Duration
@@ -28,7 +28,7 @@ type fate struct {
 // draw decides by the seed, the step, and the request's number among those for the seed. In this order four
 // numbers in [0, 1) are drawn, whatever the knobs: for hang, error, malformed and jitter. So a request that
 // fails with error=0.01 fails with error=0.02 as well.
-func (k *Knobs) draw(seed uint64, step int64, number uint64) (f fate) {
+func (k *Knobs) draw(seed uint64, step int64, number uint64) (f outcome) {
 	if k.Hang == 0 && k.Error == 0 && k.Malformed == 0 && k.Jitter == 0 {
 		f.wait = k.Delay
 		return f
