@@ -57,7 +57,7 @@ $(DEMO_FEEDS): | build
 
 # Packages whose tests run a second time under the race detector: those in which goroutines share memory. The second time
 # leaves out what make check leaves out.
-RACE := $(addprefix ./internal/,server disk/... metrics shed feed/... bandit/... sequence journal progress/... load/...) ./cmd/weir
+RACE := $(addprefix ./internal/,server filter/... disk/... metrics shed feed/... bandit/... sequence journal progress/... load/...) ./cmd/weir
 
 .PHONY: check
 check: ## vet, build and the quick tests: no network, no root, no browser, in three minutes

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/disk"
 )
 
 // name is what the proxy calls itself in Via, Cache-Status and Surrogate-Capability.
@@ -70,7 +72,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	defer e.Release()
-	write(w, in, e)
+	if err := disk.Guard(func() error { write(w, in, e); return nil }); err != nil {
+		p.c.o.Log.Error("an answer was cut off", "url", in.URL, "error", err)
+		panic(http.ErrAbortHandler) // so that the client does not take it for whole
+	}
 }
 
 // target returns the URL upstream of a URL here.
