@@ -48,8 +48,8 @@ alone, by http-cache-tests for one: make test-cache.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		to, err := url.Parse(upstream)
 		if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
-			return usageError{cmd.CommandPath(), fmt.Errorf("--upstream must be an http or https URL, got %q",
-				upstream)}
+			return usageError{cmd.CommandPath(),
+				fmt.Errorf("--upstream must be an http or https URL, got %q", upstream)}
 		}
 		if dir == "" {
 			if dir, err = os.MkdirTemp("", "weir-cache-"); err != nil {

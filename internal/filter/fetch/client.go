@@ -4,18 +4,20 @@
 // A Client is an http.RoundTripper for GET and HEAD. It makes one request, follows no redirect and keeps no
 // cookie, so whoever follows a redirect through it has every hop checked anew. What it promises:
 //
-//   - It connects to public unicast addresses only. The check is made of the address that is dialed, after the
-//     name was resolved, so a name that resolves to something else the second time gains nothing. Options.Allow
-//     opens networks, Options.Ports the ports. Proxies named by the environment are not used.
-//   - It asks a host for Options.PerHost things at a time, and all hosts together for Options.Concurrency. A host that
-//     answers 429 or 503 with Retry-After, or cannot be reached several times in a row, is left alone for a while:
-//     requests fail at once with a *BackoffError.
-//   - Time to connect, to the first byte and to the last, the bytes of the header and of the body, and how much a
-//     compressed body may grow are all bounded. Bodies of gzip, deflate, br and zstd come decoded, and Content-Encoding
-//     and Content-Length are then gone from the header.
-//   - No Cookie, Referer or proxy credentials are sent, whatever the request has, and no Set-Cookie is returned.
+//   - It connects to public unicast addresses only. The check is made of the address that is dialed, after
+//     the name was resolved, so a name that resolves to something else the second time gains nothing.
+//     Options.Allow opens networks, Options.Ports the ports. Proxies named by the environment are not used.
+//   - It asks a host for Options.PerHost things at a time, and all hosts together for Options.Concurrency. A
+//     host that answers 429 or 503 with Retry-After, or cannot be reached several times in a row, is left
+//     alone for a while: requests fail at once with a *BackoffError.
+//   - Time to connect, to the first byte and to the last, the bytes of the header and of the body, and how
+//     much a compressed body may grow are all bounded. Bodies of gzip, deflate, br and zstd come decoded,
+//     and Content-Encoding and Content-Length are then gone from the header.
+//   - No Cookie, Referer or proxy credentials are sent, whatever the request has, and no Set-Cookie is
+//     returned.
 //
-// Errors wrap ErrRefused, ErrTooLarge or *BackoffError where these apply. All methods are safe for concurrent use.
+// Errors wrap ErrRefused, ErrTooLarge or *BackoffError where these apply. All methods are safe for
+// concurrent use.
 package fetch
 
 import (
@@ -107,7 +109,8 @@ func New(o Options) *Client {
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // notSent are the request headers that no upstream is shown.
-var notSent = []string{"Cookie", "Referer", "Proxy-Authorization", "Proxy-Connection", "Connection", "Te", "Trailer", "Upgrade"}
+var notSent = []string{"Cookie", "Referer", "Proxy-Authorization", "Proxy-Connection", "Connection", "Te",
+	"Trailer", "Upgrade"}
 
 // RoundTrip implements http.RoundTripper. The caller closes the body, which gives the host's turn back.
 func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -34,17 +34,20 @@ func (c *Client) decode(resp *http.Response, end func()) (_ io.ReadCloser, err e
 		}
 	}()
 	if resp.ContentLength > c.o.MaxBody {
-		return nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrTooLarge, resp.ContentLength, c.o.MaxBody)
+		return nil, fmt.Errorf("%w: it has %d bytes, the limit is %d", ErrTooLarge, resp.ContentLength,
+			c.o.MaxBody)
 	}
 	b.decoded = io.Reader((*sentReader)(b))
 	encodings := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")),
 		func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	encodings = slices.DeleteFunc(encodings, func(e string) bool { return e == "identity" })
-	if len(encodings) == 0 || resp.StatusCode == http.StatusNotModified || resp.Request.Method == http.MethodHead {
+	if len(encodings) == 0 || resp.StatusCode == http.StatusNotModified ||
+		resp.Request.Method == http.MethodHead {
 		return b, nil
 	}
 	if len(encodings) > maxEncodings {
-		return nil, fmt.Errorf("the body has %d encodings, one over the other; %d are taken", len(encodings), maxEncodings)
+		return nil, fmt.Errorf("the body has %d encodings, one over the other; %d are taken",
+			len(encodings), maxEncodings)
 	}
 	for _, encoding := range slices.Backward(encodings) {
 		if err := b.add(encoding); err != nil {
@@ -80,7 +83,8 @@ func (b *bodyReader) add(encoding string) error {
 		open = func() (io.Reader, error) { return brotli.NewReader(from), nil }
 	case "zstd":
 		open = func() (io.Reader, error) {
-			d, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
+			d, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
+				zstd.WithDecoderMaxWindow(zstdWindow), zstd.WithDecoderLowmem(true))
 			if err == nil {
 				b.close = append(b.close, d.Close)
 			}
@@ -138,7 +142,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case b.out > b.o.MaxBody:
 		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.o.MaxBody)
 	case b.ratio && b.out > freeGrowth+b.o.MaxRatio*b.in:
-		return 0, fmt.Errorf("%w: %d bytes have grown to more than %d times as many", ErrTooLarge, b.in, b.o.MaxRatio)
+		return 0, fmt.Errorf("%w: %d bytes have grown to more than %d times as many", ErrTooLarge, b.in,
+			b.o.MaxRatio)
 	}
 	return n, err
 }

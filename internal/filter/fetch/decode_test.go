@@ -17,7 +17,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(" , identity", []byte("a"))
 	f.Fuzz(func(t *testing.T, encoding string, data []byte) {
 		c := New(Options{MaxBody: 1 << 20, MaxRatio: 50})
-		resp := &http.Response{Body: io.NopCloser(bytes.NewReader(data)), Header: http.Header{"Content-Encoding": {encoding}},
+		resp := &http.Response{Body: io.NopCloser(bytes.NewReader(data)),
+			Header:        http.Header{"Content-Encoding": {encoding}},
 			ContentLength: -1, Request: &http.Request{Method: http.MethodGet}}
 		ends := 0
 		body, err := c.decode(resp, func() { ends++ })

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// refused are the networks that no stranger's URL leads to: the special-purpose registries of IANA (RFC 6890), and those
-// whose addresses carry an IPv4 address that a gateway would go on to.
+// refused are the networks that no stranger's URL leads to: the special-purpose registries of IANA (RFC
+// 6890), and those whose addresses carry an IPv4 address that a gateway would go on to.
 var refused = prefixes(
 	"0.0.0.0/8",        // this network
 	"10.0.0.0/8",       // private
@@ -33,8 +33,9 @@ var refused = prefixes(
 	"3fff::/20",        // documentation
 )
 
-// global is where public IPv6 addresses are. All that is special lies outside, or in refused: loopback, mapped and
-// compatible IPv4 addresses, NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique local, link-local, multicast.
+// global is where public IPv6 addresses are. All that is special lies outside, or in refused: loopback,
+// mapped and compatible IPv4 addresses, NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), unique local, link-local,
+// multicast.
 var global = netip.MustParsePrefix("2000::/3")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -45,8 +46,8 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// Public says whether an address belongs to the public internet. An IPv4 address mapped into IPv6 is judged as
-// what it is; one with a zone is not public.
+// Public says whether an address belongs to the public internet. An IPv4 address mapped into IPv6 is judged
+// as what it is; one with a zone is not public.
 func Public(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.Zone() != "" || addr.Is6() && !global.Contains(addr) {

@@ -112,7 +112,8 @@ func (s *hosts) failed(name string, err error) {
 	h := s.all[name]
 	h.failures++
 	if n := h.failures - failuresAllowed; n >= 0 {
-		h.pause(min(firstPause<<min(n, 16), longestPause), fmt.Sprintf("%d failures in a row, the last: %v", h.failures, err))
+		h.pause(min(firstPause<<min(n, 16), longestPause), fmt.Sprintf("%d failures in a row, the last: %v",
+			h.failures, err))
 	}
 }
 

@@ -2,21 +2,21 @@
 //
 // What it promises:
 //
-//   - A response is used as long as it is fresh, validated when it is not, used while that goes on or fails where
-//     stale-while-revalidate and stale-if-error allow it, and otherwise not given.
-//   - Requests for one URL under way share one fetch. It outlives them: whoever gives up, the fetch goes on within
-//     Options.Timeout and its response is stored.
-//   - A file holds one response, header and body, and is there as a whole or not at all, however the process ends. Open
-//     finds what is there. What power failures or others do to a file is found out by its checksums before it is used,
-//     and costs a fetch.
-//   - Files have at most Options.MaxBytes together. What was used least recently goes first, and nothing goes that an
-//     Entry holds or a fetch is about to validate.
+//   - A response is used as long as it is fresh, validated when it is not, used while that goes on or fails
+//     where stale-while-revalidate and stale-if-error allow it, and otherwise not given.
+//   - Requests for one URL under way share one fetch. It outlives them: whoever gives up, the fetch goes on
+//     within Options.Timeout and its response is stored.
+//   - A file holds one response, header and body, and is there as a whole or not at all, however the process
+//     ends. Open finds what is there. What power failures or others do to a file is found out by its
+//     checksums before it is used, and costs a fetch.
+//   - Files have at most Options.MaxBytes together. What was used least recently goes first, and nothing
+//     goes that an Entry holds or a fetch is about to validate.
 //
-// A Poller relaxes what may be stored, for a service that asks without credentials of its users, and gives old content
-// rather than none: see Options.Poller.
+// A Poller relaxes what may be stored, for a service that asks without credentials of its users, and gives
+// old content rather than none: see Options.Poller.
 //
-// Sizes are in bytes. Errors of Get wrap what Options.Fetch returned, ErrUnsolicited, ErrTooLarge, ErrNotStored or
-// ErrClosed. All methods are safe for concurrent use.
+// Sizes are in bytes. Errors of Get wrap what Options.Fetch returned, ErrUnsolicited, ErrTooLarge,
+// ErrNotStored or ErrClosed. All methods are safe for concurrent use.
 package httpcache
 
 import (
@@ -53,17 +53,17 @@ type Options struct {
 	MaxBody  int64             // of one body; 32 MiB
 	Timeout  time.Duration     // of a fetch, its body included; 90 s
 	Log      *slog.Logger      // the default one
-	// StaleIfError is for how long a response is used after it was fresh where the upstream cannot be reached or
-	// answers 500 and above, unless it says that itself or forbids it; 0 is not at all.
+	// StaleIfError is for how long a response is used after it was fresh where the upstream cannot be
+	// reached or answers 500 and above, unless it says that itself or forbids it; 0 is not at all.
 	StaleIfError time.Duration
 	// Surrogate is the name by which Surrogate-Control may address the cache, which then prefers it to
 	// Cache-Control; none if empty.
 	Surrogate string
 
 	// Poller makes the cache that of a service that polls and answers from what it has. It stores whatever a
-	// request is answered with, also what is private, no-store or asked for with Authorization, which is part
-	// of the key then; the response is stale at once, unless it says otherwise. A stored response is used
-	// whenever the upstream fails, which answers from 400 on are, but for 410 Gone.
+	// request is answered with, also what is private, no-store or asked for with Authorization, which is
+	// part of the key then; the response is stale at once, unless it says otherwise. A stored response is
+	// used whenever the upstream fails, which answers from 400 on are, but for 410 Gone.
 	Poller bool
 	// MinFresh is how long a Poller's responses are fresh at least.
 	MinFresh time.Duration
@@ -119,7 +119,8 @@ func Open(dir string, o Options) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
-	c := &Cache{o: o, dir: dir, lock: lock, byKey: make(map[string][]*object), used: list.New(), flights: make(map[string]*flight)}
+	c := &Cache{o: o, dir: dir, lock: lock, byKey: make(map[string][]*object), used: list.New(),
+		flights: make(map[string]*flight)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if err := c.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open cache: %w", err), lock.Close())
@@ -163,9 +164,9 @@ func (c *Cache) Stats() Stats {
 }
 
 // Get returns the response to a GET of a URL, with redirects followed. Of h the fields that describe what is
-// wanted are sent upstream, conditions and ranges are not; Cache-Control has its meaning of RFC 9111, section
-// 5.2.1. User and password in the URL are sent as Authorization; no Authorization is carried to another
-// origin. The caller releases the entry.
+// wanted are sent upstream, conditions and ranges are not; Cache-Control has its meaning of RFC 9111,
+// section 5.2.1. User and password in the URL are sent as Authorization; no Authorization is carried to
+// another origin. The caller releases the entry.
 //
 // An upstream that fails is an error, or an entry that is Stale with Err set where an older response may be
 // used. Any status is an answer.
@@ -173,8 +174,8 @@ func (c *Cache) Get(ctx context.Context, url string, h http.Header) (*Entry, err
 	return c.follow(url, h, func(r *request) (*Entry, error) { return c.do(ctx, r) })
 }
 
-// Peek returns the response that is stored for a GET of a URL, fresh or not, with redirects followed. It fetches
-// nothing and waits for nothing but the disk. The caller releases the entry.
+// Peek returns the response that is stored for a GET of a URL, fresh or not, with redirects followed. It
+// fetches nothing and waits for nothing but the disk. The caller releases the entry.
 func (c *Cache) Peek(url string) (*Entry, bool) {
 	e, err := c.follow(url, nil, func(r *request) (*Entry, error) {
 		c.mu.Lock()

@@ -74,7 +74,8 @@ func (a *answer) set(lines ...string) {
 }
 
 // inBubble runs a test of a cache in a bubble of its own time.
-func inBubble(t *testing.T, o httpcache.Options, handle func(*answer, *http.Request), test func(t *testing.T, c *httpcache.Cache, u *upstream)) {
+func inBubble(t *testing.T, o httpcache.Options, handle func(*answer, *http.Request),
+	test func(t *testing.T, c *httpcache.Cache, u *upstream)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,18 +117,19 @@ func wantAsked(t *testing.T, u *upstream, n int) {
 }
 
 func TestAFreshResponseIsNotFetchedAgain(t *testing.T) {
-	inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"), func(t *testing.T, c *httpcache.Cache, u *upstream) {
-		get(t, c, feed)
-		time.Sleep(59 * time.Second)
-		e, body := get(t, c, feed)
-		if body != "body" || e.Age != 59*time.Second || e.Fresh != time.Second || e.Stale {
-			t.Errorf("%q of age %v, fresh for %v, stale %v", body, e.Age, e.Fresh, e.Stale)
-		}
-		wantAsked(t, u, 1)
-		time.Sleep(time.Second)
-		get(t, c, feed)
-		wantAsked(t, u, 2)
-	})
+	inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"),
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			get(t, c, feed)
+			time.Sleep(59 * time.Second)
+			e, body := get(t, c, feed)
+			if body != "body" || e.Age != 59*time.Second || e.Fresh != time.Second || e.Stale {
+				t.Errorf("%q of age %v, fresh for %v, stale %v", body, e.Age, e.Fresh, e.Stale)
+			}
+			wantAsked(t, u, 1)
+			time.Sleep(time.Second)
+			get(t, c, feed)
+			wantAsked(t, u, 2)
+		})
 }
 
 func TestAStaleResponseIsValidated(t *testing.T) {
@@ -141,7 +143,8 @@ func TestAStaleResponseIsValidated(t *testing.T) {
 		first, _ := get(t, c, feed)
 		time.Sleep(time.Hour)
 		e, body := get(t, c, feed)
-		if body != "body" || e.Status != 200 || e.Header.Get("X-Seen") != `"1"` || e.Age != 0 || e.Version != first.Version {
+		if body != "body" || e.Status != 200 || e.Header.Get("X-Seen") != `"1"` || e.Age != 0 ||
+			e.Version != first.Version {
 			t.Errorf("%d %q %v of age %v", e.Status, body, e.Header, e.Age)
 		}
 		get(t, c, feed)

@@ -38,8 +38,8 @@ func versionBody(page int, version int64) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "page %d version %d\n", page, version), int(version%4000))
 }
 
-// victim returns only with an error. It gets pages, which change or are validated at each look, and prints a line
-// "PAGE VERSION" for each that it got, in one write.
+// victim returns only with an error. It gets pages, which change or are validated at each look, and prints a
+// line "PAGE VERSION" for each that it got, in one write.
 func victim(dir string) error {
 	u := &upstream{handle: func(a *answer, r *http.Request) {
 		var page int
@@ -69,7 +69,7 @@ func victim(dir string) error {
 				}
 				tag := e.Header.Get("ETag")
 				e.Release()
-				os.Stdout.WriteString(fmt.Sprintf("%d %s\n", n, tag[1:len(tag)-1])) //nolint:errcheck // it is killed soon
+				fmt.Printf("%d %s\n", n, tag[1:len(tag)-1])
 			}
 		}()
 	}
@@ -88,7 +88,8 @@ func TestKillsLeaveWholeResponses(t *testing.T) {
 		if evicts {
 			limit = 500_000
 		}
-		lines := systest.KillAfter(t, 1+rand.IntN(400), victimDir+"="+dir, fmt.Sprintf("%s=%d", victimBytes, limit))
+		lines := systest.KillAfter(t, 1+rand.IntN(400),
+			victimDir+"="+dir, fmt.Sprintf("%s=%d", victimBytes, limit))
 		for _, line := range lines {
 			var n int
 			var version int64
@@ -110,11 +111,13 @@ func TestKillsLeaveWholeResponses(t *testing.T) {
 			}
 			found++
 			var version int64
-			if _, err := fmt.Sscanf(e.Header.Get("ETag"), `"%d"`, &version); err != nil || version < answered[n] {
+			if _, err := fmt.Sscanf(e.Header.Get("ETag"), `"%d"`, &version); err != nil ||
+				version < answered[n] {
 				t.Fatalf("round %d: page %d has version %d after %d, %v", round, n, version, answered[n], err)
 			}
 			if !bytes.Equal(e.Body(), versionBody(n, version)) {
-				t.Fatalf("round %d: page %d, %d bytes that are not version %d", round, n, len(e.Body()), version)
+				t.Fatalf("round %d: page %d, %d bytes that are not version %d", round, n, len(e.Body()),
+					version)
 			}
 			e.Release()
 		}

@@ -37,7 +37,8 @@ func (e *Entry) Body() []byte { return e.body }
 func (e *Entry) Release() { e.release() }
 
 // newEntry returns the entry of a mapped response. release is called once.
-func newEntry(m *meta, p *policy, mapping *disk.Mapping, body []byte, checksum uint64, now time.Time, release func()) *Entry {
+func newEntry(m *meta, p *policy, mapping *disk.Mapping, body []byte, checksum uint64, now time.Time,
+	release func()) *Entry {
 	return &Entry{
 		URL: m.Key, Status: m.Status, Header: m.Header,
 		Version: xxh3.HashStringSeed(m.Header.Get("Content-Type"), checksum+uint64(m.Status)),

@@ -15,8 +15,9 @@ import (
 	"weir/internal/disk"
 )
 
-// A file holds a response: a header of 32 bytes, the body, and a frame of metadata; another frame is appended
-// each time the response is validated, and the last whole one counts. docs/http-cache.md has the format.
+// A file holds a response: a header of 32 bytes, the body, and a frame of metadata; another frame is
+// appended each time the response is validated, and the last whole one counts. docs/http-cache.md has the
+// format.
 const (
 	magic      = "weirhtc1"
 	headerSize = 32
@@ -62,7 +63,8 @@ func appendFrame(dst []byte, offset int64, m *meta) ([]byte, error) {
 	return append(dst, text...), nil
 }
 
-// parseFile reads a file: where its body is, the last whole frame, and where that ends. What follows is torn.
+// parseFile reads a file: where its body is, the last whole frame, and where that ends. What follows is
+// torn.
 func parseFile(data []byte) (body []byte, checksum uint64, m *meta, end int64, err error) {
 	e := binary.LittleEndian
 	if len(data) < headerSize || string(data[:8]) != magic || xxh3.Hash(data[:24]) != e.Uint64(data[24:]) {
@@ -96,8 +98,8 @@ func parseFile(data []byte) (body []byte, checksum uint64, m *meta, end int64, e
 	return body, checksum, m.eachString(fromLatin1), int64(at), nil
 }
 
-// eachString returns a copy of m whose strings that may be any bytes are what f makes of them: JSON holds only
-// UTF-8.
+// eachString returns a copy of m whose strings that may be any bytes are what f makes of them: JSON holds
+// only UTF-8.
 func (m *meta) eachString(f func(string) string) *meta {
 	to := *m
 	to.Key = f(m.Key)

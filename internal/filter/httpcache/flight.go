@@ -32,7 +32,7 @@ type result struct {
 // flight is a fetch under way. The cache's lock guards waiters.
 type flight struct {
 	request *request
-	stored  *object // to be validated; pinned by the flight itself, since all waiters may leave
+	stored  *object // to be validated; pinned for the flight itself, since all waiters may leave
 	waiters []chan result
 }
 
@@ -48,8 +48,8 @@ func (c *Cache) flightKey(r *request) string {
 	return b.String()
 }
 
-// join has a request wait for a fetch, which is begun unless it is under way and may be shared. A waiter of nil
-// waits for nothing. The lock is held.
+// join has a request wait for a fetch, which is begun unless it is under way and may be shared. A waiter of
+// nil waits for nothing. The lock is held.
 func (c *Cache) join(r *request, o *object, alone bool, waiter chan result) *flight {
 	key := c.flightKey(r)
 	f := c.flights[key]
@@ -93,10 +93,6 @@ func (c *Cache) land(f *flight, key string, got result) {
 	f.waiters = nil
 	if got.object != nil {
 		got.object.pins--
-	}
-	if f.stored != nil {
-		f.stored.pins--
-		f.stored = nil
 	}
 	c.mu.Unlock()
 	if got.entry != nil {
@@ -269,9 +265,6 @@ func (c *Cache) run(f *flight, key string) {
 // fetch asks upstream.
 func (c *Cache) fetch(ctx context.Context, f *flight) (got result, err error) {
 	if f.stored != nil {
-		c.mu.Lock()
-		f.stored.pins++
-		c.mu.Unlock()
 		e, err := c.open(f.stored)
 		if err != nil && !errors.Is(err, errLost) {
 			return result{}, err
@@ -296,7 +289,8 @@ func (c *Cache) fetch(ctx context.Context, f *flight) (got result, err error) {
 	return c.keep(f, resp, requested)
 }
 
-// validate asks upstream whether a stored response is still the one. again is true if the answer says nothing.
+// validate asks upstream whether a stored response is still the one. again is true if the answer says
+// nothing.
 func (c *Cache) validate(ctx context.Context, f *flight, e *Entry) (got result, again bool, err error) {
 	conditions := make(http.Header)
 	if tag := e.Header.Get("Etag"); tag != "" {
@@ -339,8 +333,9 @@ func (c *Cache) ask(ctx context.Context, r *request, conditions http.Header) (*h
 	for name, values := range conditions {
 		header[name] = values
 	}
-	return c.o.Fetch.RoundTrip((&http.Request{Method: http.MethodGet, URL: r.url, Host: r.url.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx))
+	q := http.Request{Method: http.MethodGet, URL: r.url, Host: r.url.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	return c.o.Fetch.RoundTrip(q.WithContext(ctx))
 }
 
 // keep reads a response, and stores it if that is allowed and it replaces nothing better.

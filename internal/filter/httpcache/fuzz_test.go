@@ -27,8 +27,9 @@ func fileOf(t testing.TB, body string, frames ...*meta) []byte {
 // FuzzFile: no file does harm, and one that is taken says the same when it is written again.
 func FuzzFile(f *testing.F) {
 	at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	one := &meta{Key: "http://feeds.test/\xe9", Status: 200, Header: http.Header{"Etag": {`"1"`}, "X": {"\xff", "é"}},
-		Vary: []field{{"accept", "+\xe9"}}, Fetched: at, Requested: at, Received: at}
+	one := &meta{Key: "http://feeds.test/\xe9", Status: 200,
+		Header: http.Header{"Etag": {`"1"`}, "X": {"\xff", "é"}},
+		Vary:   []field{{"accept", "+\xe9"}}, Fetched: at, Requested: at, Received: at}
 	two := *one
 	two.Status, two.Received = 404, at.Add(time.Hour)
 	text := []byte(`{"Key":"http://feeds.test/","Status":200,"Header":{"Etag":["é"]},"Received":"2000-01-01T00:00:00Z"}`)
@@ -55,12 +56,14 @@ func checkFile(t *testing.T, data []byte) {
 	if end > int64(len(data)) || len(body) > len(data)-headerSize-frameSize {
 		t.Fatalf("a body of %d bytes and an end at %d, of %d", len(body), end, len(data))
 	}
-	again, err := appendFrame(append(appendHeader(nil, int64(len(body)), checksum), body...), int64(headerSize+len(body)), m)
+	again, err := appendFrame(append(appendHeader(nil, int64(len(body)), checksum), body...),
+		int64(headerSize+len(body)), m)
 	if err != nil {
 		return // a date beyond year 9999
 	}
 	body2, checksum2, m2, _, err := parseFile(again)
-	if err != nil || !bytes.Equal(body, body2) || checksum != checksum2 || fmt.Sprintf("%+v", *m) != fmt.Sprintf("%+v", *m2) {
+	if err != nil || !bytes.Equal(body, body2) || checksum != checksum2 ||
+		fmt.Sprintf("%+v", *m) != fmt.Sprintf("%+v", *m2) {
 		t.Fatalf("%+v became %+v: %v", m, m2, err)
 	}
 	o := (&Cache{o: Options{Poller: true}}).newObject(m, nameOf(m), end)
@@ -95,7 +98,8 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("a response does not match its own request: %+v", p.vary)
 		}
 		d := parseDirectives(r.Values("Cache-Control"))
-		if p.usable(directives{}, now.Add(p.lifetime-p.age)) == useFresh || p.mustRevalidate && p.usableAfter(d, now.Add(1<<62)) {
+		if p.usable(directives{}, now.Add(p.lifetime-p.age)) == useFresh ||
+			p.mustRevalidate && p.usableAfter(d, now.Add(1<<62)) {
 			t.Errorf("%+v is used stale", p)
 		}
 		if d.has("no-store") && storable(r, h, 200, "weir") {

@@ -62,8 +62,9 @@ func splitList(text string) (parts []string) {
 	return parts
 }
 
-// controlOf returns what a response says of its freshness: Cache-Control and Expires, or what Surrogate-Control says
-// to the surrogate of that name, which hides both (Edge Architecture, W3C Note of 2001).
+// controlOf returns what a response says of its freshness: Cache-Control and Expires, or what
+// Surrogate-Control says to the surrogate of that name, which hides both (Edge Architecture, W3C Note of
+// 2001).
 func controlOf(h http.Header, surrogate string) (d directives, expires []string) {
 	if surrogate != "" {
 		d = parseDirectives(h.Values("Surrogate-Control"))
@@ -138,7 +139,8 @@ type policy struct {
 type field struct{ Name, Value string }
 
 // understood are the final status codes whose caching rules are followed here.
-var understood = []int{200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 429, 451, 500, 501, 502, 503, 504}
+var understood = []int{200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 429,
+	451, 500, 501, 502, 503, 504}
 
 // heuristic are the status codes that may be fresh without being told so (RFC 9110, section 15.1).
 var heuristic = []int{200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501}
@@ -157,12 +159,14 @@ func storable(request, header http.Header, status int, surrogate string) bool {
 		return false
 	case d.has("private"):
 		return false
-	case request.Get("Authorization") != "" && !d.has("public") && !d.has("s-maxage") && !d.has("must-revalidate"):
+	case request.Get("Authorization") != "" && !d.has("public") && !d.has("s-maxage") &&
+		!d.has("must-revalidate"):
 		return false
 	case slices.Contains(varyNames(header), "*"):
 		return false
 	}
-	explicit := d.has("public") || d.has("max-age") || d.has("s-maxage") || len(expires) > 0 || d.has("no-cache")
+	explicit := d.has("public") || d.has("max-age") || d.has("s-maxage") || len(expires) > 0 ||
+		d.has("no-cache")
 	return explicit || slices.Contains(heuristic, status)
 }
 
@@ -244,7 +248,8 @@ func (p *policy) usable(request directives, now time.Time) use {
 		return fetchFirst
 	}
 	if request.has("max-stale") {
-		if limit, ok, _ := request.seconds("max-stale"); !ok && request["max-stale"] == "" || ok && -left <= limit {
+		limit, ok, _ := request.seconds("max-stale")
+		if !ok && request["max-stale"] == "" || ok && -left <= limit {
 			return useFresh
 		}
 	}
@@ -256,11 +261,11 @@ func (p *policy) usable(request directives, now time.Time) use {
 
 // usableAfter decides whether the response may be used because it could not be validated.
 func (p *policy) usableAfter(request directives, now time.Time) bool {
-	stale := p.ageAt(now) - p.lifetime
-	if limit, ok, _ := request.seconds("stale-if-error"); ok && stale < limit && !p.mustRevalidate && !p.noCache {
-		return true
+	if p.mustRevalidate || p.noCache {
+		return false
 	}
-	return !p.mustRevalidate && !p.noCache && stale < p.ifError
+	limit, _, _ := request.seconds("stale-if-error")
+	return p.ageAt(now)-p.lifetime < max(limit, p.ifError)
 }
 
 // varyNames returns the request fields that a response was chosen by, in lower case and order.
@@ -283,8 +288,8 @@ func (p *policy) matches(request http.Header) bool {
 	return !slices.ContainsFunc(p.vary, func(f field) bool { return normalize(request, f.Name) != f.Value })
 }
 
-// normalize returns the value of a field, its lines joined and white space around commas left out. One that is
-// absent differs from one that is empty.
+// normalize returns the value of a field, its lines joined and white space around commas left out. One that
+// is absent differs from one that is empty.
 func normalize(h http.Header, name string) string {
 	lines, ok := h[http.CanonicalHeaderKey(name)]
 	if !ok {
@@ -299,7 +304,8 @@ func normalize(h http.Header, name string) string {
 
 // hopByHop are the fields that belong to a connection (RFC 9110, section 7.6.1), and those of RFC 9111,
 // section 3.1.
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade", "Trailer",
+var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding",
+	"Upgrade", "Trailer",
 	"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization"}
 
 // withoutHop removes what belongs to a connection from a header.

@@ -27,9 +27,9 @@ func (p *Proxy) sign(h http.Header) {
 	}
 }
 
-// Proxy puts a cache before an origin: a reverse proxy, with net/http on the side of its clients. Conditions and
-// ranges of clients are answered here; upstream only whole responses are asked for. What is neither GET nor HEAD
-// is passed on, and invalidates what RFC 9111, section 4.4 says.
+// Proxy puts a cache before an origin: a reverse proxy, with net/http on the side of its clients. Conditions
+// and ranges of clients are answered here; upstream only whole responses are asked for. What is neither GET
+// nor HEAD is passed on, and invalidates what RFC 9111, section 4.4 says.
 type Proxy struct {
 	c        *Cache
 	upstream *url.URL
@@ -82,7 +82,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 func (p *Proxy) target(u *url.URL) *url.URL {
 	to := *p.upstream
 	to.Path = strings.TrimSuffix(to.Path, "/") + u.Path
-	to.RawPath = strings.TrimSuffix(p.upstream.EscapedPath(), "/") + u.EscapedPath() // of no effect where it says the same
+	to.RawPath = strings.TrimSuffix(p.upstream.EscapedPath(), "/") + u.EscapedPath()
 	to.RawQuery, to.ForceQuery = u.RawQuery, u.ForceQuery
 	return &to
 }

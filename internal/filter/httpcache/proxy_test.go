@@ -49,15 +49,18 @@ func text(t *testing.T, resp *http.Response) string {
 
 func TestAProxyAnswersConditionsAndRangesFromTheCache(t *testing.T) {
 	u := &upstream{handle: func(a *answer, _ *http.Request) {
-		a.set("Cache-Control: max-age=60", `ETag: "1"`, "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT", "X-Other: y")
+		a.set("Cache-Control: max-age=60", `ETag: "1"`, "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT",
+			"X-Other: y")
 		a.body = "0123456789"
 	}}
 	p, _ := proxyOf(t, u)
 	first := ask(p, "GET", "/a%2Fb?q=1", `If-None-Match: "0"`, "Range: bytes=0-3")
-	if got := text(t, first); first.StatusCode != 206 || got != "0123" || first.Header.Get("Cache-Status") != "weir; fwd=miss" {
+	if got := text(t, first); first.StatusCode != 206 || got != "0123" ||
+		first.Header.Get("Cache-Status") != "weir; fwd=miss" {
 		t.Errorf("%d %q %v", first.StatusCode, got, first.Header)
 	}
-	if r := u.asked[0]; r.URL.String() != "http://origin.test/base/a%2Fb?q=1" || r.Header.Get("If-None-Match") != "" ||
+	if r := u.asked[0]; r.URL.String() != "http://origin.test/base/a%2Fb?q=1" ||
+		r.Header.Get("If-None-Match") != "" ||
 		r.Header.Get("Range") != "" || r.Header.Get("Via") != "1.1 weir" {
 		t.Errorf("the origin is asked for %s with %v", r.URL, r.Header)
 	}
@@ -134,7 +137,8 @@ func TestAHeadUpdatesWhatIsStored(t *testing.T) {
 	if resp := ask(p, "HEAD", "/a"); resp.StatusCode != 200 {
 		t.Errorf("%d", resp.StatusCode)
 	}
-	if resp := ask(p, "GET", "/a"); text(t, resp) != "body" || resp.Header.Get("Cache-Control") != "max-age=60" {
+	if resp := ask(p, "GET", "/a"); text(t, resp) != "body" ||
+		resp.Header.Get("Cache-Control") != "max-age=60" {
 		t.Errorf("%v", resp.Header)
 	}
 	wantAsked(t, u, 2)
@@ -150,7 +154,8 @@ func TestAProxySaysThatItsOriginFails(t *testing.T) {
 	for line, want := range map[string]int{"X: y": 502, "Cache-Control: only-if-cached": 504} {
 		for _, method := range []string{"GET", "HEAD"} {
 			resp := ask(p, method, "/", line)
-			if resp.StatusCode != want && method == "GET" || resp.StatusCode < 500 || strings.Contains(text(t, resp), "origin.test") {
+			if resp.StatusCode != want && method == "GET" || resp.StatusCode < 500 ||
+				strings.Contains(text(t, resp), "origin.test") {
 				t.Errorf("%s with %s: %d", method, line, resp.StatusCode)
 			}
 		}
@@ -197,7 +202,8 @@ func TestAFileThatIsTruncatedWhileItIsSentEndsTheAnswerAlone(t *testing.T) {
 // BenchmarkGet gets what is fresh, 24 kB, and looks at every page of it.
 func BenchmarkGet(b *testing.B) {
 	u := &upstream{handle: func(a *answer, _ *http.Request) {
-		a.set("Cache-Control: max-age=6000", `ETag: "1"`, "Content-Type: application/rss+xml", "Server: x", "Vary: Accept")
+		a.set("Cache-Control: max-age=6000", `ETag: "1"`, "Content-Type: application/rss+xml", "Server: x",
+			"Vary: Accept")
 		a.body = strings.Repeat("x", 24<<10)
 	}}
 	c, err := httpcache.Open(b.TempDir(), httpcache.Options{Fetch: u})

@@ -22,7 +22,8 @@ type request struct {
 }
 
 // notAsked are the fields that are the cache's own business, besides those of a connection.
-var notAsked = []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range", "Range",
+var notAsked = []string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "If-Range",
+	"Range",
 	"Content-Length", "Host", "Expect"}
 
 // newRequest returns a request with a header of its own.

@@ -37,11 +37,12 @@ func TestHowLongResponsesAreFresh(t *testing.T) {
 		"Last-Modified: Sun, 02 Jan 2000 00:00:00 GMT":                      0,
 		"ETag: \"1\"": 0,
 	} {
-		inBubble(t, httpcache.Options{}, with(strings.Split(lines, "|")...), func(t *testing.T, c *httpcache.Cache, _ *upstream) {
-			if e, _ := get(t, c, feed); max(0, e.Fresh) != want {
-				t.Errorf("%q is fresh for %v, want %v", lines, e.Fresh, want)
-			}
-		})
+		inBubble(t, httpcache.Options{}, with(strings.Split(lines, "|")...),
+			func(t *testing.T, c *httpcache.Cache, _ *upstream) {
+				if e, _ := get(t, c, feed); max(0, e.Fresh) != want {
+					t.Errorf("%q is fresh for %v, want %v", lines, e.Fresh, want)
+				}
+			})
 	}
 }
 
@@ -61,46 +62,51 @@ func TestWhatASharedCacheMustNotStore(t *testing.T) {
 		{"Cache-Control: s-maxage=60", "Authorization: Basic eDp5", true},
 		{"Cache-Control: max-age=60|Vary: Accept, *", "", false},
 	} {
-		inBubble(t, httpcache.Options{}, with(strings.Split(test.response, "|")...), func(t *testing.T, c *httpcache.Cache, _ *upstream) {
-			get(t, c, feed, strings.Split(test.request, "|")...)
-			e, ok := c.Peek(feed)
-			if ok {
-				e.Release()
-			}
-			if ok != test.stored {
-				t.Errorf("%q to %q: stored %v, want %v", test.response, test.request, ok, test.stored)
-			}
-		})
+		inBubble(t, httpcache.Options{}, with(strings.Split(test.response, "|")...),
+			func(t *testing.T, c *httpcache.Cache, _ *upstream) {
+				get(t, c, feed, strings.Split(test.request, "|")...)
+				e, ok := c.Peek(feed)
+				if ok {
+					e.Release()
+				}
+				if ok != test.stored {
+					t.Errorf("%q to %q: stored %v, want %v", test.response, test.request, ok, test.stored)
+				}
+			})
 	}
 }
 
 func TestARequestSaysHowFreshAResponseMustBe(t *testing.T) {
 	for directives, fetched := range map[string]bool{
-		"max-age=40": false, "max-age=20": true, "max-age=0": true, "min-fresh=20": false, "min-fresh=40": true,
-		"no-cache": true, "only-if-cached": false, "unknown": false,
+		"max-age=40": false, "max-age=20": true, "max-age=0": true, "min-fresh=20": false,
+		"min-fresh=40": true,
+		"no-cache":     true, "only-if-cached": false, "unknown": false,
 	} {
-		inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"), func(t *testing.T, c *httpcache.Cache, u *upstream) {
-			get(t, c, feed)
-			time.Sleep(30 * time.Second)
-			get(t, c, feed, "Cache-Control: "+directives)
-			if got := u.count() == 2; got != fetched {
-				t.Errorf("%s: fetched %v", directives, got)
-			}
-		})
+		inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"),
+			func(t *testing.T, c *httpcache.Cache, u *upstream) {
+				get(t, c, feed)
+				time.Sleep(30 * time.Second)
+				get(t, c, feed, "Cache-Control: "+directives)
+				if got := u.count() == 2; got != fetched {
+					t.Errorf("%s: fetched %v", directives, got)
+				}
+			})
 	}
-	inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"), func(t *testing.T, c *httpcache.Cache, u *upstream) {
-		if _, err := c.Get(t.Context(), feed, http.Header{"Cache-Control": {"only-if-cached"}}); !errors.Is(err, httpcache.ErrNotStored) {
-			t.Error(err)
-		}
-		get(t, c, feed)
-		time.Sleep(90 * time.Second)
-		if e, _ := get(t, c, feed, "Cache-Control: max-stale=60"); !e.Stale || e.Age != 90*time.Second {
-			t.Errorf("stale %v, age %v", e.Stale, e.Age)
-		}
-		wantAsked(t, u, 1)
-		get(t, c, feed, "Cache-Control: max-stale=10")
-		wantAsked(t, u, 2)
-	})
+	inBubble(t, httpcache.Options{}, with("Cache-Control: max-age=60"),
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			_, err := c.Get(t.Context(), feed, http.Header{"Cache-Control": {"only-if-cached"}})
+			if !errors.Is(err, httpcache.ErrNotStored) {
+				t.Error(err)
+			}
+			get(t, c, feed)
+			time.Sleep(90 * time.Second)
+			if e, _ := get(t, c, feed, "Cache-Control: max-stale=60"); !e.Stale || e.Age != 90*time.Second {
+				t.Errorf("stale %v, age %v", e.Stale, e.Age)
+			}
+			wantAsked(t, u, 1)
+			get(t, c, feed, "Cache-Control: max-stale=10")
+			wantAsked(t, u, 2)
+		})
 }
 
 func TestResponsesAreChosenByWhatTheyVaryBy(t *testing.T) {
@@ -251,25 +257,26 @@ func TestAStaleResponseIsUsedIfTheUpstreamFails(t *testing.T) {
 func TestAPollerDoesNotAskAgainAtOnce(t *testing.T) {
 	down := false
 	handle := failing(&down, func(a *answer) { a.err = errDown }, "Cache-Control: no-store")
-	inBubble(t, httpcache.Options{Poller: true, MinFresh: time.Minute}, handle, func(t *testing.T, c *httpcache.Cache, u *upstream) {
-		get(t, c, feed)
-		time.Sleep(59 * time.Second)
-		get(t, c, feed)
-		wantAsked(t, u, 1)
-		time.Sleep(time.Second)
-		down = true
-		for range 10 {
-			if e, _ := get(t, c, feed); !errors.Is(e.Err, errDown) {
-				t.Errorf("an error of %v", e.Err)
+	inBubble(t, httpcache.Options{Poller: true, MinFresh: time.Minute}, handle,
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			get(t, c, feed)
+			time.Sleep(59 * time.Second)
+			get(t, c, feed)
+			wantAsked(t, u, 1)
+			time.Sleep(time.Second)
+			down = true
+			for range 10 {
+				if e, _ := get(t, c, feed); !errors.Is(e.Err, errDown) {
+					t.Errorf("an error of %v", e.Err)
+				}
 			}
-		}
-		wantAsked(t, u, 2)
-		time.Sleep(time.Minute)
-		down = false
-		if e, _ := get(t, c, feed); e.Stale || e.Err != nil {
-			t.Errorf("stale %v, %v", e.Stale, e.Err)
-		}
-	})
+			wantAsked(t, u, 2)
+			time.Sleep(time.Minute)
+			down = false
+			if e, _ := get(t, c, feed); e.Stale || e.Err != nil {
+				t.Errorf("stale %v, %v", e.Stale, e.Err)
+			}
+		})
 }
 
 func TestGoneReplacesWhatAPollerHas(t *testing.T) {
@@ -286,20 +293,23 @@ func TestGoneReplacesWhatAPollerHas(t *testing.T) {
 }
 
 func TestA304NobodyAskedForIsAnError(t *testing.T) {
-	inBubble(t, httpcache.Options{}, func(a *answer, _ *http.Request) { a.status, a.body = 304, "" }, func(t *testing.T, c *httpcache.Cache, _ *upstream) {
-		if _, err := c.Get(t.Context(), feed, http.Header{"If-None-Match": {`"1"`}}); !errors.Is(err, httpcache.ErrUnsolicited) {
-			t.Error(err)
-		}
-		if s := c.Stats(); s.Entries != 0 || s.Failures != 1 {
-			t.Errorf("%+v", s)
-		}
-	})
+	inBubble(t, httpcache.Options{}, func(a *answer, _ *http.Request) { a.status, a.body = 304, "" },
+		func(t *testing.T, c *httpcache.Cache, _ *upstream) {
+			_, err := c.Get(t.Context(), feed, http.Header{"If-None-Match": {`"1"`}})
+			if !errors.Is(err, httpcache.ErrUnsolicited) {
+				t.Error(err)
+			}
+			if s := c.Stats(); s.Entries != 0 || s.Failures != 1 {
+				t.Errorf("%+v", s)
+			}
+		})
 }
 
 func TestA304OfAnotherVersionIsNotBelieved(t *testing.T) {
 	version := 1
 	handle := func(a *answer, r *http.Request) {
-		a.set("Cache-Control: max-age=60", "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT", fmt.Sprintf(`ETag: "%d"`, version))
+		a.set("Cache-Control: max-age=60", "Last-Modified: Fri, 31 Dec 1999 00:00:00 GMT",
+			fmt.Sprintf(`ETag: "%d"`, version))
 		a.body = fmt.Sprint(version)
 		if r.Header.Get("If-Modified-Since") != "" { // and the tag is not looked at
 			a.status, a.body = 304, ""
@@ -353,15 +363,16 @@ func TestRedirectsAreFollowedAndRemembered(t *testing.T) {
 		}
 	})
 	for _, to := range []string{"/a.rss", "ftp://feeds.test/", "//", "http://%zz/", "file:///etc/passwd"} {
-		inBubble(t, httpcache.Options{}, with("Location: "+to), func(t *testing.T, c *httpcache.Cache, u *upstream) {
-			u.handle = func(a *answer, _ *http.Request) { a.status = 302; a.set("Location: " + to) }
-			if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, httpcache.ErrRedirects) {
-				t.Errorf("%s: %v", to, err)
-			}
-			if n := u.count(); n > 6 {
-				t.Errorf("%s: asked %d times", to, n)
-			}
-		})
+		inBubble(t, httpcache.Options{}, with("Location: "+to),
+			func(t *testing.T, c *httpcache.Cache, u *upstream) {
+				u.handle = func(a *answer, _ *http.Request) { a.status = 302; a.set("Location: " + to) }
+				if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, httpcache.ErrRedirects) {
+					t.Errorf("%s: %v", to, err)
+				}
+				if n := u.count(); n > 6 {
+					t.Errorf("%s: asked %d times", to, n)
+				}
+			})
 	}
 }
 
@@ -382,29 +393,31 @@ func TestWhatIsAskedForWithCredentialsIsKeptApart(t *testing.T) {
 }
 
 func TestABodyThatIsTooLongOrCutOffIsNotStored(t *testing.T) {
-	inBubble(t, httpcache.Options{MaxBody: 1000}, with("Cache-Control: max-age=60"), func(t *testing.T, c *httpcache.Cache, u *upstream) {
-		u.handle = func(a *answer, _ *http.Request) { a.body = strings.Repeat("x", 1001) }
-		if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, httpcache.ErrTooLarge) {
-			t.Error(err)
-		}
-		u.handle = func(a *answer, _ *http.Request) { a.set("Cache-Control: max-age=60"); a.cut = true }
-		if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Error(err)
-		}
-		if s := c.Stats(); s.Entries != 0 || s.Bytes != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
+	inBubble(t, httpcache.Options{MaxBody: 1000}, with("Cache-Control: max-age=60"),
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			u.handle = func(a *answer, _ *http.Request) { a.body = strings.Repeat("x", 1001) }
+			if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, httpcache.ErrTooLarge) {
+				t.Error(err)
+			}
+			u.handle = func(a *answer, _ *http.Request) { a.set("Cache-Control: max-age=60"); a.cut = true }
+			if _, err := c.Get(t.Context(), feed, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error(err)
+			}
+			if s := c.Stats(); s.Entries != 0 || s.Bytes != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
 }
 
 func TestAFetchTakesNoLongerThanItMay(t *testing.T) {
 	handle := func(a *answer, r *http.Request) { <-r.Context().Done() }
-	inBubble(t, httpcache.Options{Timeout: time.Minute}, handle, func(t *testing.T, c *httpcache.Cache, _ *upstream) {
-		began := time.Now()
-		if _, err := c.Get(t.Context(), feed, nil); err == nil || time.Since(began) != time.Minute {
-			t.Errorf("%v after %v", err, time.Since(began))
-		}
-	})
+	inBubble(t, httpcache.Options{Timeout: time.Minute}, handle,
+		func(t *testing.T, c *httpcache.Cache, _ *upstream) {
+			began := time.Now()
+			if _, err := c.Get(t.Context(), feed, nil); err == nil || time.Since(began) != time.Minute {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+		})
 }
 
 func TestClosingEndsFetchesAndStatisticsGoOn(t *testing.T) {

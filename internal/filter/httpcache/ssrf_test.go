@@ -43,14 +43,15 @@ func port(t *testing.T, u *url.URL) int {
 	return n
 }
 
-// TestEveryRedirectIsGuarded: a server that may be asked redirects, now or at a later hop, to where nobody may
-// go, and the one there must not be reached.
+// TestEveryRedirectIsGuarded: a server that may be asked redirects, now or at a later hop, to where nobody
+// may go, and the one there must not be reached.
 func TestEveryRedirectIsGuarded(t *testing.T) {
 	var reached atomic.Int64
 	inside := listen(t, "127.0.0.2", func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 	outside := listen(t, "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
 		if n, _ := strconv.Atoi(r.URL.Query().Get("hops")); n > 0 {
-			http.Redirect(w, r, fmt.Sprintf("/?hops=%d&to=%s", n-1, url.QueryEscape(r.URL.Query().Get("to"))), http.StatusFound)
+			http.Redirect(w, r, fmt.Sprintf("/?hops=%d&to=%s", n-1,
+				url.QueryEscape(r.URL.Query().Get("to"))), http.StatusFound)
 			return
 		}
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusMovedPermanently)
@@ -63,11 +64,13 @@ func TestEveryRedirectIsGuarded(t *testing.T) {
 	p := inside.Port()
 	for _, to := range []string{
 		inside.String(), "http://[::ffff:127.0.0.2]:" + p,
-		"http://[::1]:" + p, "http://[64:ff9b::7f00:2]:" + p, "http://169.254.169.254:" + p + "/latest/meta-data/",
+		"http://[::1]:" + p, "http://[64:ff9b::7f00:2]:" + p,
+		"http://169.254.169.254:" + p + "/latest/meta-data/",
 		"http://0.0.0.0:" + p, "http://127.0.0.1:1/", "gopher://127.0.0.2:" + p, "//127.0.0.2:" + p + "/x",
 	} {
 		for hops := range 4 {
-			e, err := c.Get(t.Context(), fmt.Sprintf("%s/?hops=%d&to=%s", outside, hops, url.QueryEscape(to)), nil)
+			e, err := c.Get(t.Context(), fmt.Sprintf("%s/?hops=%d&to=%s", outside, hops,
+				url.QueryEscape(to)), nil)
 			if err == nil {
 				e.Release()
 				t.Errorf("%s after %d hops was answered with %d", to, hops, e.Status)

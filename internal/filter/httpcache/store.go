@@ -27,7 +27,8 @@ const suffix = ".response"
 // maxVariants are the responses kept for one URL, which differ by what Vary names.
 const maxVariants = 16
 
-// object is a stored response. The cache's lock guards all but key, name and what was set before it was added.
+// object is a stored response. The cache's lock guards all but key, name and what was set before it was
+// added.
 type object struct {
 	key, name string
 	policy    policy
@@ -52,7 +53,8 @@ func nameOf(m *meta) string {
 
 // newObject returns the object of what a file says.
 func (c *Cache) newObject(m *meta, name string, size int64) *object {
-	o := &object{key: m.Key, name: name, size: size, policy: policyOf(m.Header, m.Status, m.Requested, m.Received, c.o.Surrogate)}
+	o := &object{key: m.Key, name: name, size: size, policy: policyOf(m.Header, m.Status, m.Requested,
+		m.Received, c.o.Surrogate)}
 	o.policy.vary = m.Vary
 	if o.policy.ifError == 0 {
 		o.policy.ifError = c.o.StaleIfError
@@ -135,8 +137,8 @@ func remove(path string) error {
 	return nil
 }
 
-// add puts an object into the index, in the place of the one whose file it has replaced. The lock is held, or
-// nobody else knows the cache.
+// add puts an object into the index, in the place of the one whose file it has replaced. The lock is held,
+// or nobody else knows the cache.
 func (c *Cache) add(o *object) {
 	all := c.byKey[o.key]
 	if i := slices.IndexFunc(all, func(x *object) bool { return x.name == o.name }); i >= 0 {
@@ -171,8 +173,8 @@ func (c *Cache) find(r *request) *object {
 	return nil
 }
 
-// evict removes what was used least recently, until the rest is within bounds. A file that cannot be removed,
-// or is gone already, holds nothing up. c.files is held.
+// evict removes what was used least recently, until the rest is within bounds. A file that cannot be
+// removed, or is gone already, holds nothing up. c.files is held.
 func (c *Cache) evict() {
 	for {
 		c.mu.Lock()
@@ -206,8 +208,8 @@ func (c *Cache) unpin(o *object) {
 	c.mu.Unlock()
 }
 
-// open returns the entry of an object that was pinned for it. A file that is gone or damaged leaves the index,
-// and the error is errLost.
+// open returns the entry of an object that was pinned for it. A file that is gone or damaged leaves the
+// index, and the error is errLost.
 func (c *Cache) open(o *object) (e *Entry, err error) {
 	mapping, err := mapFile(c.path(o))
 	if err == nil {
@@ -366,8 +368,8 @@ func (c *Cache) pass(m *meta, body io.Reader) (e *Entry, err error) {
 	return e, err
 }
 
-// freshen notes that an object, which is pinned, was validated by a 304 with which its header is as given. ok is
-// false if it was replaced meanwhile.
+// freshen notes that an object, which is pinned, was validated by a 304 with which its header is as given.
+// ok is false if it was replaced meanwhile.
 func (c *Cache) freshen(o *object, header http.Header, requested time.Time) (ok bool, err error) {
 	c.files.Lock()
 	defer c.files.Unlock()
@@ -404,8 +406,8 @@ func (c *Cache) freshen(o *object, header http.Header, requested time.Time) (ok 
 	return true, nil
 }
 
-// append appends new metadata to the file of an object, or writes it anew where it has grown, and returns its
-// size. c.files is held.
+// append appends new metadata to the file of an object, or writes it anew where it has grown, and returns
+// its size. c.files is held.
 func (c *Cache) append(o *object, m *meta, body []byte, end int64) (size int64, err error) {
 	if end-headerSize-int64(len(body)) > maxFrames {
 		f, err := disk.CreateAtomic(c.path(o))
@@ -458,8 +460,8 @@ func (c *Cache) invalidate(u *url.URL) {
 	}
 }
 
-// freshenByHead has the response to a HEAD update the stored response that it describes, or invalidate another
-// (RFC 9111, section 4.3.5).
+// freshenByHead has the response to a HEAD update the stored response that it describes, or invalidate
+// another (RFC 9111, section 4.3.5).
 func (c *Cache) freshenByHead(r *request, resp *http.Response) {
 	c.mu.Lock()
 	o := c.find(r)
