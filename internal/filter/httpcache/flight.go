@@ -133,7 +133,7 @@ func (c *Cache) do(ctx context.Context, r *request) (*Entry, error) {
 		var failed error
 		if o != nil {
 			how = o.policy.usable(r.directives, now)
-			if how == fetchFirst && now.Before(o.retry) {
+			if how != useFresh && now.Before(o.retry) && !r.directives.has("no-cache") {
 				how, failed = useFresh, o.failed
 			}
 		}
@@ -221,9 +221,6 @@ func (c *Cache) instead(r *request, got result) *Entry {
 	}
 	o.pins++
 	c.stats.Stale++
-	if c.o.Poller {
-		o.failed, o.retry = got.failed, now.Add(c.o.MinFresh)
-	}
 	c.mu.Unlock()
 	e, err := c.open(o)
 	if err != nil {
@@ -257,6 +254,9 @@ func (c *Cache) run(f *flight, key string) {
 	if got.failed != nil {
 		c.mu.Lock()
 		c.stats.Failures++
+		if o := f.stored; o != nil && c.o.Poller {
+			o.failed, o.retry = got.failed, time.Now().Add(c.o.MinFresh)
+		}
 		c.mu.Unlock()
 	}
 	c.land(f, key, got)

@@ -271,11 +271,31 @@ func TestAPollerDoesNotAskAgainAtOnce(t *testing.T) {
 				}
 			}
 			wantAsked(t, u, 2)
+			get(t, c, feed, "Cache-Control: no-cache") // asks all the same
+			wantAsked(t, u, 3)
 			time.Sleep(time.Minute)
 			down = false
 			if e, _ := get(t, c, feed); e.Stale || e.Err != nil {
 				t.Errorf("stale %v, %v", e.Stale, e.Err)
 			}
+		})
+}
+
+func TestAFailingUpstreamIsNotRevalidatedAtEachUse(t *testing.T) {
+	down := false
+	handle := failing(&down, func(a *answer) { a.status = 500 }, "Cache-Control: max-age=0, stale-while-revalidate=600")
+	inBubble(t, httpcache.Options{Poller: true, MinFresh: time.Minute}, handle,
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			get(t, c, feed)
+			down = true
+			time.Sleep(2 * time.Minute)
+			for range 10 {
+				if e, body := get(t, c, feed); !e.Stale || body != "body" {
+					t.Errorf("%q, stale %v", body, e.Stale)
+				}
+				synctest.Wait()
+			}
+			wantAsked(t, u, 2)
 		})
 }
 
