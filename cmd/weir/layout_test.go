@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server", "weir/internal/progress",
 		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/bandit/arms":                  {"weir/internal/disk", "weir/internal/disk/record"},
-	"weir/internal/bandit/learning":              {"weir/internal/bandit/arms", "weir/internal/disk", "weir/internal/journal", "weir/internal/metrics"},
+	"weir/internal/bandit/learning":              {"weir/internal/bandit/arms", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/journal", "weir/internal/metrics"},
 	"weir/internal/bandit/learning/learningtest": {"weir/internal/bandit/arms", "weir/internal/bandit/learning"},
 	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore",
 		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk",

@@ -134,7 +134,8 @@ func TestForgettingIsAsOpenAPIDescribes(t *testing.T) {
 		{`{"all":false}`, 422},
 		{`{"item":null}`, 422},
 		{`{"item":"` + strings.Repeat("x", 256) + `"}`, 422},
-		{`{"user":"bob"}`, 422},
+		{`{"user":"bob"}`, 200},
+		{`{"segment":"old"}`, 422},
 		{`{"more":1}`, 422},
 		{`{}`, 422},
 		{`[]`, 422},
@@ -143,6 +144,16 @@ func TestForgettingIsAsOpenAPIDescribes(t *testing.T) {
 	} {
 		doc.test(t, apiRequest{"POST", "/admin/bandit/forget", admin + "/admin/bandit/forget",
 			r.body, r.status})
+	}
+}
+
+func TestLearnedArmsAreAsOpenAPIDescribes(t *testing.T) {
+	doc := readAPI(t)
+	_, public, admin := startAPI(t)
+	callAPI(t, "POST", public+"/events", `[{"item":"emma","reward":1},{"item":7,"reward":0}]`, 0)
+	for query, status := range map[string]int{"": 200, "?level=item&limit=1": 200, "?limit=0": 422,
+		"?item=%zz": 422, "?after=1-1000-0": 409} {
+		doc.test(t, apiRequest{"GET", "/admin/bandit/arms", admin + "/admin/bandit/arms" + query, "", status})
 	}
 }
 

@@ -86,7 +86,7 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(),
-		newFilter(), newInspect(),
+		newArms(), newFilter(), newInspect(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/bandit/learning"
 	"weir/internal/server"
+	"weir/internal/systest"
 )
 
 // TestACommitThatPanicsRefusesEventsAndNothingElse has the goroutine that commits events panic.
@@ -14,6 +15,7 @@ func TestACommitThatPanicsRefusesEventsAndNothingElse(t *testing.T) {
 	s := serve(t, f, server.Config{})
 	s.events(`{"item":"a","reward":1}`, accepted{1, 0})
 	f.learner.Learn(learning.Batch{Done: func(int, error) { panic("a bug") }})
+	systest.Eventually(t, "the panic", func() bool { return f.metric("weir_background_failures_total") == 1 })
 	s.problem(s.do("POST", s.url+"/events", `{"item":"a","reward":1}`), 503, "cannot be saved")
 	s.problem(s.do("POST", s.url+"/events", `{"item":"a","reward":1}`), 503, "cannot be saved")
 	s.posterior(`{"items":["a"]`, 2, 1, "item")

@@ -74,8 +74,9 @@ type Config struct {
 	// PriorOnStoreError answers with the prior when the store fails and nothing is cached.
 	PriorOnStoreError bool
 
-	faults  disk.Faults // for tests
-	loading func()      // for tests: called before the first arms are read
+	erase   time.Duration // how often what was forgotten is taken out of the files; for tests
+	faults  disk.Faults   // for tests
+	loading func()        // for tests: called before the first arms are read
 }
 
 // Defaults returns the configuration that flags have when none is given.
@@ -185,7 +186,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	}
 	b.learner, err = learning.Open(filepath.Join(env.DataDir, "bandit"), learning.Options{
 		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync, Checkpoint: cfg.Checkpoint,
-		Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
+		Erase: cfg.erase, Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
 	})
 	if err != nil {
 		if b.store != nil {
@@ -218,6 +219,21 @@ func (b *Bandit) loadFirst(file *arms.File) {
 		b.failed.Store(&err)
 		b.log.Error("the arms of the bandit cannot be used", "path", b.cfg.Arms, "error", err)
 	}
+}
+
+// AwaitArms waits until the arms that the bandit begins with are loaded, or cannot be.
+func (b *Bandit) AwaitArms(ctx context.Context) error {
+	for tick := time.NewTicker(10 * time.Millisecond); b.model.Load() == nil; {
+		if err := b.failed.Load(); err != nil {
+			return *err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
 }
 
 // watch takes up files that are renamed over the path; first is the one the bandit began with. One that was

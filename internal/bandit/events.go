@@ -59,33 +59,39 @@ func (b *Bandit) resolve(m *model, ev *event, segment []byte) learning.Event {
 		r.ID = arms.KeyOf(ev.id)
 	}
 	item := arms.KeyOf(ev.item)
-	r.Arms[arms.Item] = item
-	count := func(level arms.Level, scope arms.Scope) {
+	add := func(level arms.Level, k arms.Key, of []byte) {
+		r.Arms[level] = k
+		if !b.learner.Teaches(level, k) || !b.learner.Named(level, k) {
+			r.Names[level] = &learning.Name{Item: string(ev.item), Of: string(of)}
+		}
+	}
+	add(arms.Item, item, nil)
+	count := func(level arms.Level, scope arms.Scope, of []byte) {
 		k := scope.Key(item)
 		have := b.cfg.Learn >= level || b.learner.Teaches(level, k)
 		if !have && m.file != nil {
 			_, _, have = m.file.Find(k)
 		}
 		if have {
-			r.Arms[level] = k
+			add(level, k, of)
 		}
 	}
 	var scope *arms.Scope
 	if ev.user != nil {
 		user := arms.KeyOf(ev.user)
-		count(arms.Pair, arms.UserScope(user))
+		count(arms.Pair, arms.UserScope(user), ev.user)
 		if segment == nil && m.file != nil {
 			if known, ok := m.file.Segment(user); ok {
-				scope = &known.Scope
+				scope, segment = &known.Scope, []byte(known.Name)
 			}
 		}
 	}
-	if segment != nil {
+	if segment != nil && scope == nil {
 		own := arms.SegmentScope(arms.KeyOf(segment))
 		scope = &own
 	}
 	if scope != nil {
-		count(arms.Segmented, *scope)
+		count(arms.Segmented, *scope, segment)
 	}
 	return r
 }

@@ -17,8 +17,8 @@ type forgetting struct {
 
 var forgetMembers = []string{"all", "ids", "item", "segment", "user"}
 
-// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"all":true}, or
-// {"ids":true} for the ids of events that were seen.
+// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"user":...} for all
+// arms of a user, {"all":true}, or {"ids":true} for the ids of events that were seen.
 func parseForgetting(s *scanner) (f forgetting, err error) {
 	if err := s.something(`{"item":...} or {"all":true}`); err != nil {
 		return f, err
@@ -55,7 +55,10 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 	case f.ids && (f.item != nil || f.segment != nil || f.user != nil):
 		s.field = "ids"
 		return f, s.wrong("alone: ids are not of an arm")
-	case !f.all && !f.ids && f.item == nil:
+	case f.segment != nil && f.item == nil:
+		s.field = "item"
+		return f, s.wrong("there beside a segment: " + idWanted)
+	case !f.all && !f.ids && f.item == nil && f.user == nil:
 		s.field = "item"
 		return f, s.wrong(`there: ` + idWanted + `; or {"all":true} to forget everything`)
 	case f.segment != nil && f.user != nil:
@@ -69,6 +72,10 @@ func parseForgetting(s *scanner) (f forgetting, err error) {
 func (f *forgetting) keys() learning.Forgetting {
 	k := learning.Forgetting{All: f.all, IDs: f.ids}
 	if f.all || f.ids {
+		return k
+	}
+	if f.item == nil {
+		k.User = string(f.user)
 		return k
 	}
 	switch item := arms.KeyOf(f.item); {
@@ -102,6 +109,8 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 		b.log.Info("bandit has forgotten the ids of events", "ids", n)
 	case f.all:
 		b.log.Info("bandit has forgotten what events have taught", "arms", n)
+	case f.item == nil: // the log remembers longer than the files
+		b.log.Info("bandit has forgotten what events have taught of a user", "arms", n)
 	default:
 		b.log.Info("bandit has forgotten what events have taught", "item", string(f.item), "segment", string(f.segment), "user", string(f.user), "arms", n)
 	}

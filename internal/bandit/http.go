@@ -43,6 +43,7 @@ func (b *Bandit) Routes() []server.Route {
 		{Pattern: "POST /predict/batch", Handler: b.predictBatch, MaxBody: 8 * maxBody, Class: server.Low},
 		{Pattern: "POST /events", Handler: b.postEvents, MaxBody: maxBody, Admin: b.cfg.EventsAdmin},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, Handler: b.postReload},
+		{Pattern: "GET /admin/bandit/arms", Admin: true, Handler: b.getArms},
 		{Pattern: "POST /admin/bandit/forget", Admin: true, MaxBody: 16 << 10, Handler: b.postForget},
 	}...)
 }

@@ -230,6 +230,11 @@ func (j *Journal) write(frame []byte) error {
 	return nil
 }
 
+// Rotate begins a new segment, so that a checkpoint removes all that was appended before it.
+func (j *Journal) Rotate() error {
+	return j.syncer.Exclusive(func() error { return j.rotate(int(j.segment)) })
+}
+
 // rotate begins a new segment, unless a frame of n bytes has room by now. The old one is on the disk
 // before: only the last segment can be torn. No sync is under way.
 func (j *Journal) rotate(n int) error {

@@ -119,13 +119,19 @@ func (c *cells) home(k Key) uint64 {
 
 // find returns the words of an arm, nil if it is not there.
 func (c *cells) find(k Key) []atomic.Uint64 {
+	cell, _ := c.locate(k)
+	return cell
+}
+
+// locate is find that says besides which cell it is.
+func (c *cells) locate(k Key) ([]atomic.Uint64, uint64) {
 	for at := c.home(k); ; {
 		cell := c.words[at*cellWords : at*cellWords+cellWords : at*cellWords+cellWords]
 		switch hi := cell[1].Load(); {
 		case hi == k.Hi && cell[0].Load() == k.Lo:
-			return cell
+			return cell, at
 		case hi == 0:
-			return nil
+			return nil, 0
 		}
 		if at++; at == c.size {
 			at = 0

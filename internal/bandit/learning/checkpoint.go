@@ -3,7 +3,6 @@ package learning
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,16 +25,23 @@ import (
 // after a byte for its format.
 const checkpointFormat = 1
 
-// checkpoints writes a checkpoint whenever the journal has become long.
+// checkpoints writes a checkpoint whenever the journal has become long, and some time after something was
+// forgotten.
 func (l *Local) checkpoints(ctx context.Context) {
+	erase := time.NewTicker(l.o.Erase)
+	defer erase.Stop()
 	for {
+		due := false
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.full:
+			due = l.long() // else events went on asking for it while it was written
+		case <-erase.C:
+			due = l.names.isStale()
 		}
-		if !l.long() || l.Err() != nil {
-			continue // events went on asking for it while it was written
+		if !due || l.Err() != nil {
+			continue
 		}
 		start := time.Now()
 		if err := l.checkpoint(); err != nil {
@@ -83,14 +89,21 @@ func (l *Local) state() (State, journal.Position) {
 
 // checkpoint writes what was learned. Events go on while it is written.
 func (l *Local) checkpoint() error {
+	if l.names.isStale() {
+		if err := l.journal.Rotate(); err != nil {
+			return err
+		}
+	}
 	s, at := l.state()
-	return l.journal.Checkpoint(at, s.write)
+	if err := l.journal.Checkpoint(at, s.write); err != nil {
+		return err
+	}
+	return l.names.compact(&l.learned)
 }
 
 // write writes the checkpoint of a state.
 func (s *State) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<20)
-	le := binary.LittleEndian
 	line := append(make([]byte, 0, 64), checkpointFormat)
 	flush := func() error {
 		_, err := out.Write(line)
@@ -141,7 +154,7 @@ func (l *Local) readCheckpoint(r io.Reader, now int64) error {
 		if failed != nil {
 			return 0
 		}
-		return binary.LittleEndian.Uint64(word[:])
+		return le.Uint64(word[:])
 	}
 	format, err := in.ReadByte()
 	if err != nil {

@@ -34,6 +34,8 @@ type Event struct {
 	Reward float64
 	Arms   Arms
 	ID     arms.Key // zero for none
+	// Names are those of arms that Named does not know.
+	Names [Levels]*Name
 }
 
 // Batch is events that count as a whole or not at all.
@@ -44,9 +46,11 @@ type Batch struct {
 	Done func(duplicates int, err error)
 }
 
-// Forgetting says what is to be forgotten: what was taught of Arms, of all arms, or the ids that were seen.
+// Forgetting says what is to be forgotten: what was taught of Arms, of all arms that one user has, of all
+// arms, or the ids that were seen.
 type Forgetting struct {
 	Arms Arms
+	User string
 	All  bool
 	IDs  bool
 }
@@ -68,6 +72,12 @@ type Learner interface {
 	Forget(Forgetting) (n int, err error)
 	// View returns the arms of a level as they are worth at now, Unix microseconds.
 	View(level arms.Level, now int64) arms.View
+	// Each calls f with the arms that were taught of, in the order in which they were first, until it returns
+	// false. It returns the place behind the last one, from which it goes on in another call; the zero Cursor
+	// when there are no more. An arm that comes anew meanwhile may come twice.
+	Each(from Cursor, f func(Named) bool) (Cursor, error)
+	// Named reports whether an arm that was taught of has a name.
+	Named(level arms.Level, k arms.Key) bool
 	// Teaches reports whether anything was taught of an arm.
 	Teaches(level arms.Level, k arms.Key) bool
 	// Len returns how many arms of a level were taught of.

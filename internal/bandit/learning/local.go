@@ -27,6 +27,8 @@ type Options struct {
 	Sync      time.Duration // between syncs of the journal
 	// Checkpoint is how many bytes of events are kept before what they have taught is written as a whole.
 	Checkpoint int64
+	// Erase is how often what was forgotten is taken out of the files; 0 is an hour.
+	Erase time.Duration
 	// Go runs a goroutine that may panic without ending the process, as server.Background does. Close ends
 	// it.
 	Go      func(name string, fn func(context.Context))
@@ -50,6 +52,7 @@ const queueLimit = 1 << 18
 type Local struct {
 	o       Options
 	journal *journal.Journal
+	names   *names
 	learned [Levels]*arms.Learned
 	maxArms int
 	stats   stats
@@ -94,6 +97,7 @@ var _ Learner = (*Local)(nil)
 
 // Open opens the journal in dir, and takes up what it knows.
 func Open(dir string, o Options) (*Local, error) {
+	o.Erase = cmp.Or(o.Erase, time.Hour)
 	l := &Local{o: o, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	maxIDs := max(1, int(o.Memory/idShare/idBytes))
 	l.maxArms = max(1, int((o.Memory-o.Memory/idShare)/armBytes))
@@ -112,6 +116,9 @@ func Open(dir string, o Options) (*Local, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if l.names, err = openNames(dir, &l.learned, o.Faults, o.Log); err != nil {
+		return nil, errors.Join(err, l.journal.Close())
 	}
 	if err := l.Err(); err != nil {
 		o.Log.Error("bandit", "error", err)
@@ -459,6 +466,7 @@ func (l *Local) write(batches []committed, now int64) {
 		for i := range l.records {
 			l.apply(&l.records[i], now)
 		}
+		l.names.flush()
 		for i := range batches {
 			l.stats.duplicates.Add(0, uint64(batches[i].duplicates))
 		}
@@ -471,6 +479,9 @@ func (l *Local) apply(r *record, now int64) {
 	for level, k := range r.Arms {
 		if k == (arms.Key{}) {
 			continue
+		}
+		if fresh := !l.learned[level].Teaches(k); fresh || r.Names[level] != nil && !l.names.has(arms.Level(level), k) {
+			l.names.add(arms.Level(level), k, r.Names[level])
 		}
 		if err := l.learned[level].Add(k, r.Reward, r.At); err != nil {
 			panic("BUG: an event that was found to have room has none: " + err.Error())
@@ -502,10 +513,17 @@ func (l *Local) save(now int64) error {
 
 // Forget implements Learner: in the journal first.
 func (l *Local) Forget(f Forgetting) (n int, err error) {
+	forgets := []record{{Event: Event{Arms: f.Arms}, forgetIDs: f.IDs}}
+	if f.User != "" {
+		if forgets, err = l.armsOf(f.User); err != nil {
+			return 0, err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := record{Event: Event{Arms: f.Arms}, came: time.Now().UnixMicro(), forget: true, forgetIDs: f.IDs}
-	if !l.teaches(&r) {
+	now := time.Now().UnixMicro()
+	forgets = slices.DeleteFunc(forgets, func(r record) bool { return !l.teaches(&r) })
+	if len(forgets) == 0 {
 		return 0, nil
 	}
 	if err := l.overfull.Load(); err != nil {
@@ -514,19 +532,50 @@ func (l *Local) Forget(f Forgetting) (n int, err error) {
 	if l.broken.Load() {
 		return 0, ErrNotSaved
 	}
-	l.batch.Reset()
-	l.buffer = r.append(l.buffer[:0])
-	l.batch.Add(l.buffer)
-	if err := l.save(r.came); err != nil {
-		return 0, err
+	for some := range slices.Chunk(forgets, journal.MaxBatch/64) {
+		l.batch.Reset()
+		for i := range some {
+			some[i].came, some[i].forget = now, true
+			l.buffer = some[i].append(l.buffer[:0])
+			l.batch.Add(l.buffer)
+		}
+		if err := l.save(now); err != nil {
+			return n, err
+		}
+		for i := range some {
+			n += l.unlearn(&some[i])
+		}
 	}
-	n = l.unlearn(&r)
+	if !f.IDs {
+		l.names.forgot()
+	}
 	l.remembered.Store(int64(l.ids.len()))
 	if !f.IDs {
 		l.stats.forgotten.Add(0, uint64(n))
 	}
 	return n, nil
 }
+
+// armsOf returns records for all arms of a user.
+func (l *Local) armsOf(user string) (list []record, err error) {
+	_, err = l.Each(Cursor{}, func(a Named) bool {
+		if a.Level == arms.Pair && a.Of == user {
+			r := record{}
+			r.Arms[arms.Pair] = a.Key
+			list = append(list, r)
+		}
+		return true
+	})
+	return list, err
+}
+
+// Each implements Learner.
+func (l *Local) Each(from Cursor, f func(Named) bool) (Cursor, error) {
+	return l.names.each(from, func(a Named) bool { return !l.Teaches(a.Level, a.Key) || f(a) })
+}
+
+// Named implements Learner.
+func (l *Local) Named(level arms.Level, k arms.Key) bool { return l.names.has(level, k) }
 
 // teaches reports whether there is anything that a record can have forgotten.
 func (l *Local) teaches(r *record) bool {
@@ -578,7 +627,7 @@ func (l *Local) Close() error {
 			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, the next start reads their journal", "error", err)
 		}
 	}
-	return l.journal.Close()
+	return errors.Join(l.names.close(), l.journal.Close())
 }
 
 // stats counts what happens.

@@ -39,7 +39,6 @@ const (
 
 func (r *record) append(dst []byte) []byte {
 	at := len(dst)
-	le := binary.LittleEndian
 	if r.forget {
 		dst = append(dst, recordForget, 0)
 		dst = le.AppendUint64(dst, uint64(r.came))
@@ -64,12 +63,13 @@ func (r *record) append(dst []byte) []byte {
 	return dst
 }
 
+var le = binary.LittleEndian
+
 func appendKey(dst []byte, k arms.Key) []byte {
-	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(dst, k.Lo), k.Hi)
+	return le.AppendUint64(le.AppendUint64(dst, k.Lo), k.Hi)
 }
 
 func (r *record) read(b []byte) error {
-	le := binary.LittleEndian
 	var flags byte
 	switch {
 	case len(b) >= eventHead && b[0] == recordEvent:
