@@ -1,9 +1,10 @@
-// Package opml reads and writes lists of feeds as OPML 2.0, with what weir does to them in attributes of its own
-// namespace, so that other programs read the list as one of subscriptions.
+// Package opml reads and writes lists of feeds as OPML 2.0, with what weir does to them in attributes of
+// its own namespace, so that other programs read the list as one of subscriptions.
 //
-// Outlines with an xmlUrl are feeds, those without are folders. What is read may be OPML 1.0, in any charset, and may
-// have bare ampersands and HTML's entities; nothing outside the document is fetched and no entity of its own is
-// expanded. Read takes all of a list or nothing. What Write has written, Read reads as the same.
+// Outlines with an xmlUrl are feeds, those without are folders. What is read may be OPML 1.0, in any
+// charset, and may have bare ampersands and HTML's entities; nothing outside the document is fetched and no
+// entity of its own is expanded. Read takes all of a list or nothing. What Write has written, Read reads as
+// the same.
 package opml
 
 import (
@@ -120,7 +121,8 @@ func read(d *xml.Decoder) (feeds []Feed, err error) {
 			}
 			open = append(open, f == nil)
 			if len(open) > maxDepth || len(feeds) > maxFeeds {
-				return nil, fmt.Errorf("the list has more than %d outlines in each other, or %d feeds", maxDepth, maxFeeds)
+				return nil, fmt.Errorf("the list has more than %d outlines in each other, or %d feeds",
+					maxDepth, maxFeeds)
 			}
 		case xml.EndElement:
 			if strings.EqualFold(t.Name.Local, "outline") && len(open) > 0 {
@@ -200,13 +202,15 @@ func (f *Feed) attribute(name, value string) (err error) {
 	return err
 }
 
-// Write writes a list. Feeds of a folder stand together, folders and feeds otherwise in the order in which they come.
+// Write writes a list. Feeds of a folder stand together, folders and feeds otherwise in the order in which
+// they come.
 func Write(w io.Writer, title string, created time.Time, feeds []Feed) error {
 	var root folder
 	for _, f := range feeds {
 		root.at(f.Folder).add(f)
 	}
-	b := []byte(xml.Header + `<opml version="2.0" xmlns:weir="` + Namespace + `">` + "\n  <head>\n    <title>")
+	b := []byte(xml.Header + `<opml version="2.0" xmlns:weir="` + Namespace + `">` +
+		"\n  <head>\n    <title>")
 	b = appendText(b, title)
 	b = append(b, "</title>\n    <dateCreated>"...)
 	b = created.UTC().AppendFormat(b, time.RFC1123Z)
@@ -299,7 +303,8 @@ func appendAttribute(b []byte, name, value string) []byte {
 	return append(appendText(b, value), '"')
 }
 
-// appendText writes a text with its special characters, tabs and line ends escaped, and what XML cannot hold replaced.
+// appendText writes a text with its special characters, tabs and line ends escaped, and what XML cannot
+// hold replaced.
 func appendText(b []byte, s string) []byte {
 	var escaped strings.Builder
 	xml.EscapeText(&escaped, []byte(s)) //nolint:errcheck // a Builder takes all

@@ -42,12 +42,14 @@ func (r *Rule) Problems() []Problem {
 		}
 		optional := ""
 		if strings.Contains(n.value, "(i?)") {
-			optional = "; (i?) is an i that may be there or not, and case does not count unless the rule says case"
+			optional = "; (i?) is an i that may be there or not, and case does not count " +
+				"unless the rule says case"
 		}
 		name := fieldNames[n.field]
 		switch {
 		case matchesAll(n.tree):
-			report(n, "the regular expression matches every %s: write %s exists if that is meant%s", name, name, optional)
+			report(n, "the regular expression matches every %s: write %s exists if that is meant%s",
+				name, name, optional)
 		case matchesNothing(n.tree):
 			report(n, "the regular expression matches no text")
 		case optional != "":
@@ -65,7 +67,8 @@ func (r *Rule) Problems() []Problem {
 	return found
 }
 
-// Problems returns what may be wrong with the set's rules, those of Global left out. A set without rules has none.
+// Problems returns what may be wrong with the set's rules, those of Global left out. A set without rules
+// has none.
 func (s *Set) Problems() []Problem {
 	var found []Problem
 	seen := make(map[string]int)
@@ -75,12 +78,14 @@ func (s *Set) Problems() []Problem {
 			found = append(found, p)
 		}
 		if first, ok := seen[r.String()]; ok {
-			found = append(found, Problem{Place: r.root.at, Rule: i, Text: fmt.Sprintf("the rule is the same as rule %d", first+1)})
+			same := fmt.Sprintf("the rule is the same as rule %d", first+1)
+			found = append(found, Problem{Place: r.root.at, Rule: i, Text: same})
 		} else {
 			seen[r.String()] = i
 		}
 	}
-	if s.Mode == Keep && !slices.ContainsFunc(s.Rules, func(r *Rule) bool { return !impossible(r.root, false, nil) }) {
+	possible := func(r *Rule) bool { return !impossible(r.root, false, nil) }
+	if s.Mode == Keep && !slices.ContainsFunc(s.Rules, possible) {
 		found = append(found, Problem{Place: Place{1, 1}, Text: "no rule can match, so nothing is kept"})
 	}
 	return found
@@ -100,8 +105,8 @@ type fact struct {
 	negated bool
 }
 
-// impossible reports whether no item matches n, or its negation, where some facts hold. It may miss that, and is
-// never wrong about it.
+// impossible reports whether no item matches n, or its negation, where some facts hold. It may miss that,
+// and is never wrong about it.
 func impossible(n *node, negated bool, known []fact) bool {
 	switch {
 	case n.kind == leaf:
@@ -111,7 +116,8 @@ func impossible(n *node, negated bool, known []fact) bool {
 	case (n.kind == anyOf) != negated: // one of the parts has to hold
 		return !slices.ContainsFunc(n.parts, func(p *node) bool { return !impossible(p, negated, known) })
 	}
-	// All parts have to hold: first what is a fact, and then the groups, which have to agree with the facts.
+	// All parts have to hold: first what is a fact, and then the groups, which have to agree with the
+	// facts.
 	known = slices.Clip(known)
 	var groups []fact
 	for _, p := range n.parts {
@@ -162,10 +168,11 @@ func (n *node) never() bool {
 	return false
 }
 
-// holds reports whether b looks for what a text has that a looks for, so that both compare with the same text.
+// comparable reports whether b looks for what a text has that a looks for, so that both compare with the same
+// text.
 func comparable(a, b *node) bool { return b.form == 0 || a.form == b.form }
 
-// pattern returns what n looks for, in the form in which b compares.
+// patternFor returns what n looks for, in the form in which b compares.
 func (n *node) patternFor(b *node) string {
 	if b.form == 0 {
 		return n.needle.string()
@@ -187,7 +194,8 @@ func implies(a, b *node) bool {
 		return b.span.first <= a.span.first && a.span.end <= b.span.end
 	case a.op == matches || b.op == matches || !comparable(a, b):
 		same := a.op == b.op && a.value == b.value && a.form == b.form
-		return same || a.op == equals && b.op == matches && comparable(a, b) && b.re.MatchString(a.patternFor(b))
+		return same || a.op == equals && b.op == matches && comparable(a, b) &&
+			b.re.MatchString(a.patternFor(b))
 	case b.words && (a.op != equals && !a.words):
 		return false
 	}

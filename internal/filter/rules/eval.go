@@ -149,7 +149,8 @@ func (e *evaluation) column(n *node, f field, in, out items) {
 			return
 		}
 		for value, form := range e.feed.Values(i, f) {
-			if e.value = text.Append(e.value[:0], value, form|n.form); len(e.value) > 0 && n.compares(e.value, n.strict) {
+			e.value = text.Append(e.value[:0], value, form|n.form)
+			if len(e.value) > 0 && n.compares(e.value, n.strict) {
 				out.add(i)
 				return
 			}

@@ -7,8 +7,8 @@ import (
 	"weir/internal/filter/text"
 )
 
-// needle is a text that is searched for in a column, with a zero byte before or behind it where a value has to
-// begin or end.
+// needle is a text that is searched for in a column, with a zero byte before or behind it where a value has
+// to begin or end.
 type needle struct {
 	text []byte
 	rare int // index of the byte of it that is met least often
@@ -49,8 +49,8 @@ func frequency(c byte) int {
 	return 10
 }
 
-// index returns where n is in s, -1 if it is not. It looks for the rarest byte, which needs less than half the
-// time of bytes.Index, and leaves to that a text in which the byte is not rare.
+// index returns where n is in s, -1 if it is not. It looks for the rarest byte, which needs less than half
+// the time of bytes.Index, and leaves to that a text in which the byte is not rare.
 func (n needle) index(s []byte) int {
 	last := len(n.text) - 1
 	for from, misses := n.rare, 0; ; misses++ {
@@ -79,8 +79,8 @@ func (n needle) index(s []byte) int {
 	}
 }
 
-// find adds to out those items of in that have a value with what is searched for in a column. With words it has
-// to stand by itself.
+// find adds to out those items of in that have a value with what is searched for in a column. With words it
+// has to stand by itself.
 func (n needle) find(t *text.Table, f field, words bool, in, out items) {
 	first, end := in.bounds()
 	if first == end {

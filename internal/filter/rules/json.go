@@ -114,7 +114,8 @@ var members = []string{"all", "any", "not", "field", "op", "value", "words", "ca
 // node reads a rule whose first token, at a place, has been read.
 func (p *jsonParser) node(at Place) (*node, error) {
 	if p.token != json.Delim('{') {
-		return nil, wrong(at, `an object is expected: {"field": "title", "op": "contains", "value": "go"}, or one with all, any or not`)
+		return nil, wrong(at, `an object is expected: {"field": "title", "op": "contains", "value": "go"}, `+
+			`or one with all, any or not`)
 	}
 	p.depth++
 	defer func() { p.depth-- }()
@@ -131,7 +132,8 @@ func (p *jsonParser) node(at Place) (*node, error) {
 		}
 		name := p.token.(string)
 		if !slices.Contains(members, name) {
-			return nil, wrong(nameAt, "there is no member %s: a rule has %s", shorten(name), enumerate(members))
+			return nil, wrong(nameAt, "there is no member %s: a rule has %s",
+				shorten(name), enumerate(members))
 		}
 		if _, twice := places[name]; twice {
 			return nil, wrong(nameAt, "%s is there twice", name)
@@ -173,7 +175,8 @@ func (p *jsonParser) node(at Place) (*node, error) {
 	has := func(name string) bool { _, ok := places[name]; return ok }
 	switch {
 	case made != nil && len(places) > 1:
-		return nil, wrong(at, "of all, any, not and field a rule has one, and the other members belong to field")
+		return nil, wrong(at, "of all, any, not and field a rule has one, "+
+			"and the other members belong to field")
 	case made != nil:
 		return made, nil
 	case !has("field") || !has("op"):
@@ -185,7 +188,8 @@ func (p *jsonParser) node(at Place) (*node, error) {
 	return compare(comparison, places["value"])
 }
 
-// member takes the field, op or value of a comparison. It returns what is expected where that is something else.
+// member takes the field, op or value of a comparison. It returns what is expected where that is something
+// else.
 func (p *jsonParser) member(n *node, name string, at Place) (of string, err error) {
 	s, ok := p.token.(string)
 	switch name {

@@ -39,7 +39,8 @@ func ParseAll(rules string) (Rules, error) {
 func (p *parser) all() (rules Rules, err error) {
 	for p.token.kind != end {
 		if len(rules) > 0 && p.token.at.Line == p.last.Line {
-			return nil, wrong(p.token.at, "and, or, or a new line for another rule is expected, not %s", p.token)
+			return nil, wrong(p.token.at, "and, or, or a new line for another rule is expected, not %s",
+				p.token)
 		}
 		root, err := p.either()
 		if err != nil {
@@ -146,7 +147,8 @@ func (p *parser) next() error {
 			return wrong(p.at, `the text that begins here has no " at its end`)
 		}
 		if err := json.Unmarshal([]byte(p.rest[:n]), &p.token.text); err != nil {
-			return wrong(p.at, `in a text, \ stands only before ", \, /, b, f, n, r, t and uXXXX, and line breaks are written \n; in /a regular expression/ it stands for itself`)
+			return wrong(p.at, `in a text, \ stands only before ", \, /, b, f, n, r, t and uXXXX, and line `+
+				`breaks are written \n; in /a regular expression/ it stands for itself`)
 		}
 		p.token.kind = quoted
 	case c == '/' && p.regular:
@@ -260,7 +262,8 @@ func (p *parser) comparison() (*node, error) {
 	}
 	o := slices.Index(opNames[:], p.token.text)
 	if p.token.kind != word && p.token.kind != sign || o < 0 {
-		return nil, wrong(p.token.at, "how to compare is expected after %s, not %s: %s", fieldNames[f], p.token, enumerate(opNames[:]))
+		return nil, wrong(p.token.at, "how to compare is expected after %s, not %s: %s",
+			fieldNames[f], p.token, enumerate(opNames[:]))
 	}
 	n.op = op(o)
 	for {
@@ -279,7 +282,8 @@ func (p *parser) comparison() (*node, error) {
 		n.value = value.text
 		isText := value.kind == quoted || value.kind == slashed
 		if !isText && (value.kind != word || n.op.textual() && n.field <= anyField) {
-			return nil, wrong(value.at, `a value is expected after %s, not %s; texts stand between two "`, opNames[n.op], value)
+			return nil, wrong(value.at, `a value is expected after %s, not %s; texts stand between two "`,
+				opNames[n.op], value)
 		}
 		if err := p.next(); err != nil {
 			return nil, err

@@ -14,8 +14,9 @@ import (
 // pattern is a regular expression as a tree.
 type pattern = *syntax.Regexp
 
-// compile prepares matching by a regular expression: its letters take the form of the texts it is compared with,
-// and texts that an item must contain to match are found, so that most items are never matched against it.
+// compile prepares matching by a regular expression: its letters take the form of the texts it is compared
+// with, and texts that an item must contain to match are found, so that most items are never matched
+// against it.
 func (n *node) compile(at Place) error {
 	if len(n.value) > maxPattern {
 		return wrong(at, "a regular expression may have %d bytes, and this has %d", maxPattern, len(n.value))
@@ -30,7 +31,8 @@ func (n *node) compile(at Place) error {
 		n.re, err = regexp.Compile(tree.String())
 	}
 	if err != nil {
-		return wrong(at, "in the regular expression: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+		return wrong(at, "in the regular expression: %s",
+			strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
 	n.tree = tree.Simplify()
 	for _, s := range needed(n.tree) {
@@ -61,8 +63,8 @@ func inForm(re pattern, form text.Form) pattern {
 	return re
 }
 
-// classInForm adds to a class of characters what becomes of them in a form. Of large ranges, such as all but a
-// few characters, it takes only what is in them.
+// classInForm adds to a class of characters what becomes of them in a form. Of large ranges, such as all
+// but a few characters, it takes only what is in them.
 func classInForm(re pattern, form text.Form) pattern {
 	const large = 512
 	class := &syntax.Regexp{Op: syntax.OpCharClass, Rune: slices.Clone(re.Rune)}
@@ -86,8 +88,8 @@ func classInForm(re pattern, form text.Form) pattern {
 	return either
 }
 
-// needed returns folded texts of which every text that re matches contains one. None are known if it returns
-// none.
+// needed returns folded texts of which every text that re matches contains one. None are known if it
+// returns none.
 func needed(re pattern) []string {
 	const most = 16
 	switch re.Op {
@@ -145,8 +147,8 @@ func concat(re pattern) []pattern {
 	return []pattern{re}
 }
 
-// matchesNothing reports whether no text matches re: it asks for a character that there is none of, or for one
-// before the beginning or behind the end.
+// matchesNothing reports whether no text matches re: it asks for a character that there is none of, or for
+// one before the beginning or behind the end.
 func matchesNothing(re pattern) bool {
 	switch re.Op {
 	case syntax.OpNoMatch:
@@ -248,7 +250,8 @@ func wordRune(r rune) bool {
 	case !unicode.In(r, unicode.L, unicode.N, unicode.M):
 		return false
 	}
-	return !unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+	return !unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao,
+		unicode.Khmer, unicode.Myanmar)
 }
 
 // wordEnds reports whether no word goes on from before s[at] to it.

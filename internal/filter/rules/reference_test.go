@@ -11,8 +11,8 @@ import (
 	"weir/internal/filter/text"
 )
 
-// Matches says whether a rule matches an item, one value after the other and without any table: what Decide has
-// to agree with.
+// Matches says whether a rule matches an item, one value after the other and without any table: what Decide
+// has to agree with.
 func (r *Rule) Matches(f *syndication.Feed, item int, now time.Time) bool {
 	return plainly(r.root, f, item, now.Unix())
 }

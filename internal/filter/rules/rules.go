@@ -4,17 +4,18 @@
 //
 //	title contains "go" and not (author = "bot" or age > 30d)
 //
-// or as JSON, with the same meaning and the same names; docs/filtering.md has the grammar of both. A rule that
-// cannot be understood is a [*SyntaxError], which has the place. One that can, but cannot match, or matches
-// whatever there is, says so by [Rule.Problems].
+// or as JSON, with the same meaning and the same names; docs/filtering.md has the grammar of both. A rule
+// that cannot be understood is a [*SyntaxError], which has the place. One that can, but cannot match, or
+// matches whatever there is, says so by [Rule.Problems].
 //
-// A [Set] is a list of rules and what becomes of the items that one of them matches: it keeps them and drops all
-// others, or the other way round. [Set.Decide] looks at all items at once: a comparison searches through what
-// all of them say in a field, one after the other in a text.Table, and results are sets of items, a bit each.
+// A [Set] is a list of rules and what becomes of the items that one of them matches: it keeps them and
+// drops all others, or the other way round. [Set.Decide] looks at all items at once: a comparison searches
+// through what all of them say in a field, one after the other in a text.Table, and results are sets of
+// items, a bit each.
 //
 // Case, accents and markup do not count unless a rule asks for them: comparisons are with the texts of the
-// table. Where one of them counts, the table says which items are worth a look, and the item's own text decides.
-// Dates are compared by the second.
+// table. Where one of them counts, the table says which items are worth a look, and the item's own text
+// decides. Dates are compared by the second.
 //
 // Rules do not change after they were read. They and sets may be used by any number of goroutines.
 package rules
@@ -50,9 +51,10 @@ const (
 var seen = []field{text.Title, text.Summary, text.Content, text.Author, text.Category}
 
 var fieldNames = [...]string{
-	text.Title: "title", text.Summary: "summary", text.Content: "content", text.Author: "author", text.Category: "category",
-	text.URL: "url", text.GUID: "guid", text.EnclosureURL: "enclosure.url", text.EnclosureType: "enclosure.type",
-	text.Language: "language", anyField: "any", dateField: "date", ageField: "age", lengthField: "enclosure.length",
+	text.Title: "title", text.Summary: "summary", text.Content: "content", text.Author: "author",
+	text.Category: "category", text.URL: "url", text.GUID: "guid", text.EnclosureURL: "enclosure.url",
+	text.EnclosureType: "enclosure.type", text.Language: "language", anyField: "any", dateField: "date",
+	ageField: "age", lengthField: "enclosure.length",
 }
 
 // single reports whether an item has at most one value of f.
@@ -81,8 +83,8 @@ const (
 	differs // a way to write not equals
 )
 
-var opNames = [...]string{contains: "contains", equals: "=", starts: "starts", ends: "ends", matches: "matches", less: "<",
-	greater: ">", atMost: "<=", atLeast: ">=", exists: "exists", differs: "!="}
+var opNames = [...]string{contains: "contains", equals: "=", starts: "starts", ends: "ends",
+	matches: "matches", less: "<", greater: ">", atMost: "<=", atLeast: ">=", exists: "exists", differs: "!="}
 
 // textual reports whether o compares with a text.
 func (o op) textual() bool { return o <= matches }
@@ -161,7 +163,8 @@ func group(k kind, at Place, parts ...*node) *node {
 	return n
 }
 
-// compare returns a comparison, or the error of what it lacks. The places are those of its field and its value.
+// compare returns a comparison, or the error of what it lacks. The places are those of its field and its
+// value.
 func compare(n node, valueAt Place) (*node, error) {
 	name := fieldNames[n.field]
 	textual := n.field <= anyField
@@ -177,7 +180,8 @@ func compare(n node, valueAt Place) (*node, error) {
 		}
 		return group(not, n.at, same), nil
 	case textual && !n.op.textual():
-		return nil, wrong(n.at, "%s is a text: compare it by contains, =, starts, ends, matches or exists, not by %s", name, opNames[n.op])
+		return nil, wrong(n.at, "%s is a text: compare it by contains, =, starts, ends, matches or exists, "+
+			"not by %s", name, opNames[n.op])
 	case !textual && n.op.textual() && n.op != equals:
 		return nil, wrong(n.at, "%s is compared by <, <=, =, >=, > or exists, not by %s", name, opNames[n.op])
 	case !textual && (n.words || n.form != 0):
@@ -241,8 +245,8 @@ func (n *node) fold(at Place) error {
 	return nil
 }
 
-// compares reports whether a value, in the form of the comparison, is what a textual one looks for, where pattern
-// is what that is in this form.
+// compares reports whether a value, in the form of the comparison, is what a textual one looks for, where
+// pattern is what that is in this form.
 func (n *node) compares(value []byte, pattern string) bool {
 	switch n.op {
 	case matches:
@@ -250,7 +254,8 @@ func (n *node) compares(value []byte, pattern string) bool {
 	case equals:
 		return string(value) == pattern
 	case starts:
-		return len(value) >= len(pattern) && string(value[:len(pattern)]) == pattern && (!n.words || wordEnds(value, len(pattern)))
+		return len(value) >= len(pattern) && string(value[:len(pattern)]) == pattern &&
+			(!n.words || wordEnds(value, len(pattern)))
 	case ends:
 		at := len(value) - len(pattern)
 		return at >= 0 && string(value[at:]) == pattern && (!n.words || wordEnds(value, at))

@@ -38,8 +38,8 @@ func (m *Mode) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Rules are read from JSON as a list of rules, each in one of its forms, or as one text that holds all of them.
-// Their text is a line a rule.
+// Rules are read from JSON as a list of rules, each in one of its forms, or as one text that holds all of
+// them. Their text is a line a rule.
 type Rules []*Rule
 
 func (r Rules) String() string {
@@ -83,8 +83,8 @@ type Set struct {
 	Global *Set `json:"-"`
 }
 
-// ParseSet reads a set as a file holds it: as JSON, which is an object or the list of its rules, or as the text
-// of the rules, before which keep or drop may stand. Without either the set drops.
+// ParseSet reads a set as a file holds it: as JSON, which is an object or the list of its rules, or as the
+// text of the rules, before which keep or drop may stand. Without either the set drops.
 func ParseSet(b []byte) (*Set, error) {
 	s := new(Set)
 	switch first := bytes.TrimSpace(b); {
@@ -117,8 +117,8 @@ type Decision struct {
 	Keep syndication.Bits
 	// By is the rule that decided about an item, nil where none matched.
 	By []*Rule
-	// Matched counts the items each rule matches, whether it decided about them or not: the rules of Global and
-	// of its Global come first.
+	// Matched counts the items each rule matches, whether it decided about them or not: the rules of Global
+	// and of its Global come first.
 	Matched []int
 	// Until is when ages change the decision; zero when nothing but another feed or set does.
 	Until time.Time

@@ -39,8 +39,8 @@ func readDate(s string, at Place) (string, span, error) {
 		}
 		return t.Format(layout), span{t.Unix(), end.Unix()}, nil
 	}
-	return "", span{}, wrong(at, "%.40q is no date: write 2026, 2026-11, 2026-11-22 or 2026-11-22T21:30, with a time zone as in "+
-		"2026-11-22T21:30+01:00 where it is not UTC", s)
+	return "", span{}, wrong(at, "%.40q is no date: write 2026, 2026-11, 2026-11-22 or 2026-11-22T21:30, "+
+		"with a time zone as in 2026-11-22T21:30+01:00 where it is not UTC", s)
 }
 
 // units are those of ages, the longest first.
@@ -51,7 +51,8 @@ var units = []struct {
 
 // readAge returns an age as it is written canonically, and as seconds.
 func readAge(s string, at Place) (string, span, error) {
-	malformed := wrong(at, "%.40q is no age: write a number with w, d, h, m or s for weeks to seconds, such as 36h or 1d12h", s)
+	malformed := wrong(at, "%.40q is no age: write a number with w, d, h, m or s for weeks to seconds, "+
+		"such as 36h or 1d12h", s)
 	rest, negative := strings.CutPrefix(s, "-")
 	total, from := int64(0), 0
 	for rest != "" {
@@ -101,7 +102,8 @@ func readAge(s string, at Place) (string, span, error) {
 var sizes = []struct {
 	name  string
 	bytes int64
-}{{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"b", 1}, {"", 1}}
+}{{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9},
+	{"b", 1}, {"", 1}}
 
 // readSize returns a number of bytes as it is written canonically, and as a number.
 func readSize(s string, at Place) (string, span, error) {

@@ -1,9 +1,10 @@
-// Package selection says which items of one or more feeds an answer has, and in which order: what rules have kept,
-// sorted, without what is there twice, and no more than a limit.
+// Package selection says which items of one or more feeds an answer has, and in which order: what rules
+// have kept, sorted, without what is there twice, and no more than a limit.
 //
 // Items are the same if they have the same GUID, the same link, or the same title but for case and accents,
-// whichever of these is asked for. Links, and GUIDs that are links, are compared without fragment and without
-// parameters that track readers. The first of the items that are the same stays, in the order of the answer.
+// whichever of these is asked for. Links, and GUIDs that are links, are compared without fragment and
+// without parameters that track readers. The first of the items that are the same stays, in the order of
+// the answer.
 package selection
 
 import (
@@ -87,8 +88,8 @@ type Options struct {
 	Limit int // 0 for none
 }
 
-// Select returns what an answer has of some items, in its order, and overwrites them. Those of a feed stand one
-// after the other, as the feed has them; those of several feeds are best sorted by Newest.
+// Select returns what an answer has of some items, in its order, and overwrites them. Those of a feed stand
+// one after the other, as the feed has them; those of several feeds are best sorted by Newest.
 func Select(refs []syndication.Ref, o Options) []syndication.Ref {
 	if o.Sort == Newest {
 		newestFirst(refs)
@@ -102,8 +103,8 @@ func Select(refs []syndication.Ref, o Options) []syndication.Ref {
 	return refs
 }
 
-// newestFirst sorts items. One without a date stays behind that which its source has before it; those that have
-// none before them come first in their source.
+// newestFirst sorts items. One without a date stays behind that which its source has before it; those that
+// have none before them come first in their source.
 func newestFirst(refs []syndication.Ref) {
 	type dated struct {
 		syndication.Ref
@@ -166,16 +167,19 @@ func unique(refs []syndication.Ref, by Dedup) []syndication.Ref {
 	})
 }
 
-// trackers are the parameters that tell a site where a reader comes from, and change nothing of what it answers.
-var trackers = strings.Fields(`at_campaign at_medium dclid fbclid gbraid gclid gclsrc igsh igshid mc_cid mc_eid mkt_tok msclkid
-	mtm_campaign oly_anon_id oly_enc_id pk_campaign ref_src s_cid twclid vero_id wbraid yclid _hsenc _hsmi`)
+// trackers are the parameters that tell a site where a reader comes from, and change nothing of what it
+// answers.
+var trackers = strings.Fields(`at_campaign at_medium dclid fbclid gbraid gclid gclsrc igsh igshid mc_cid
+	mc_eid mkt_tok msclkid mtm_campaign oly_anon_id oly_enc_id pk_campaign ref_src
+	s_cid twclid vero_id wbraid yclid _hsenc _hsmi`)
 
-// canonical returns a URL in a form that is the same for all by which a page is linked: without fragment, trackers
-// and the difference between http and https, its host in lower case.
+// canonical returns a URL in a form that is the same for all by which a page is linked: without fragment,
+// trackers and the difference between http and https, its host in lower case.
 func canonical(url string) string {
 	url = strings.TrimSpace(url)
-	if at := strings.IndexByte(url, '#'); at >= 0 && !strings.HasPrefix(url[at:], "#!") && !strings.HasPrefix(url[at:], "#/") {
-		url = url[:at] // others are a page of their own
+	if page, fragment, ok := strings.Cut(url, "#"); ok && !strings.HasPrefix(fragment, "!") &&
+		!strings.HasPrefix(fragment, "/") { // which name a page
+		url = page
 	}
 	url, query, _ := strings.Cut(url, "?")
 	if scheme, rest, ok := strings.Cut(url, "://"); ok {

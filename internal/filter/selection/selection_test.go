@@ -11,7 +11,8 @@ import (
 	"weir/internal/filter/syndication"
 )
 
-// source returns a feed of which all is kept. Each item is a line: its title, date, GUID and link, or - for none.
+// source returns a feed of which all is kept. Each item is a line: its title, date, GUID and link, or - for
+// none.
 func source(t *testing.T, lines string) []syndication.Ref {
 	t.Helper()
 	var b strings.Builder

@@ -27,7 +27,8 @@ func (f *Feed) tabulate() {
 	}
 }
 
-// Values yields what an item has in a field, and whether that is text.HTML. An item without a language has the feed's.
+// Values yields what an item has in a field, and whether that is text.HTML. An item without a language has
+// the feed's.
 func (f *Feed) Values(item int, field text.Field) iter.Seq2[string, text.Form] {
 	return func(yield func(string, text.Form) bool) {
 		it := &f.Items[item]

@@ -23,8 +23,9 @@ const (
 )
 
 // Append appends s in a form: by default without case and accents. White space becomes single blanks, and
-// none at either end, control characters disappear, and what is not UTF-8 becomes U+FFFD. Each other character is replaced
-// without regard to its neighbours, so a text that contains another contains it in every form as well.
+// none at either end, control characters disappear, and what is not UTF-8 becomes U+FFFD. Each other
+// character is replaced without regard to its neighbours, so a text that contains another contains it in
+// every form as well.
 func Append(dst []byte, s string, form Form) []byte { return appendForm(dst, s, form, true) }
 
 // appendForm does so with appendPlain, or a byte at a time.
@@ -64,8 +65,8 @@ func appendForm(dst []byte, s string, form Form, fast bool) []byte {
 	return dst
 }
 
-// appendPlain appends from s[i] on what only case distinguishes from its form, and returns where that ends. It takes
-// eight bytes at a time, in a third of the time.
+// appendPlain appends from s[i] on what only case distinguishes from its form, and returns where that ends.
+// It takes eight bytes at a time, in a third of the time.
 func appendPlain(dst []byte, start int, s string, i int, form Form) ([]byte, int) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var lt, amp, fold uint64 = 0, 0, highs // control characters are not plain anyway
@@ -158,8 +159,8 @@ func foldedRune(r rune) string {
 }
 
 // undecomposed are letters with a stroke or a ligature that Unicode does not take apart.
-var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ħ", "h", "ı", "i",
-	"ŧ", "t", "ẞ", "SS", "Æ", "AE", "Œ", "OE", "Ø", "O", "Ł", "L", "Đ", "D", "Ħ", "H", "Ŧ", "T")
+var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d",
+	"ħ", "h", "ı", "i", "ŧ", "t", "ẞ", "SS", "Æ", "AE", "Œ", "OE", "Ø", "O", "Ł", "L", "Đ", "D", "Ħ", "H", "Ŧ", "T")
 
 // foldRune returns a character in a form.
 func foldRune(r rune, form Form) string {
@@ -201,8 +202,9 @@ func accent(r rune) bool {
 	switch {
 	case r < 0x300:
 		return false
-	case r < 0x370, 0x483 <= r && r <= 0x489, 0x591 <= r && r <= 0x5c7, 0x610 <= r && r <= 0x61a, 0x64b <= r && r <= 0x65f, r == 0x670,
-		0x6d6 <= r && r <= 0x6ed, 0x1ab0 <= r && r <= 0x1aff, 0x1dc0 <= r && r <= 0x1dff, 0x20d0 <= r && r <= 0x20ff,
+	case r < 0x370, 0x483 <= r && r <= 0x489, 0x591 <= r && r <= 0x5c7, 0x610 <= r && r <= 0x61a,
+		0x64b <= r && r <= 0x65f, r == 0x670, 0x6d6 <= r && r <= 0x6ed,
+		0x1ab0 <= r && r <= 0x1aff, 0x1dc0 <= r && r <= 0x1dff, 0x20d0 <= r && r <= 0x20ff,
 		0xfe20 <= r && r <= 0xfe2f:
 		return unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r)
 	}
@@ -320,8 +322,8 @@ func inline(name string) bool {
 		lower[i] = name[i] | 0x20 // a digit stays one
 	}
 	switch string(lower[:len(name)]) {
-	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "samp",
-		"small", "span", "strong", "sub", "sup", "tt", "u", "var", "wbr":
+	case "a", "abbr", "b", "bdi", "bdo", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd",
+		"mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup", "tt", "u", "var", "wbr":
 		return true
 	}
 	return false

@@ -1,10 +1,11 @@
 // Package text holds what a feed's items say in the form that rules compare: without markup, case and
 // accents, and laid out so that one search looks at all items.
 //
-// A Table has a column a field and a row an item. A cell holds any number of values: none where the item does
-// not have the field, several where it has several categories. All values of a column lie one after the
-// other, each between zero bytes, which no value contains. So a search through a column finds the items that
-// contain something, and with a zero byte before or behind it those with a value that begins, ends or is so.
+// A Table has a column a field and a row an item. A cell holds any number of values: none where the item
+// does not have the field, several where it has several categories. All values of a column lie one after
+// the other, each between zero bytes, which no value contains. So a search through a column finds the items
+// that contain something, and with a zero byte before or behind it those with a value that begins, ends or
+// is so.
 //
 // A Table is filled once, column by column, and then only read, by any number of goroutines.
 package text
@@ -31,8 +32,8 @@ const (
 // Table is the text of a feed's items. The zero Table has none.
 type Table struct {
 	bytes []byte
-	// Where the cell of item i in column f begins: the zero byte before its first value, which is the one behind
-	// the value before. The last is where all ends.
+	// Where the cell of item i in column f begins: the zero byte before its first value, which is the one
+	// behind the value before. The last is where all ends.
 	starts []uint32
 	items  int
 }
@@ -49,8 +50,8 @@ func NewTable(items, size int) *Table {
 // Items returns how many rows there are.
 func (t *Table) Items() int { return t.items }
 
-// Next begins the next cell: the title of the first item, that of the second, and so on, then their summaries,
-// in the order of fields. All cells have to be begun before the table is read.
+// Next begins the next cell: the title of the first item, that of the second, and so on, then their
+// summaries, in the order of fields. All cells have to be begun before the table is read.
 func (t *Table) Next() { t.starts = append(t.starts, uint32(len(t.bytes)-1)) }
 
 // Add adds a value to the cell that was begun last. A value without text is none.
@@ -62,8 +63,8 @@ func (t *Table) Add(value string, form Form) {
 	}
 }
 
-// Column returns all bytes of the table, and where in them the values of a field begin and end: those of item i
-// lie between starts[i] and starts[i+1], with a zero byte at both.
+// Column returns all bytes of the table, and where in them the values of a field begin and end: those of
+// item i lie between starts[i] and starts[i+1], with a zero byte at both.
 func (t *Table) Column(f Field) (bytes []byte, starts []uint32) {
 	first := int(f) * t.items
 	return t.bytes, t.starts[first : first+t.items+1]
