@@ -590,7 +590,7 @@ func TestADamagedListIs503AndMovesNothing(t *testing.T) {
 // overtaken has another advance of a user come between a request's look at the position and its move.
 type overtaken struct {
 	progress.Positions
-	by int // items, once
+	by atomic.Int32 // items, once
 }
 
 type overtakenGeneration struct {
@@ -605,9 +605,8 @@ func (o *overtaken) Prepare(lists progress.Lists) (progress.Generation, error) {
 
 func (o overtakenGeneration) Do(u progress.User, l progress.List, op progress.Op) (progress.Move, error) {
 	m, err := o.Generation.Do(u, l, op)
-	if o.by > 0 && err == nil {
-		_, err = o.Generation.Do(u, l, progress.Advance(o.by))
-		o.by = 0
+	if by := o.by.Swap(0); by > 0 && err == nil {
+		_, err = o.Generation.Do(u, l, progress.Advance(int(by)))
 	}
 	return m, err
 }
@@ -632,14 +631,14 @@ func TestOnlyItemsThatWereCheckedAreGivenWhoeverAdvancesMeanwhile(t *testing.T) 
 		}
 	}
 	for _, query := range []string{"", "?meta=1", "?peek=1"} {
-		o.by = 4000
+		o.by.Store(4000)
 		s.problem(503, "GET", "/feed/1"+query, "", "cannot be read")
 		if at := s.at(1); at != 4000 {
 			t.Errorf("%s: the user is at %d, want 4000", query, at)
 		}
 		s.ok("PUT", "/feed/1/position", `{"position":0}`)
 	}
-	o.by = 100
+	o.by.Store(100)
 	want(t, "behind the other advance", s.items("GET", "/feed/1?size=2"), []uint64{5101, 5102})
 }
 
