@@ -46,7 +46,7 @@ func sections(r *Result) []section {
 		parts.rows = append(parts.rows, []string{p.Name, Count(p.Served), Count(p.Shed), Count(p.Errors), Micros(p.Mean), Micros(p.Max)})
 	}
 	for _, s := range r.Samples {
-		line(&more, "for example", sampleText(s))
+		line(&more, "example", sampleText(s))
 	}
 	line(&more, "traffic", Size(float64(r.Bytes.In))+" in, "+Size(float64(r.Bytes.Out))+" out")
 	g := &r.Generator
