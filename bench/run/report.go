@@ -25,11 +25,9 @@ type machine struct {
 	Weir   string `json:"weir"` // version, commit and Go release
 	Load1  string `json:"load1"`
 
-	// How late the server's core wakes up as the machine is, and with idle states off, as it is measured. The
-	// second is nil where they cannot be switched off.
-	Asleep *wakeups `json:"wakeups,omitempty"`
-	Awake  *wakeups `json:"wakeups_measured,omitempty"`
-	Nice   *int     `json:"nice,omitempty"` // of what was measured, nil where it could not be chosen
+	// Whether idle states of the cores were switched off.
+	Awake bool `json:"awake"`
+	Nice  *int `json:"nice,omitempty"` // of what was measured, nil where it could not be chosen
 }
 
 // describe reads what can be read of the machine and prepares it for measuring. What cannot be read stays
@@ -67,13 +65,12 @@ func describe() (m machine, restore func()) {
 		log.Printf("the load average is %.2f: somebody else is at work here, and the figures will show it",
 			load1)
 	}
-	m.Asleep = probe()
 	restore = func() {}
 	if awake, err := stayAwake(); err != nil {
 		log.Print(err)
 	} else {
 		restore = func() { awake.Close() }
-		m.Awake = probe()
+		m.Awake = true
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -140,7 +137,7 @@ func (r *report) writeMarkdown(to io.Writer) error {
 		fmt.Fprintf(&w, "The bars are about %d users and %d items with arms: this was a quick look.\n\n",
 			barUsers, barArms)
 	}
-	m.writeWakeups(&w)
+	m.writeConditions(&w)
 	for _, s := range services() {
 		if slices.Contains(r.services, s.name) {
 			r.writeService(&w, s)
@@ -150,18 +147,11 @@ func (r *report) writeMarkdown(to io.Writer) error {
 	return err
 }
 
-// writeWakeups says how late the server's core wakes up, where that is known.
-func (m *machine) writeWakeups(w io.Writer) {
-	say := func(how string, late *wakeups) {
-		if late != nil {
-			fmt.Fprintf(w, "- %s, its core wakes a real-time process %.0f us late at p50, %.0f us at p99, "+
-				"%.0f us at most.\n",
-				how, late.P50, late.P99, late.Max)
-		}
-	}
-	say("As the machine is", m.Asleep)
-	say("With idle states off, as everything here was measured", m.Awake)
-	if m.Awake == nil {
+// writeConditions says how the machine was kept to what is measured.
+func (m *machine) writeConditions(w io.Writer) {
+	if m.Awake {
+		fmt.Fprintln(w, "- Idle states of the cores were switched off.")
+	} else {
 		fmt.Fprintln(w, "- Idle states were on: a p99 includes how late the machine wakes a core.")
 	}
 	if m.Nice == nil {
