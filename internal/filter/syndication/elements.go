@@ -173,8 +173,13 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 		n := min((len(p.b)-t.start)/(t.start-f.Items[0].in.Start)+2, p.o.MaxItems)
 		f.Items = append(make([]Item, 0, min(n, 1000)), f.Items...)
 	}
-	f.Items = append(f.Items, Item{in: Range{t.start, t.end}})
+	if n := len(f.Items); n < cap(f.Items) {
+		f.Items = f.Items[:n+1] // zero, and not copied
+	} else {
+		f.Items = append(f.Items, Item{})
+	}
 	p.item = &f.Items[len(f.Items)-1]
+	p.item.in = Range{t.start, t.end}
 	p.itemDepth, p.precedence = len(p.stack), precedence{}
 	p.begin(p.item)
 	p.item.Language = p.attribute(t, "xml:lang")
