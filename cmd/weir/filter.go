@@ -20,6 +20,6 @@ func newFilter() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(newFilterApply())
+	cmd.AddCommand(append(newFilterAdmin(), newFilterApply())...)
 	return cmd
 }

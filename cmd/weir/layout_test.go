@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"weir/internal/load/web":         {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/control", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk", "weir/internal/webui"},
 	"weir/internal/filter/fetch":     {},
 	"weir/internal/filter/httpcache": {"weir/internal/disk"},
-	"weir/internal/filter": {"weir/internal/filter/fetch", "weir/internal/filter/httpcache", "weir/internal/filter/pieces",
+	"weir/internal/filter": {"weir/internal/filter/fetch", "weir/internal/filter/httpcache", "weir/internal/filter/opml", "weir/internal/filter/pieces",
 		"weir/internal/filter/rules", "weir/internal/filter/selection", "weir/internal/filter/store", "weir/internal/filter/syndication",
 		"weir/internal/server", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/filter/pieces": {"weir/internal/filter/syndication"},

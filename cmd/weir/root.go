@@ -128,6 +128,16 @@ func similarFlags(cmd *cobra.Command, name string) (flags []string) {
 	return flags
 }
 
+// atLeast refuses fewer arguments than n, naming what is expected.
+func atLeast(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usageError{cmd.CommandPath(), fmt.Errorf("%s takes %s", cmd.CommandPath(), what)}
+		}
+		return nil
+	}
+}
+
 // exactly refuses any other number of arguments than n, naming what is expected.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

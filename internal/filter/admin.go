@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/filter/opml"
 	"weir/internal/filter/rules"
 	"weir/internal/filter/store"
 	"weir/internal/server"
@@ -26,6 +27,8 @@ func (s *Service) Routes() []server.Route {
 	admin := func(pattern string, h server.Handler) server.Route {
 		return server.Route{Pattern: pattern, Admin: true, MaxBody: maxUserKB << 10, Handler: h}
 	}
+	list := admin("POST /admin/filters/opml", s.postOPML)
+	list.MaxBody = 2 * opml.MaxBytes // as JSON
 	return append(s.publicRoutes(),
 		admin("POST /admin/filters", s.postFilter),
 		admin("GET /admin/filters", s.getFilters),
@@ -38,6 +41,8 @@ func (s *Service) Routes() []server.Route {
 		admin("GET /admin/filters/sources", s.getSources),
 		admin("GET /admin/filters/rules", s.getRules),
 		admin("PUT /admin/filters/rules", s.putRules),
+		admin("GET /admin/filters/opml", s.getOPML),
+		list,
 		server.Route{Pattern: "GET /admin/filters/backup", Admin: true, Stream: http.HandlerFunc(s.streamBackup)},
 	)
 }

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"weir/internal/disk"
+	"weir/internal/filter"
+)
+
+// newFilterAdmin returns the commands that change and show the filters of a server.
+func newFilterAdmin() []*cobra.Command {
+	return []*cobra.Command{newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(), newFilterRemove(), newFilterTest(),
+		newFilterImport(), newFilterExport(), newFilterBackup()}
+}
+
+// specFlags are what an owner says of a filter, as flags.
+type specFlags struct {
+	title, folder, sort, format string
+	keep, drop, tags, dedup     []string
+	file                        string
+	limit                       int
+	report                      bool
+}
+
+func (o *specFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.title, "title", "", "what the filter is called")
+	f.StringArrayVar(&o.keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
+	f.StringArrayVar(&o.drop, "drop", nil, "drop the items that one of these `rules` matches")
+	f.StringVar(&o.file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
+	f.StringSliceVar(&o.tags, "tag", nil, "tags of the filter")
+	f.StringVar(&o.folder, "folder", "", "folder of the filter, A/B for one within another")
+	f.IntVar(&o.limit, "limit", 0, "`number` of items at most, 0 for all")
+	f.StringVar(&o.sort, "sort", "source", "`order` of items: source or newest")
+	f.StringSliceVar(&o.dedup, "dedup", nil, "leave out items that are there twice by `what`: guid, link, title")
+	f.StringVar(&o.format, "format", "", "`format` to answer in: rss, atom or json (default that of the source)")
+	f.BoolVar(&o.report, "report-failures", false, "let an item of the feed say when its source fails")
+	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
+}
+
+// input returns what the flags that were given say.
+func (o *specFlags) input(cmd *cobra.Command) (map[string]any, error) {
+	in := make(map[string]any)
+	for flag, member := range map[string]struct {
+		name  string
+		value any
+	}{"title": {"title", o.title}, "tag": {"tags", o.tags}, "folder": {"folder", o.folder}, "limit": {"limit", o.limit},
+		"sort": {"sort", o.sort}, "dedup": {"dedup", o.dedup}, "format": {"format", o.format}, "report-failures": {"report_failures", o.report}} {
+		if cmd.Flags().Changed(flag) {
+			in[member.name] = member.value
+		}
+	}
+	if cmd.Flags().Changed("keep") || cmd.Flags().Changed("drop") || cmd.Flags().Changed("rules") {
+		set, err := filterSet(usageOf(cmd), o.keep, o.drop, o.file)
+		if err != nil {
+			return nil, err
+		}
+		in["mode"], in["rules"] = set.Mode, set.Rules
+	}
+	return in, nil
+}
+
+// writeFilter writes a filter for people.
+func writeFilter(w io.Writer, f filter.Shown) {
+	fmt.Fprintln(w, strings.TrimSpace(f.ID.String()+"  "+f.Title))
+	fmt.Fprintf(w, "  path    %s\n", f.Path)
+	for _, u := range f.URLs {
+		fmt.Fprintf(w, "  source  %s\n", u)
+	}
+	for i, rule := range f.Rules {
+		fmt.Fprintf(w, "  %-6s  %d: %s\n", f.Mode, i+1, rule)
+	}
+	for _, s := range f.Source {
+		if s.Failures > 0 {
+			fmt.Fprintf(w, "  failing %s: %s (%d times)\n", s.URL, s.Error, s.Failures)
+		}
+	}
+	for _, n := range f.Notes {
+		fmt.Fprintf(w, "  note    rule %d: %s\n", n.Rule, n.Text)
+	}
+}
+
+func newFilterAdd() *cobra.Command {
+	var client filterClient
+	var spec specFlags
+	cmd := &cobra.Command{
+		Use:   "add URL...",
+		Short: "Add a filter of one feed, or of several as one",
+		Example: `  weir filter add https://example.org/rss --drop 'title contains "advert"'
+  weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
+		Args: atLeast(1, "the URL of a feed, or several"),
+	}
+	spec.add(cmd)
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, urls []string) error {
+		in, err := spec.input(cmd)
+		if err != nil {
+			return err
+		}
+		in["urls"] = urls
+		return client.with(cmd.Context(), func() error {
+			var f filter.Shown
+			if err := client.get(cmd.Context(), "POST", "/admin/filters", in, &f); err != nil {
+				return err
+			}
+			writeFilter(cmd.OutOrStdout(), f)
+			return nil
+		})
+	}
+	return cmd
+}
+
+func newFilterList() *cobra.Command {
+	var client filterClient
+	var tag, folder string
+	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags")}
+	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
+	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder")
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return client.with(cmd.Context(), func() error {
+			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			defer table.Flush()
+			query := url.Values{"tag": {tag}, "folder": {folder}}
+			for {
+				var page struct {
+					Filters []filter.Shown
+					After   string
+				}
+				if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil, &page); err != nil {
+					return err
+				}
+				for _, f := range page.Filters {
+					fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
+				}
+				if page.After == "" {
+					return nil
+				}
+				query.Set("after", page.After)
+			}
+		})
+	}
+	return cmd
+}
+
+func newFilterShow() *cobra.Command {
+	var client filterClient
+	cmd := &cobra.Command{Use: "show ID", Short: "Show a filter, how its sources are, and rules that match nothing",
+		Args: exactly(1, "the id of a filter")}
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return client.with(cmd.Context(), func() error {
+			var f filter.Shown
+			if err := client.get(cmd.Context(), "GET", "/admin/filters/"+url.PathEscape(args[0]), nil, &f); err != nil {
+				return err
+			}
+			writeFilter(cmd.OutOrStdout(), f)
+			return nil
+		})
+	}
+	return cmd
+}
+
+func newFilterEdit() *cobra.Command {
+	var client filterClient
+	var spec specFlags
+	var urls []string
+	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays", Args: exactly(1, "the id of a filter"),
+		Example: `  weir filter edit 4f0Jc1mJ3k8sYvEXAMPLEw --drop 'title contains "advert"' --limit 20`}
+	cmd.Flags().StringArrayVar(&urls, "url", nil, "URLs of the sources, in the place of those that it has")
+	spec.add(cmd)
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		in, err := spec.input(cmd)
+		if err != nil {
+			return err
+		}
+		if len(urls) > 0 {
+			in["urls"] = urls
+		}
+		return client.with(cmd.Context(), func() error {
+			var f filter.Shown
+			if err := client.get(cmd.Context(), "PATCH", "/admin/filters/"+url.PathEscape(args[0]), in, &f); err != nil {
+				return err
+			}
+			writeFilter(cmd.OutOrStdout(), f)
+			return nil
+		})
+	}
+	return cmd
+}
+
+func newFilterRemove() *cobra.Command {
+	var client filterClient
+	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters", Args: atLeast(1, "the id of a filter, or several")}
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return client.with(cmd.Context(), func() error {
+			for _, id := range ids {
+				if _, err := client.ask(cmd.Context(), "DELETE", "/admin/filters/"+url.PathEscape(id), nil); err != nil {
+					return fmt.Errorf("%s: %w", id, err)
+				}
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func newFilterTest() *cobra.Command {
+	var client filterClient
+	var spec specFlags
+	cmd := &cobra.Command{
+		Use:     "test URL...",
+		Short:   "Show what a filter would keep and drop now, and by which rule; nothing is stored",
+		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
+		Args:    atLeast(1, "the URL of a feed, or several"),
+	}
+	spec.add(cmd)
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, urls []string) error {
+		in, err := spec.input(cmd)
+		if err != nil {
+			return err
+		}
+		in["urls"] = urls
+		return client.with(cmd.Context(), func() error {
+			var p filter.Preview
+			if err := client.get(cmd.Context(), "POST", "/admin/filters/preview", in, &p); err != nil {
+				return err
+			}
+			w := cmd.OutOrStdout()
+			for _, it := range p.Items {
+				verdict, why := "drop", it.Reason
+				if it.Kept {
+					verdict = "keep"
+				}
+				if it.Rule != "" && why == "" {
+					why = it.Rule
+				}
+				if why != "" {
+					why = "  (" + why + ")"
+				}
+				fmt.Fprintf(w, "%s  %s%s\n", verdict, it.Title, why)
+			}
+			for _, found := range p.Feeds {
+				fmt.Fprintf(w, "the page links to %s  %s\n", found.URL, found.Title)
+			}
+			for _, n := range p.Notes {
+				fmt.Fprintf(w, "note: rule %d: %s\n", n.Rule, n.Text)
+			}
+			for _, d := range p.Damage {
+				fmt.Fprintf(w, "mended: %s\n", d)
+			}
+			return nil
+		})
+	}
+	return cmd
+}
+
+func newFilterImport() *cobra.Command {
+	var client filterClient
+	cmd := &cobra.Command{Use: "import FILE", Short: "Add a filter for each feed of an OPML file, all of them or none",
+		Args: exactly(1, "the OPML file, or - for standard input")}
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		text, err := readFileOr(cmd.InOrStdin(), args[0])
+		if err != nil {
+			return err
+		}
+		return client.with(cmd.Context(), func() error {
+			var answer struct{ Added int }
+			if err := client.get(cmd.Context(), "POST", "/admin/filters/opml", map[string]string{"opml": string(text)}, &answer); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
+			return nil
+		})
+	}
+	return cmd
+}
+
+// readFileOr reads a file, or what stands for "-".
+func readFileOr(in io.Reader, path string) ([]byte, error) {
+	if path == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(path)
+}
+
+func newFilterExport() *cobra.Command {
+	var client filterClient
+	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML", Args: exactly(0, "no arguments, only flags")}
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return client.with(cmd.Context(), func() error {
+			text, err := client.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(text)
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+func newFilterBackup() *cobra.Command {
+	var client filterClient
+	cmd := &cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
+		Args: exactly(1, "the file to write")}
+	client.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return client.with(cmd.Context(), func() error {
+			text, err := client.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
+			if err != nil {
+				return err
+			}
+			return disk.WriteFileAtomic(args[0], text, 0o600)
+		})
+	}
+	return cmd
+}
