@@ -276,6 +276,8 @@ func TestRulesThatCannotMatchAreReported(t *testing.T) {
 		`title starts "a" and title starts "ab"`:                    nil,
 		`title ends "xa" and title ends "b"`:                        {never},
 		`age > 7d and age < 1d`:                                     {never},
+		`age >= 1d and age < 1d`:                                    {never},
+		`age >= 1d and age <= 1d`:                                   nil,
 		`age > 7d and age <= 8d`:                                    nil,
 		`date > 2026 and date < 2025-06`:                            {never},
 		`date >= 2026 and date <= 2026`:                             nil,
@@ -416,9 +418,24 @@ func TestADecisionSaysWhenAgesChangeIt(t *testing.T) {
 		if !d.Until.Equal(want) {
 			t.Errorf("%s: until %v, want %v", text, d.Until, want)
 		}
+		if d := s.Decide(f, want.Add(-time.Second)); !want.IsZero() && !d.Until.Equal(want) {
+			t.Errorf("%s: a second before until %v, want %v", text, d.Until, want)
+		}
 		if !want.IsZero() && (slices.Equal(kept(s, f), items(s.Decide(f, want).Keep, 4)) || !slices.Equal(kept(s, f), items(s.Decide(f, want.Add(-time.Second)).Keep, 4))) {
 			t.Errorf("%s: the decision does not change at %v, or before", text, want)
 		}
+	}
+}
+
+func TestWordsAreFoundBehindOtherHits(t *testing.T) {
+	f, err := syndication.Parse([]byte(`{"version":"https://jsonfeed.org/version/1.1","title":"t",
+		"items":[{"id":"1","title":"Google goes Go"},{"id":"2","title":"Google goes"}]}`), syndication.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &rules.Set{Mode: rules.Keep, Rules: rules.Rules{parse(t, `title contains words "go"`)}}
+	if got := items(s.Decide(f, now).Keep, 2); !slices.Equal(got, []int{0}) {
+		t.Errorf("kept %v", got)
 	}
 }
 
