@@ -36,8 +36,8 @@ func newArms() *cobra.Command {
 
 func newArmsExport() *cobra.Command {
 	var (
-		o                                    bandit.Flags
-		address, dataDir, out, format, level string
+		o                             bandit.Flags
+		address, dataDir, out, format string
 	)
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
@@ -68,7 +68,7 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 				if err != nil || at.Host == "" {
 					return usage("--server %s: expected a URL as in http://127.0.0.1:8081", address)
 				}
-				return exportArms(ctx, cmd, out, format, func(ctx context.Context, after string) (bandit.ArmPage, error) {
+				return exportArms(cmd, out, format, func(after string) (bandit.ArmPage, error) {
 					return askForArms(ctx, address, after)
 				})
 			}
@@ -78,15 +78,15 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 			if err := o.Check(); err != nil {
 				return usage("%w", err)
 			}
-			return exportStopped(ctx, cmd, &o, dataDir, level, out, format)
+			return exportStopped(ctx, cmd, &o, dataDir, out, format)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&address, "server", "http://127.0.0.1:8081", "`URL` of the admin port of a running server")
 	config.Dir(f, &dataDir, "data", "", "the data directory of a server that is stopped, instead")
 	f.StringVarP(&out, "output", "o", "", "`file` to write, replaced when it is whole; - for standard output")
-	config.Choice(f, &format, "format", "", "jsonl, csv or parquet (default by the file's name)", bandit.ArmFormats...)
-	level = "warn"
+	config.Choice(f, &format, "format", "", "jsonl, csv or parquet (default by the file's name)",
+		bandit.ArmFormats...)
 	o.AddFlags(f)
 	return cmd
 }
@@ -95,8 +95,8 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 const armsAtOnce = 10_000
 
 // exportArms writes all pages to a file, or to standard output.
-func exportArms(ctx context.Context, cmd *cobra.Command, out, format string,
-	page func(ctx context.Context, after string) (bandit.ArmPage, error)) (err error) {
+func exportArms(cmd *cobra.Command, out, format string,
+	page func(after string) (bandit.ArmPage, error)) (err error) {
 	to := cmd.OutOrStdout()
 	if out != "-" {
 		var file *disk.AtomicFile
@@ -117,7 +117,7 @@ func exportArms(ctx context.Context, cmd *cobra.Command, out, format string,
 	}
 	n := 0
 	for after, more := "", true; more; {
-		p, err := page(ctx, after)
+		p, err := page(after)
 		if err == nil {
 			err = w.Write(p.Arms)
 		}
@@ -138,14 +138,16 @@ func exportArms(ctx context.Context, cmd *cobra.Command, out, format string,
 func askForArms(ctx context.Context, address, after string) (page bandit.ArmPage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	at := fmt.Sprintf("%s/admin/bandit/arms?limit=%d&after=%s", strings.TrimSuffix(address, "/"), armsAtOnce, url.QueryEscape(after))
+	at := fmt.Sprintf("%s/admin/bandit/arms?limit=%d&after=%s", strings.TrimSuffix(address, "/"), armsAtOnce,
+		url.QueryEscape(after))
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return page, err
 	}
 	resp, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return page, fmt.Errorf("%w; is a server running there, with its admin port? --data reads the directory of one that is stopped", err)
+		return page, fmt.Errorf("%w; is a server running there, with its admin port? "+
+			"--data reads the directory of one that is stopped", err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
@@ -163,7 +165,8 @@ func askForArms(ctx context.Context, address, after string) (page bandit.ArmPage
 }
 
 // exportStopped exports the arms in a data directory that no server uses.
-func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags, dataDir, level, out, format string) (err error) {
+func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags,
+	dataDir, out, format string) (err error) {
 	if _, err := os.Stat(filepath.Join(dataDir, "bandit")); err != nil {
 		return fmt.Errorf("--data %s: no events were taken there: %w", dataDir, err)
 	}
@@ -176,7 +179,8 @@ func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags, dat
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	service, err := o.Open(ctx, server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: newLog(cmd.ErrOrStderr(), "text", level)})
+	service, err := o.Open(ctx, server.Env{DataDir: dataDir, Metrics: cfg.Metrics,
+		Log: newLog(cmd.ErrOrStderr(), "text", "warn")})
 	if err != nil {
 		return err
 	}
@@ -185,7 +189,7 @@ func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags, dat
 	if err := b.AwaitArms(ctx); err != nil {
 		return err
 	}
-	return exportArms(ctx, cmd, out, format, func(ctx context.Context, after string) (bandit.ArmPage, error) {
+	return exportArms(cmd, out, format, func(after string) (bandit.ArmPage, error) {
 		return b.ListArms(ctx, after, armsAtOnce)
 	})
 }

@@ -168,7 +168,8 @@ func parseCursor(s string) (c learning.Cursor, err error) {
 	if s == "" {
 		return c, nil
 	}
-	if n, err := fmt.Sscanf(s, "%x-%x-%x", &c.Log, &c.Frame, &c.Skip); n != 3 || err != nil || c.Frame < 0 || c.Skip < 0 {
+	_, err = fmt.Sscanf(s, "%x-%x-%x", &c.Log, &c.Frame, &c.Skip)
+	if err != nil || c.Frame < 0 || c.Skip < 0 {
 		return c, &badRequest{422, "after must be what the page before has as after"}
 	}
 	return c, nil

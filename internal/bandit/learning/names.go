@@ -196,7 +196,8 @@ func eachName(b []byte, f func(a Named, entry []byte) bool) error {
 }
 
 // ErrCursor is of a Cursor that leads nowhere any more.
-var ErrCursor = errors.New("the list of arms was written anew meanwhile, as some are forgotten: begin it again")
+var ErrCursor = errors.New("the list of arms was written anew meanwhile, as some are forgotten: " +
+	"begin it again")
 
 // errEnough ends a walk.
 var errEnough = errors.New("enough")
