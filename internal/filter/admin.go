@@ -86,7 +86,11 @@ func (s *Service) state(src *source) State {
 		}
 		return &t
 	}
-	return State{redact(src.url), src.users, at(st.Fetched), at(st.Succeeded), at(st.Next), st.Failures, st.Status, st.Error, st.Gone}
+	s.mu.Lock()
+	users := src.users
+	s.mu.Unlock()
+	return State{redact(src.url), users, at(st.Fetched), at(st.Succeeded), at(st.Next),
+		st.Failures, st.Status, st.Error, st.Gone}
 }
 
 // read reads the body of a request to the admin port; false means that it is answered.
@@ -204,7 +208,8 @@ func (s *Service) getFilters(w *server.Response, r *server.Request) server.Outco
 			return s.refuse(w, err)
 		}
 		if given["after"] != "" && bytes.Compare(f.ID[:], after[:]) <= 0 ||
-			given["tag"] != "" && !slices.Contains(f.Tags, given["tag"]) || given["folder"] != "" && f.Folder != given["folder"] {
+			given["tag"] != "" && !slices.Contains(f.Tags, given["tag"]) ||
+			given["folder"] != "" && f.Folder != given["folder"] {
 			continue
 		}
 		if len(answer.Filters) == limit {

@@ -1,12 +1,12 @@
 package filter
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -88,7 +88,7 @@ func newDocument(feed *syndication.Feed) *document {
 		panic("BUG: " + err.Error()) // sources are bounded by far less
 	}
 	// A charset of which ASCII is no part has URLs written otherwise.
-	wide := bytes.HasPrefix([]byte(feed.Charset), []byte("utf-16")) || bytes.HasPrefix([]byte(feed.Charset), []byte("utf-32"))
+	wide := strings.HasPrefix(feed.Charset, "utf-16") || strings.HasPrefix(feed.Charset, "utf-32")
 	return &document{d, feed.Format.ContentType() + "; charset=" + feed.Charset, !wide && len(feed.SelfLinks) > 0}
 }
 

@@ -198,7 +198,9 @@ func (s *Service) count(m *metrics.Registry) {
 	m.Gauge("weir_filter_documents_bytes", "Memory that documents of sources take.", func() float64 {
 		return float64(s.resident.bytes.Load())
 	})
-	m.Gauge("weir_filter_cache_bytes", "Size of the sources on disk.", func() float64 { return float64(s.cache.Stats().Bytes) })
+	m.Gauge("weir_filter_cache_bytes", "Size of the sources on disk.", func() float64 {
+		return float64(s.cache.Stats().Bytes)
+	})
 	m.Gauge("weir_filter_sources", "Sources that filters have.", func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -34,12 +34,14 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.on, "filter", true, "serve filtered feeds; --filter=false is off")
 	f.StringVar(&o.cfg.Path, "filter-path", "/filtered", "path that filtered feeds are below")
 	f.StringVar(&o.cfg.Base, "filter-url", "",
-		"URL of the public port as readers see it, https://feeds.example.org; feeds then name themselves by it (default none: they go on to name their source)")
+		"URL of the public port as readers see it, https://feeds.example.org; feeds then name themselves by it "+
+			"(default none: they go on to name their source)")
 	f.StringSliceVar(&o.allow, "filter-allow-net", nil,
 		"private networks that feeds may be fetched from, 10.0.0.0/8; all but public addresses are refused otherwise")
 	f.IntSliceVar(&o.cfg.Ports, "filter-ports", []int{80, 443, 8080, 8443}, "ports that feeds may be fetched from")
 	f.Var(&o.cacheBytes, "filter-cache", "size of fetched feeds on disk")
-	f.Var(&o.memory, "filter-memory", "memory for feeds that are read, compressed; others are made anew when they are asked for")
+	f.Var(&o.memory, "filter-memory",
+		"memory for feeds that are read, compressed; others are made anew when they are asked for")
 	f.Var(&o.maxBody, "filter-max-feed", "size of a feed; a larger one counts as failing")
 	f.DurationVar(&o.cfg.Interval, "filter-interval", 15*time.Minute,
 		"between two fetches of a feed, at least; a feed may ask for longer")

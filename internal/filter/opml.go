@@ -49,8 +49,8 @@ func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome
 }
 
 func specOf(feed opml.Feed) store.Spec {
-	spec := store.Spec{URLs: feed.Sources, Title: feed.Title, Folder: strings.Join(feed.Folder, folderSeparator), Tags: feed.Tags,
-		Mode: feed.Rules.Mode.String(), Limit: feed.Selection.Limit, Format: feed.Format}
+	spec := store.Spec{URLs: feed.Sources, Title: feed.Title, Folder: strings.Join(feed.Folder, folderSeparator),
+		Tags: feed.Tags, Mode: feed.Rules.Mode.String(), Limit: feed.Selection.Limit, Format: feed.Format}
 	if len(spec.URLs) == 0 {
 		spec.URLs = []string{feed.URL}
 	}

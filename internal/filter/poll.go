@@ -21,6 +21,7 @@ import (
 const (
 	maxFetches   = 256                // under way at once, in the background or for readers
 	pollInterval = time.Second        // how often is looked what is due
+	firstPause   = time.Minute        // after a failure, unless sources are asked more often; doubled each time
 	longestPause = 24 * time.Hour     // between two fetches, whatever a source says or however it fails
 	longestRetry = 7 * 24 * time.Hour // that a server may ask for by Retry-After
 )
@@ -125,7 +126,7 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 	s.polls[1].Add(0, 1)
 	f.Failures++
 	f.Status, f.Error = 0, plain(err)
-	pause := min(s.cfg.Interval<<min(f.Failures-1, 10), longestPause)
+	pause := min(min(firstPause, s.cfg.Interval)<<min(f.Failures-1, 20), longestPause)
 	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
 		f.Status = status.Status
 		f.Gone = status.Status == http.StatusGone
@@ -134,7 +135,7 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 		}
 	}
 	if backoff, ok := errors.AsType[*fetch.BackoffError](err); ok {
-		pause = min(max(s.cfg.Interval, time.Until(backoff.Until)), longestRetry)
+		pause = min(max(pause, time.Until(backoff.Until)), longestRetry)
 	}
 	f.Next = f.Fetched.Add(jitter(pause))
 	src.state.Store(s.newState(*f, before.checked))
@@ -157,7 +158,8 @@ func (s *Service) next(at time.Time, fresh time.Duration, r *rhythm) time.Time {
 	next := at.Add(jitter(pause))
 	for range 24 * 7 {
 		hour, day := next.Hour(), next.Weekday()
-		if r.skipHours>>hour&1 == 0 && r.skipDays>>day&1 == 0 || r.skipHours&(1<<24-1) == 1<<24-1 || r.skipDays&127 == 127 {
+		always := r.skipHours&(1<<24-1) == 1<<24-1 || r.skipDays&127 == 127 // says nothing
+		if r.skipHours>>hour&1 == 0 && r.skipDays>>day&1 == 0 || always {
 			break
 		}
 		next = next.Truncate(time.Hour).Add(time.Hour)
