@@ -270,11 +270,14 @@ func (b *bench) measureFleet(ctx context.Context) error {
 			return err
 		}
 		poll := []string{"--scenario", "poll", "--feed-urls", file}
-		// Everybody comes once, so that sources are fetched and readers know what they have.
-		all := time.Duration(float64(b.fleetSize())/(10*fleetNominal)) * time.Second
-		if _, err := b.overload(ctx, p, all,
-			append(poll, "--rate", fmt.Sprintf("%.0f/s", 10*fleetNominal))...); err != nil {
-			return err
+		// Sources are fetched, and readers know what they have, before the search begins.
+		for calm := false; !calm; {
+			l, err := b.overload(ctx, p, 10*time.Second,
+				append(poll, "--rate", fmt.Sprintf("%.0f/s", 10*fleetNominal))...)
+			if err != nil {
+				return err
+			}
+			calm = l.refused < l.served/1000
 		}
 		l, err := b.overload(ctx, p, 60*time.Second, append(poll, "--mode", "adaptive", "--healthy-when",
 			"shed<5%")...)
