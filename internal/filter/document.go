@@ -36,7 +36,15 @@ func (s *Service) parse(ctx context.Context, body []byte, kind string) (*syndica
 		return nil, err
 	}
 	defer s.parsing.Release(weight)
+	defer s.compute()()
 	return syndication.Parse(body, syndication.Options{ContentType: kind, MaxBytes: int(s.cfg.MaxBody)})
+}
+
+// compute waits until this goroutine may compute for milliseconds, and returns what ends that. Of many that do so
+// at once, each for a scheduler's turn of 10 ms, an event loop that wakes up would have to wait for all.
+func (s *Service) compute() (end func()) {
+	s.computing <- struct{}{}
+	return func() { <-s.computing }
 }
 
 // read reads what was fetched.
@@ -74,7 +82,7 @@ func (s *Service) serve(src *source, entry *httpcache.Entry, feed *syndication.F
 // fill makes the document of a content in its own format.
 func (s *Service) fill(c *content, feed *syndication.Feed) {
 	c.native, c.items = view(feed.Format), len(feed.Items)
-	d := newDocument(feed)
+	d := s.newDocument(feed)
 	c.documents[c.native].Store(d)
 	c.size.Store(int64(d.Memory()) + 512)
 	if c.entry == nil {
@@ -82,7 +90,8 @@ func (s *Service) fill(c *content, feed *syndication.Feed) {
 	}
 }
 
-func newDocument(feed *syndication.Feed) *document {
+func (s *Service) newDocument(feed *syndication.Feed) *document {
+	defer s.compute()()
 	d, err := pieces.New(feed)
 	if err != nil {
 		panic("BUG: " + err.Error()) // sources are bounded by far less
@@ -151,7 +160,7 @@ func (s *Service) document(ctx context.Context, src *source, c *content, v view)
 	if err != nil || len(converted.Items) != len(feed.Items) {
 		return nil, fmt.Errorf("BUG: %d items in another format are %v, %w", len(feed.Items), converted, err)
 	}
-	d := newDocument(converted)
+	d := s.newDocument(converted)
 	c.documents[v].Store(d)
 	s.resident.grow(src, c, d.Memory()+len(text))
 	return d, nil

@@ -24,6 +24,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,7 @@ type Service struct {
 	background *server.Background
 	limiter    *server.Limiter
 	parsing    *semaphore.Weighted // bytes of sources that are being parsed
+	computing  chan struct{}       // those who compute for milliseconds
 
 	filters shards
 	global  atomic.Pointer[globalRules]
@@ -107,7 +109,7 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 		return nil, fmt.Errorf("filters: %w", err)
 	}
 	s := &Service{cfg: cfg, log: env.Log, sources: make(map[string]*source), limiter: env.Limiter("filter", cfg.Limits),
-		parsing: semaphore.NewWeighted(parseBytes)}
+		parsing: semaphore.NewWeighted(parseBytes), computing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	s.resident.limit = cfg.Memory
 	var err error
 	if s.store, err = store.Open(filepath.Join(dir, StoreFile), env.Log); err != nil {
