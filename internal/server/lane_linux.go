@@ -109,10 +109,14 @@ func (l *fastLane) accept(ln *net.TCPListener, stop <-chan struct{}) error {
 	}
 }
 
-// acceptAtOnce bounds the connections that a loop accepts in one turn.
-const acceptAtOnce = 256
+const (
+	// acceptAtOnce bounds the connections that a loop accepts in one turn.
+	acceptAtOnce = 256
+	// acceptEvery is how often a busy loop does so.
+	acceptEvery = int64(time.Millisecond)
+)
 
-// acceptSome takes connections that wait. A busy loop calls it in every turn: the goroutine that accepts
+// acceptSome takes connections that wait. A busy loop calls it every acceptEvery: the goroutine that accepts
 // waits for a processor then, and the listener's queue overflows.
 func (f *fastLane) acceptSome() {
 	if fd := f.listener.Load(); fd >= 0 {

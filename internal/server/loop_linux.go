@@ -44,6 +44,8 @@ type loop struct {
 
 	epoch time.Time
 	now   int64 // nanoseconds since epoch, read once a wake-up
+	// when connections were last accepted here
+	lastAccept int64
 	// The classes of deadlines; a connection stands in at most one.
 	idle, request, write, linger deadlines
 	shed                         loopShed
@@ -166,7 +168,8 @@ func (l *loop) turn(events []unix.EpollEvent, wall time.Time) {
 		l.readInbox()
 	}
 	l.handle(events)
-	if len(events) > 0 {
+	if len(events) > 0 && l.now-l.lastAccept >= acceptEvery {
+		l.lastAccept = l.now
 		l.lane.acceptSome()
 	}
 	l.expire()
