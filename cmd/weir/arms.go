@@ -57,7 +57,8 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 				return usage("-o FILE: where to write to, - for standard output")
 			}
 			if format == "" {
-				if format = strings.TrimPrefix(filepath.Ext(out), "."); !slices.Contains(bandit.ArmFormats, format) {
+				if format = strings.TrimPrefix(filepath.Ext(out), "."); !slices.Contains(bandit.ArmFormats,
+					format) {
 					format = "jsonl"
 				}
 			}

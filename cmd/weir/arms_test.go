@@ -31,20 +31,24 @@ func TestLearnedArmsAreExportedFromARunningServerAndFromAStoppedOne(t *testing.T
 	var pair string // its posterior
 	t.Run("running", func(t *testing.T) {
 		p := serveHere(t, server.Config{}, data, "--bandit-arms", arms, "--bandit-learn", "pair")
-		p.post("/events", `[{"item":"emma","reward":1,"user":"ada"},{"item":7,"reward":0}]`, `{"accepted":2,"duplicates":0}`)
+		p.post("/events", `[{"item":"emma","reward":1,"user":"ada"},{"item":7,"reward":0}]`,
+			`{"accepted":2,"duplicates":0}`)
 		pair = p.posterior(query)
 		if got, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o", "-"); err != nil ||
-			strings.Count(got, "\n") != 3 || !strings.HasPrefix(got, `{"item":"emma","alpha":4,"beta":4}`+"\n") {
+			strings.Count(got, "\n") != 3 ||
+			!strings.HasPrefix(got, `{"item":"emma","alpha":4,"beta":4}`+"\n") {
 			t.Fatalf("%s %v", got, err)
 		}
-		if _, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o", dir+"/running.parquet"); err != nil {
+		if _, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o",
+			dir+"/running.parquet"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := execute(t, "arms", "export", "--data", data, "-o", dir+"/locked.csv"); err == nil {
 			t.Error("the directory of a running server was read")
 		}
 	})
-	if _, err := execute(t, "arms", "export", "--data", data, "--bandit-arms", arms, "-o", dir+"/stopped.csv"); err != nil {
+	if _, err := execute(t, "arms", "export", "--data", data, "--bandit-arms", arms, "-o",
+		dir+"/stopped.csv"); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{"running.parquet", "stopped.csv"} {
@@ -72,7 +76,9 @@ func TestArmsExportRefusesWhatMakesNoSense(t *testing.T) {
 		{"must be jsonl, csv or parquet", "-o x --format xml"},
 		{"is a server running there", "-o " + dir + "/x --server http://127.0.0.1:1"},
 	} {
-		if _, err := execute(t, append([]string{"arms", "export"}, strings.Fields(c.args)...)...); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := execute(
+			t, append([]string{"arms", "export"}, strings.Fields(c.args)...)...); err == nil ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.says)
 		}
 	}

@@ -16,21 +16,25 @@ import (
 // mayImport says which of weir's packages each of them may import. Services do not import each other, and
 // nothing below imports a service: docs/ARCHITECTURE.md. A new package needs a line here.
 var mayImport = map[string][]string{
-	"weir/internal/disk":                          {},
-	"weir/internal/disk/record":                   {"weir/internal/disk", "weir/internal/metrics"},
-	"weir/internal/metrics":                       {"weir/internal/disk"},
-	"weir/internal/strictjson":                    {},
-	"weir/internal/config":                        {},
-	"weir/internal/webui":                         {},
-	"weir/internal/systest":                       {},
-	"weir/internal/jsonscan":                      {},
-	"weir/internal/ingest":                        {"weir/internal/disk", "weir/internal/jsonscan"},
-	"weir/internal/ingest/ingesttest":             {},
-	"weir/internal/progress":                      {"weir/internal/progress/cells", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
-	"weir/internal/progress/cells":                {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
-	"weir/internal/progress/positionstest":        {"weir/internal/progress", "weir/internal/systest"},
-	"weir/internal/journal":                       {"weir/internal/disk", "weir/internal/disk/record", "weir/internal/metrics"},
-	"weir/internal/server":                        {"weir/internal/shed", "weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config", "weir/internal/webui"},
+	"weir/internal/disk":              {},
+	"weir/internal/disk/record":       {"weir/internal/disk", "weir/internal/metrics"},
+	"weir/internal/metrics":           {"weir/internal/disk"},
+	"weir/internal/strictjson":        {},
+	"weir/internal/config":            {},
+	"weir/internal/webui":             {},
+	"weir/internal/systest":           {},
+	"weir/internal/jsonscan":          {},
+	"weir/internal/ingest":            {"weir/internal/disk", "weir/internal/jsonscan"},
+	"weir/internal/ingest/ingesttest": {},
+	"weir/internal/progress": {"weir/internal/progress/cells", "weir/internal/disk",
+		"weir/internal/disk/record", "weir/internal/metrics"},
+	"weir/internal/progress/cells": {"weir/internal/disk", "weir/internal/disk/record",
+		"weir/internal/metrics"},
+	"weir/internal/progress/positionstest": {"weir/internal/progress", "weir/internal/systest"},
+	"weir/internal/journal": {"weir/internal/disk", "weir/internal/disk/record",
+		"weir/internal/metrics"},
+	"weir/internal/server": {"weir/internal/shed", "weir/internal/disk",
+		"weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config", "weir/internal/webui"},
 	"weir/internal/server/servertest":             {"weir/internal/server"},
 	"weir/internal/shed":                          {"weir/internal/metrics"},
 	"weir/internal/flight":                        {"weir/internal/metrics"},
@@ -38,42 +42,58 @@ var mayImport = map[string][]string{
 	"weir/internal/bandit/featurestore/feasttest": {"weir/internal/systest"},
 	"weir/internal/bandit/beta":                   {},
 	"weir/internal/sequence/decimal":              {},
-	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server", "weir/internal/progress",
+	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server",
+		"weir/internal/progress",
 		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
-	"weir/internal/bandit/arms":                  {"weir/internal/disk", "weir/internal/disk/record"},
-	"weir/internal/bandit/learning":              {"weir/internal/bandit/arms", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/journal", "weir/internal/metrics"},
-	"weir/internal/bandit/learning/learningtest": {"weir/internal/bandit/arms", "weir/internal/bandit/learning"},
-	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta", "weir/internal/bandit/featurestore",
-		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest", "weir/internal/jsonscan", "weir/internal/disk",
+	"weir/internal/bandit/arms": {"weir/internal/disk", "weir/internal/disk/record"},
+	"weir/internal/bandit/learning": {"weir/internal/bandit/arms", "weir/internal/disk",
+		"weir/internal/disk/record", "weir/internal/journal", "weir/internal/metrics"},
+	"weir/internal/bandit/learning/learningtest": {"weir/internal/bandit/arms",
+		"weir/internal/bandit/learning"},
+	"weir/internal/bandit": {"weir/internal/bandit/arms", "weir/internal/bandit/beta",
+		"weir/internal/bandit/featurestore",
+		"weir/internal/bandit/learning", "weir/internal/server", "weir/internal/ingest",
+		"weir/internal/jsonscan", "weir/internal/disk",
 		"weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/filter/syndication": {"weir/internal/filter/text", "weir/internal/jsonscan"},
 	"weir/internal/load/access":        {},
 	"weir/internal/load/measure":       {},
 	"weir/internal/load/client":        {"weir/internal/load/measure"},
 	"weir/internal/load/control":       {"weir/internal/load/measure"},
-	"weir/internal/load/scenario":      {"weir/internal/load/access", "weir/internal/load/client", "weir/internal/strictjson"},
-	"weir/internal/load/agent":         {"weir/internal/load/access", "weir/internal/load/client", "weir/internal/load/measure", "weir/internal/load/scenario", "weir/internal/server", "weir/internal/strictjson", "weir/internal/webui"},
-	"weir/internal/load/report": {"weir/internal/load/control", "weir/internal/load/measure", "weir/internal/load/report/uplot",
+	"weir/internal/load/scenario": {"weir/internal/load/access", "weir/internal/load/client",
+		"weir/internal/strictjson"},
+	"weir/internal/load/agent": {"weir/internal/load/access", "weir/internal/load/client",
+		"weir/internal/load/measure", "weir/internal/load/scenario", "weir/internal/server",
+		"weir/internal/strictjson", "weir/internal/webui"},
+	"weir/internal/load/report": {"weir/internal/load/control", "weir/internal/load/measure",
+		"weir/internal/load/report/uplot",
 		"weir/internal/strictjson", "weir/internal/metrics"},
 	"weir/internal/load/report/uplot": {},
 	"weir/internal/load/mock":         {"weir/internal/server"},
-	"weir/internal/load": {"weir/internal/load/access", "weir/internal/load/agent", "weir/internal/load/client", "weir/internal/load/control", "weir/internal/load/measure",
+	"weir/internal/load": {"weir/internal/load/access", "weir/internal/load/agent",
+		"weir/internal/load/client", "weir/internal/load/control", "weir/internal/load/measure",
 		"weir/internal/load/report", "weir/internal/load/scenario", "weir/internal/strictjson"},
-	"weir/internal/load/web":         {"weir/internal/load/access", "weir/internal/load", "weir/internal/load/control", "weir/internal/load/report", "weir/internal/load/report/uplot", "weir/internal/disk", "weir/internal/webui"},
+	"weir/internal/load/web": {"weir/internal/load/access", "weir/internal/load",
+		"weir/internal/load/control", "weir/internal/load/report", "weir/internal/load/report/uplot",
+		"weir/internal/disk", "weir/internal/webui"},
 	"weir/internal/filter/fetch":     {},
 	"weir/internal/filter/httpcache": {"weir/internal/disk"},
-	"weir/internal/filter": {"weir/internal/filter/fetch", "weir/internal/filter/httpcache", "weir/internal/filter/opml", "weir/internal/filter/pieces",
-		"weir/internal/filter/rules", "weir/internal/filter/selection", "weir/internal/filter/store", "weir/internal/filter/syndication",
+	"weir/internal/filter": {"weir/internal/filter/fetch", "weir/internal/filter/httpcache",
+		"weir/internal/filter/opml", "weir/internal/filter/pieces",
+		"weir/internal/filter/rules", "weir/internal/filter/selection", "weir/internal/filter/store",
+		"weir/internal/filter/syndication",
 		"weir/internal/server", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/filter/pieces": {"weir/internal/filter/syndication"},
 	"weir/internal/filter/store":  {"weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk", "weir/internal/disk/record"},
 	"weir/internal/feed": {"weir/internal/feed/snapshot", "weir/internal/server", "weir/internal/progress",
-		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
+		"weir/internal/ingest", "weir/internal/disk", "weir/internal/disk/record", "weir/internal/strictjson",
+		"weir/internal/metrics", "weir/internal/config"},
 	"weir/internal/filter/text":      {},
 	"weir/internal/filter/opml":      {"weir/internal/filter/rules", "weir/internal/filter/selection"},
 	"weir/internal/filter/selection": {"weir/internal/filter/syndication", "weir/internal/filter/text"},
-	"weir/internal/filter/rules":     {"weir/internal/filter/syndication", "weir/internal/filter/text", "weir/internal/strictjson"},
+	"weir/internal/filter/rules": {"weir/internal/filter/syndication", "weir/internal/filter/text",
+		"weir/internal/strictjson"},
 }
 
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.
@@ -84,7 +104,8 @@ var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/
 var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
 
 // forTests are packages that only tests and each other import.
-var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest", "weir/internal/bandit/featurestore/feasttest",
+var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest",
+	"weir/internal/bandit/featurestore/feasttest",
 	"weir/internal/bandit/learning/learningtest", "weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
@@ -98,23 +119,25 @@ func goFiles(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile
 	for _, root := range []string{"internal", "cmd"} {
-		err := filepath.WalkDir(filepath.Join("../..", root), func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps"):
-				return fs.SkipDir
-			case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		err := filepath.WalkDir(filepath.Join("../..", root),
+			func(path string, d fs.DirEntry, err error) error {
+				switch {
+				case err != nil:
+					return err
+				case d.IsDir() && (d.Name() == "testdata" || d.Name() == "deps"):
+					return fs.SkipDir
+				case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+					return nil
+				}
+				f, err := parser.ParseFile(token.NewFileSet(), path, nil,
+					parser.ParseComments|parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				path = strings.TrimPrefix(filepath.ToSlash(path), "../../")
+				files = append(files, goFile{path, "weir/" + path[:strings.LastIndexByte(path, '/')], f})
 				return nil
-			}
-			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			path = strings.TrimPrefix(filepath.ToSlash(path), "../../")
-			files = append(files, goFile{path, "weir/" + path[:strings.LastIndexByte(path, '/')], f})
-			return nil
-		})
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,9 +170,11 @@ func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 			if strings.HasPrefix(name, "weir/") && !slices.Contains(allowed, name) {
 				t.Errorf("%s imports %s, which %s may not", f.path, name, f.pkg)
 			}
-			kernel := f.pkg == "weir/internal/disk" || slices.Contains(kernels, f.pkg) && strings.HasSuffix(f.path, "_linux.go")
+			kernel := f.pkg == "weir/internal/disk" || slices.Contains(kernels, f.pkg) &&
+				strings.HasSuffix(f.path, "_linux.go")
 			if slices.Contains(systemCalls, name) && !kernel {
-				t.Errorf("%s imports %s, which belongs into internal/disk or a kernel's _linux.go", f.path, name)
+				t.Errorf("%s imports %s, which belongs into internal/disk or a kernel's _linux.go", f.path,
+					name)
 			}
 		}
 	}
@@ -157,8 +182,10 @@ func TestPackagesImportOnlyWhatTheyMay(t *testing.T) {
 
 // guarded are the packages whose goroutines may touch mapped memory: they are started by internal/disk, so
 // that a fault in one is its owner's error. Generating lists reads none.
-var guarded = []string{"weir/internal/feed", "weir/internal/feed/snapshot", "weir/internal/bandit", "weir/internal/bandit/arms",
-	"weir/internal/bandit/learning", "weir/internal/progress", "weir/internal/progress/cells", "weir/internal/journal", "weir/internal/disk/record", "weir/internal/filter/httpcache"}
+var guarded = []string{"weir/internal/feed", "weir/internal/feed/snapshot", "weir/internal/bandit",
+	"weir/internal/bandit/arms",
+	"weir/internal/bandit/learning", "weir/internal/progress", "weir/internal/progress/cells",
+	"weir/internal/journal", "weir/internal/disk/record", "weir/internal/filter/httpcache"}
 
 // waiting are those that start goroutines by disk.Go and wait for them by a sync.WaitGroup.
 var waiting = []string{"weir/internal/progress/cells", "weir/internal/filter/httpcache"}
@@ -173,7 +200,8 @@ func TestGoroutinesThatTouchMappedMemoryAreGuarded(t *testing.T) {
 			case *ast.GoStmt:
 				t.Errorf("%s: a goroutine is started by go; use disk.Go or server.Background", f.path)
 			case *ast.SelectorExpr:
-				if x, ok := n.X.(*ast.Ident); ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" && !slices.Contains(waiting, f.pkg) {
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "sync" && n.Sel.Name == "WaitGroup" &&
+					!slices.Contains(waiting, f.pkg) {
 					t.Errorf("%s: a sync.WaitGroup, whose Go does not guard; use server.Background", f.path)
 				}
 			}
@@ -193,7 +221,9 @@ func TestPackagesDoNotExecuteTemplates(t *testing.T) {
 			}
 		}
 		ast.Inspect(f.File, func(n ast.Node) bool {
-			if n, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"SetVersionTemplate", "SetHelpTemplate", "SetUsageTemplate"}, n.Sel.Name) {
+			if n, ok := n.(*ast.SelectorExpr); ok &&
+				slices.Contains([]string{"SetVersionTemplate", "SetHelpTemplate", "SetUsageTemplate"},
+					n.Sel.Name) {
 				t.Errorf("%s: cobra executes templates once it is given one by %s", f.path, n.Sel.Name)
 			}
 			return true
@@ -220,7 +250,8 @@ func TestEveryPackageHasOneAttachedComment(t *testing.T) {
 	}
 	for _, pkg := range slices.Sorted(maps.Keys(commented)) {
 		if paths := commented[pkg]; len(paths) != 1 {
-			t.Errorf("%s has %d package comments %q, expected one, attached to the package clause", pkg, len(paths), paths)
+			t.Errorf("%s has %d package comments %q, expected one, attached to the package clause", pkg,
+				len(paths), paths)
 		}
 	}
 }

@@ -229,7 +229,8 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 	for _, route := range onAdmin {
 		method, path, _ := strings.Cut(route, " ")
 		if strings.HasPrefix(path, "/admin/filters") { // most want a filter, or a source
-			if got := callAPI(t, method, admin+path, "", 0); got.StatusCode == 405 || strings.Contains(string(got.body), server.NothingOnAdmin) {
+			if got := callAPI(t, method, admin+path, "", 0); got.StatusCode == 405 ||
+				strings.Contains(string(got.body), server.NothingOnAdmin) {
 				t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)
 			}
 			continue

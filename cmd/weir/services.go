@@ -21,10 +21,12 @@ func newServices() []server.Opener {
 func checkTogether(on []server.Opener) error {
 	feeds, predictions := find[*feed.Flags](on), find[*bandit.Flags](on)
 	if filters := find[*filter.Flags](on); filters != nil {
-		for path, taken := range map[string]bool{"/feed": feeds != nil, "/fib": find[*sequence.Flags](on) != nil,
+		for path, taken := range map[string]bool{"/feed": feeds != nil,
+			"/fib":       find[*sequence.Flags](on) != nil,
 			"/v2/models": predictions != nil} {
 			if taken && filters.Path() == path {
-				return fmt.Errorf("--filter-path %s is where another service answers: choose another path, or turn that off", path)
+				return fmt.Errorf("--filter-path %s is where another service answers: choose another path, "+
+					"or turn that off", path)
 			}
 		}
 	}

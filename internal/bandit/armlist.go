@@ -126,7 +126,8 @@ func (b *Bandit) list(ctx context.Context, l listing) (page ArmPage, err error) 
 }
 
 // listed looks an arm up as a prediction does. ok is false when it was forgotten meanwhile.
-func (b *Bandit) listed(ctx context.Context, sc *scratch, a learning.Named) (one ListedArm, ok bool, err error) {
+func (b *Bandit) listed(ctx context.Context, sc *scratch, a learning.Named) (one ListedArm,
+	ok bool, err error) {
 	q := &sc.query
 	q.reset()
 	text := []byte(a.Item)

@@ -22,9 +22,11 @@ import (
 func (s *served) listed(query string, limit int) (all []ListedArm) {
 	s.t.Helper()
 	for after := ""; ; {
-		a := s.do("GET", s.admin+fmt.Sprintf("/admin/bandit/arms?limit=%d&after=%s&%s", limit, after, query), "")
+		a := s.do("GET", s.admin+fmt.Sprintf("/admin/bandit/arms?limit=%d&after=%s&%s", limit, after, query),
+			"")
 		var page ArmPage
-		if err := json.Unmarshal([]byte(a.body), &page); a.status != 200 || err != nil || len(page.Arms) > limit {
+		if err := json.Unmarshal([]byte(a.body), &page); a.status != 200 || err != nil ||
+			len(page.Arms) > limit {
 			s.t.Fatalf("%d %s %v", a.status, a.body, err)
 		}
 		all = append(all, page.Arms...)
@@ -40,9 +42,12 @@ const taught = `{"item":"a","reward":1,"user":"u1"} {"item":"a","reward":0,"user
 // teachable is a bandit with imported arms that learns of pairs, and is taught.
 func teachable(t *testing.T, dir string, set ...func(*Config)) *served {
 	path := dir + "/arms.weir"
-	writeArms(t, path, []arm{{item: "a", alpha: 30, beta: 10}, {item: "7", alpha: 2, beta: 2}, {segment: "young", item: "a", alpha: 5, beta: 6}},
+	writeArms(t, path, []arm{{item: "a", alpha: 30, beta: 10}, {item: "7", alpha: 2, beta: 2},
+		{segment: "young", item: "a", alpha: 5, beta: 6}},
 		"u1", "young")
-	return serve(t, open(t, dir, append([]func(*Config){func(c *Config) { c.Arms, c.Learn = path, arms.Pair }}, set...)...), server.Config{})
+	return serve(t, open(t, dir,
+		append([]func(*Config){func(c *Config) { c.Arms, c.Learn = path, arms.Pair }}, set...)...),
+		server.Config{})
 }
 
 func TestArmsThatEventsHaveTaughtOfAreListed(t *testing.T) {
@@ -63,14 +68,16 @@ func TestArmsThatEventsHaveTaughtOfAreListed(t *testing.T) {
 	if fmt.Sprint(names) != want {
 		t.Errorf("listed %v, want %v", names, want)
 	}
-	for query, want := range map[string]int{"level=pair": 3, "item=a": 4, "item=7&level=item": 1, "user=u1": 1, "user=5": 1, "segment=old": 1,
+	for query, want := range map[string]int{"level=pair": 3, "item=a": 4, "item=7&level=item": 1,
+		"user=u1": 1, "user=5": 1, "segment=old": 1,
 		"item=" + url.QueryEscape(`x,"y"`): 2, "user=nobody": 0} {
 		if got := s.listed(query, 1); len(got) != want {
 			t.Errorf("%s: %v, want %d", query, got, want)
 		}
 	}
 	// As predictions see it: 30+2 and 10+1.
-	if a := all[0]; a.Alpha != 32 || a.Beta != 11 || math.Abs(a.Low-0.6055) > 0.001 || math.Abs(a.High-0.8614) > 0.001 {
+	if a := all[0]; a.Alpha != 32 || a.Beta != 11 || math.Abs(a.Low-0.6055) > 0.001 ||
+		math.Abs(a.High-0.8614) > 0.001 {
 		t.Errorf("%+v", a)
 	}
 	for _, query := range []string{"level=user", "limit=0", "limit=10001", "after=x", "item=%"} {
@@ -183,7 +190,9 @@ func TestOfAForgottenUserNothingIsLeftInTheFiles(t *testing.T) {
 	dir := t.TempDir()
 	s := teachable(t, dir, func(c *Config) { c.erase = time.Millisecond })
 	s.events(taught, accepted{5, 0})
-	s.events(`{"item":"a","reward":1,"user":"somebody-who-goes"} {"item":7,"reward":1,"user":"somebody-who-goes"}`, accepted{2, 0})
+	s.events(
+		`{"item":"a","reward":1,"user":"somebody-who-goes"} {"item":7,"reward":1,"user":"somebody-who-goes"}`,
+		accepted{2, 0})
 	key := arms.UserScope(arms.KeyOf([]byte("somebody-who-goes"))).Key(arms.KeyOf([]byte("a")))
 	id, arm := []byte("somebody-who-goes"), le.AppendUint64(nil, key.Lo)
 	if len(contains(t, dir, id)) == 0 || len(contains(t, dir, arm)) == 0 {
@@ -195,7 +204,8 @@ func TestOfAForgottenUserNothingIsLeftInTheFiles(t *testing.T) {
 		t.Fatal(first.body, err)
 	}
 	before := len(s.listed("", 100))
-	if a := s.do("POST", s.admin+"/admin/bandit/forget", `{"user":"somebody-who-goes"}`); a.status != 200 || a.body != `{"forgotten":2}` {
+	if a := s.do("POST", s.admin+"/admin/bandit/forget", `{"user":"somebody-who-goes"}`); a.status != 200 ||
+		a.body != `{"forgotten":2}` {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
 	systest.Eventually(t, "the user to be out of the files", func() bool {
@@ -205,7 +215,8 @@ func TestOfAForgottenUserNothingIsLeftInTheFiles(t *testing.T) {
 		t.Errorf("%d arms are listed, want %d: %v", len(all), before-2, all)
 	}
 	s.problem(s.do("GET", s.admin+"/admin/bandit/arms?after="+page.After, ""), 409, "begin it again")
-	if a := s.do("POST", s.admin+"/admin/bandit/forget", `{"user":"somebody-who-goes"}`); a.body != `{"forgotten":0}` {
+	if a := s.do("POST", s.admin+"/admin/bandit/forget",
+		`{"user":"somebody-who-goes"}`); a.body != `{"forgotten":0}` {
 		t.Errorf("again: %s", a.body)
 	}
 	s.close()

@@ -63,7 +63,8 @@ type csvWriter struct{ w *csv.Writer }
 func (w csvWriter) Write(list []ListedArm) error {
 	for _, a := range list {
 		number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
-		if err := w.w.Write([]string{a.Item, a.Segment, a.User, number(a.Alpha), number(a.Beta)}); err != nil {
+		if err := w.w.Write([]string{a.Item, a.Segment, a.User, number(a.Alpha),
+			number(a.Beta)}); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,8 @@ type parquetWriter struct {
 func newParquetWriter(out io.Writer) (ArmWriter, error) {
 	var fields []arrow.Field
 	for _, name := range []string{"item", "segment", "user"} {
-		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String, Nullable: name != "item"})
+		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String,
+			Nullable: name != "item"})
 	}
 	for _, name := range []string{"alpha", "beta"} {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float64})

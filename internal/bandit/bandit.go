@@ -98,12 +98,14 @@ func (c *Config) check() error {
 	}
 	for _, p := range c.Prior {
 		if !arms.ValidShape(p) {
-			return fmt.Errorf("--bandit-prior must be two numbers above 0, alpha and beta, got %v,%v", c.Prior[0], c.Prior[1])
+			return fmt.Errorf("--bandit-prior must be two numbers above 0, alpha and beta, got %v,%v",
+				c.Prior[0], c.Prior[1])
 		}
 	}
 	switch {
 	case c.HalfLife < 0:
-		return fmt.Errorf("--bandit-half-life must be a time above 0, or 0 to forget nothing, got %v", c.HalfLife)
+		return fmt.Errorf("--bandit-half-life must be a time above 0, or 0 to forget nothing, got %v",
+			c.HalfLife)
 	case c.HalfLife > 0 && c.HalfLife < time.Second:
 		return fmt.Errorf("--bandit-half-life must be a second at least, got %v", c.HalfLife)
 	case c.Watch == 0:
@@ -113,7 +115,9 @@ func (c *Config) check() error {
 	case c.Checkpoint < 1<<20:
 		return fmt.Errorf("--bandit-checkpoint must be 1MiB at least, got %d bytes", c.Checkpoint)
 	case !(c.ArmStrength >= 0 && c.ArmStrength <= math.MaxFloat64):
-		return fmt.Errorf("--bandit-arm-strength must be a number above 0, or 0 for that of the prior, got %v", c.ArmStrength)
+		return fmt.Errorf(
+			"--bandit-arm-strength must be a number above 0, or 0 for that of the prior, got %v",
+			c.ArmStrength)
 	case c.Memory < 1:
 		return fmt.Errorf("--bandit-memory must be above 0, got %d bytes", c.Memory)
 	case !(c.ClientIDs > 0 && c.ClientIDs <= 1):
@@ -127,7 +131,8 @@ func (c *Config) check() error {
 	case c.Store != "" && c.Arms != "":
 		return errors.New("--bandit-arms and --bandit-store: posteriors come from one of them, name only one")
 	}
-	return errors.Join(atLeastOne("--bandit-max-items", c.MaxItems), atLeastOne("--bandit-max-events", c.MaxEvents),
+	return errors.Join(atLeastOne("--bandit-max-items", c.MaxItems),
+		atLeastOne("--bandit-max-events", c.MaxEvents),
 		atLeastOne("--bandit-max-queries", c.MaxQueries))
 }
 
@@ -185,8 +190,9 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 		}
 	}
 	b.learner, err = learning.Open(filepath.Join(env.DataDir, "bandit"), learning.Options{
-		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync, Checkpoint: cfg.Checkpoint,
-		Erase: cfg.erase, Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
+		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync,
+		Checkpoint: cfg.Checkpoint,
+		Erase:      cfg.erase, Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
 	})
 	if err != nil {
 		if b.store != nil {
@@ -255,7 +261,8 @@ func (b *Bandit) watch(first os.FileInfo) {
 		}
 		seen = now
 		b.reload.Lock()
-		if m := b.model.Load(); m == nil || !os.SameFile(now, m.file.Info()) { // else somebody has asked for it
+		// Else somebody has asked for it.
+		if m := b.model.Load(); m == nil || !os.SameFile(now, m.file.Info()) {
 			b.takeUp(b.background) //nolint:errcheck // it logs why; the old arms serve on
 		}
 		b.reload.Unlock()
@@ -272,7 +279,8 @@ func (b *Bandit) take(ctx context.Context, file *arms.File) error {
 	b.model.Store(&model{file, b.generation})
 	b.failed.Store(nil)
 	s := file.Stats()
-	b.log.Info("bandit has its arms", "path", b.cfg.Arms, "generation", b.generation, "arms", s.Arms, "users", s.Users, "segments", s.Segments,
+	b.log.Info("bandit has its arms", "path", b.cfg.Arms, "generation", b.generation, "arms", s.Arms, "users",
+		s.Users, "segments", s.Segments,
 		"bytes", s.Bytes, "took", time.Since(start))
 	return nil
 }

@@ -24,7 +24,8 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 	for i := range items {
 		for _, id := range []string{fmt.Sprintf("item-%d", i), strconv.Itoa(i)} {
-			if err := w.Add(arms.Item, arms.KeyOf([]byte(id)), 1+float64(i%100), 1+float64(i%1000)); err != nil {
+			if err := w.Add(arms.Item, arms.KeyOf([]byte(id)), 1+float64(i%100),
+				1+float64(i%1000)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -37,15 +38,18 @@ func BenchmarkAnswer(b *testing.B) {
 	bodies := make(map[string][][]byte)
 	for k := range 500 {
 		var text, numbers []string
-		raw := []byte(fmt.Sprintf(`{"inputs":[{"name":"items","datatype":"INT64","shape":[%d],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, asked, 8*asked))
+		raw := []byte(fmt.Sprintf(
+			`{"inputs":[{"name":"items","datatype":"INT64","shape":[%d],"parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`, asked, 8*asked))
 		for i := range asked {
 			n := uint64(k*asked+i) * 2654435761 % items
 			text = append(text, fmt.Sprintf(`"item-%d"`, n))
 			numbers = append(numbers, strconv.FormatUint(n, 10))
 			raw = binary.LittleEndian.AppendUint64(raw, n)
 		}
-		bodies["text"] = append(bodies["text"], fmt.Appendf(nil, `{"user":"u1","items":[%s]}`, strings.Join(text, ",")))
-		bodies["numbers"] = append(bodies["numbers"], fmt.Appendf(nil, `{"user":"u1","items":[%s]}`, strings.Join(numbers, ",")))
+		bodies["text"] = append(bodies["text"], fmt.Appendf(nil, `{"user":"u1","items":[%s]}`,
+			strings.Join(text, ",")))
+		bodies["numbers"] = append(bodies["numbers"], fmt.Appendf(nil, `{"user":"u1","items":[%s]}`,
+			strings.Join(numbers, ",")))
 		bodies["tensors"] = append(bodies["tensors"], raw)
 	}
 	for _, kind := range []string{"text", "numbers", "tensors"} {
@@ -57,7 +61,8 @@ func BenchmarkAnswer(b *testing.B) {
 				w.Body = w.Body[:0]
 				sc := f.borrow()
 				if kind == "tensors" {
-					if err := f.parseInference(sc, body[:len(body)-8*asked], body[len(body)-8*asked:], false, asked); err != nil {
+					if err := f.parseInference(sc, body[:len(body)-8*asked], body[len(body)-8*asked:], false,
+						asked); err != nil {
 						b.Fatal(err)
 					}
 				} else {

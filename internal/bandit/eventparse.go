@@ -53,7 +53,8 @@ func parseEvents(s *scanner, dst []event, most int) ([]event, error) {
 // event reads one event.
 func (s *scanner) event(dst []event, most int) ([]event, error) {
 	if len(dst) == most {
-		return dst, &badRequest{422, "more than " + strconv.Itoa(most) + " events (--bandit-max-events): send them in several requests"}
+		return dst, &badRequest{422, "more than " + strconv.Itoa(most) +
+			" events (--bandit-max-events): send them in several requests"}
 	}
 	s.listed, s.field = len(dst), ""
 	var e event

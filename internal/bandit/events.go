@@ -21,7 +21,10 @@ func (b *Bandit) batchOf(list []event, segments []string) (learning.Batch, error
 	batch := learning.Batch{Events: make([]learning.Event, len(list))}
 	for i := range list {
 		if list[i].at > latest {
-			return learning.Batch{}, &badRequest{422, fmt.Sprintf("events[%d].ts is more than %v ahead of the server's clock (--bandit-max-ahead)", i, b.cfg.MaxAhead)}
+			return learning.Batch{},
+				&badRequest{422, fmt.Sprintf(
+					"events[%d].ts is more than %v ahead of the server's clock (--bandit-max-ahead)", i,
+					b.cfg.MaxAhead)}
 		}
 		segment := list[i].segment
 		if segment == nil && segments != nil && segments[i] != "" {

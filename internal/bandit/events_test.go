@@ -108,7 +108,9 @@ func TestEventsTeachTheArmsThatThereAre(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "arms.weir")
-		writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3}, {segment: "young", item: "a", alpha: 20, beta: 30}, {user: "u1", item: "a", alpha: 200, beta: 300},
+		writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3},
+			{segment: "young", item: "a", alpha: 20, beta: 30},
+			{user: "u1", item: "a", alpha: 200, beta: 300},
 			{segment: "old", item: "b", alpha: 7, beta: 7}}, "u1", "young", "u2", "young")
 		s := serve(t, open(t, dir, func(c *Config) { c.Arms, c.Prior = path, [2]float64{1, 4} }), kernel)
 		s.events(`{"user":"u1","item":"a","reward":0.25}`, accepted{1, 0})
@@ -121,7 +123,8 @@ func TestEventsTeachTheArmsThatThereAre(t *testing.T) {
 		s.posterior(`{"user":"u2","items":["a"]`, 21.25, 30.75, "segment")
 		s.posterior(`{"user":"u1","items":["a"]`, 200.25, 300.75, "pair")
 		// What is new begins at the prior, and only items are made.
-		s.events("{\"user\":\"u1\",\"item\":\"new\",\"reward\":1}\n{\"user\":\"u1\",\"item\":7,\"reward\":0.5}\n", accepted{2, 0})
+		s.events("{\"user\":\"u1\",\"item\":\"new\",\"reward\":1}\n"+
+			"{\"user\":\"u1\",\"item\":7,\"reward\":0.5}\n", accepted{2, 0})
 		s.posterior(`{"user":"u1","items":["new"]`, 2, 4, "item")
 		s.posterior(`{"user":"u1","items":["7"]`, 1.5, 4.5, "item")
 		// A segment that the event names wins over the user's.
@@ -130,7 +133,8 @@ func TestEventsTeachTheArmsThatThereAre(t *testing.T) {
 		s.posterior(`{"segment":"young","items":["b"]`, 2, 4, "item")
 		s.events(`[]`, accepted{0, 0})
 		if n := s.learnedArms(); n != 7 {
-			t.Errorf("%d arms are learned, want the items a, new, 7 and b, a segment's a and b, a user's a: 7", n)
+			t.Errorf(
+				"%d arms are learned, want the items a, new, 7 and b, a segment's a and b, a user's a: 7", n)
 		}
 	})
 }
@@ -159,12 +163,15 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()
 		s := serve(t, open(t, dir), kernel)
-		s.events(`[{"item":"a","reward":1,"id":"x"},{"item":"a","reward":1,"id":"x"},{"item":"b","reward":1,"id":7},{"item":"a","reward":1}]`, accepted{3, 1})
-		s.events(`[{"item":"a","reward":0,"id":"x"},{"item":"c","reward":1,"id":"7"},{"item":"a","reward":1,"id":null}]`, accepted{1, 2})
+		s.events(
+			`[{"item":"a","reward":1,"id":"x"},{"item":"a","reward":1,"id":"x"},{"item":"b","reward":1,"id":7},{"item":"a","reward":1}]`, accepted{3, 1})
+		s.events(
+			`[{"item":"a","reward":0,"id":"x"},{"item":"c","reward":1,"id":"7"},{"item":"a","reward":1,"id":null}]`, accepted{1, 2})
 		s.posterior(`{"items":["a"]`, 4, 1, "item")
 		s.posterior(`{"items":["b"]`, 2, 1, "item")
 		s.posterior(`{"items":["c"]`, 1, 1, "prior")
-		s.problem(s.do("POST", s.url+"/events", `[{"item":"a","reward":1,"id":"y"},{"item":"a","reward":2}]`), 422)
+		s.problem(s.do("POST", s.url+"/events", `[{"item":"a","reward":1,"id":"y"},{"item":"a","reward":2}]`),
+			422)
 		if a, r := s.stats.accepted.Value(), s.stats.rejected.Value(); a != 4 || r != 1 {
 			t.Errorf("%d are counted as accepted and %d as rejected, want 4 and the one that was read", a, r)
 		}
@@ -173,7 +180,8 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 {
 			f := open(t, dir)
-			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
+			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")},
+				{item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
 			if want := min(i, 1); n != want || err != nil {
 				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
 			}
@@ -184,7 +192,8 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 {
 			f := open(t, dir)
-			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")}, {item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
+			n, err := f.accept([]event{{item: []byte("a"), reward: 1, id: []byte("x")},
+				{item: []byte("a"), reward: 1, id: fmt.Append(nil, i)}})
 			if want := min(i, 1); n != want || err != nil {
 				t.Errorf("start %d: %d were there before, want %d: %v", i, n, want, err)
 			}
@@ -195,9 +204,11 @@ func TestAnIDMakesAnEventCountOnce(t *testing.T) {
 
 func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		f := open(t, t.TempDir(), func(c *Config) { c.Memory, c.ClientIDs, c.MaxEvents = 1920, 1, 8 }) // for 11 arms and 6 ids
+		// For 11 arms and 6 ids.
+		f := open(t, t.TempDir(), func(c *Config) { c.Memory, c.ClientIDs, c.MaxEvents = 1920, 1, 8 })
 		s := serve(t, f, kernel)
-		s.events(`[{"item":1,"reward":1,"id":"one"},{"item":2,"reward":1},{"item":3,"reward":1}]`, accepted{3, 0})
+		s.events(`[{"item":1,"reward":1,"id":"one"},{"item":2,"reward":1},{"item":3,"reward":1}]`,
+			accepted{3, 0})
 		for item := range 6 {
 			s.events(fmt.Sprintf(`{"item":"i%d","reward":1}`, item), accepted{1, 0})
 		}
@@ -212,18 +223,24 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 			{`[` + good + `,{"item":1,"reward":-0.1}]`, 422, "events[2].reward must be a number from 0 to 1"},
 			{`[` + good + `,{"item":1,"reward":NaN}]`, 400, "the body is not JSON: a value that is none"},
 			{`[` + good + `,{"item":1,"reward":null}]`, 422, "events[2].reward must be a number from 0 to 1"},
-			{`[` + good + `,{"item":1,"reward":1e400}]`, 422, "events[2].reward must be a number from 0 to 1"},
+			{`[` + good + `,{"item":1,"reward":1e400}]`, 422,
+				"events[2].reward must be a number from 0 to 1"},
 			{`[` + good + `,{"item":1}]`, 422, "events[2].reward must be there: a number from 0 to 1"},
-			{`[` + good + `,{"reward":1}]`, 422, "events[2].item must be there: a text of 1 to 255 bytes or a whole number"},
+			{`[` + good + `,{"reward":1}]`, 422,
+				"events[2].item must be there: a text of 1 to 255 bytes or a whole number"},
 			{`[` + good + `,{"item":"","reward":1}]`, 422, "events[2].item must be a text of 1 to 255 bytes"},
 			{`[` + good + `,{"item":null,"reward":1}]`, 422, "events[2].item must be"},
 			{`[` + good + `,{"item":1,"reward":1,"user":{}}]`, 422, "events[2].user must be"},
 			{`[` + good + `,{"item":1,"reward":1,"id":""}]`, 422, "events[2].id must be"},
 			{`[` + good + `,{"item":1,"reward":1,"segment":""}]`, 422, "events[2].segment must be"},
-			{`[` + good + `,{"item":1,"reward":1,"ts":"noon"}]`, 422, "events[2].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z"},
-			{`[` + good + `,{"item":1,"reward":1,"ts":1700000000000}]`, 422, "it is seconds, not milliseconds"},
-			{`[` + good + `,{"item":1,"reward":1,"ts":"2200-01-01T00:00:00Z"}]`, 422, "events[2].ts is more than 1h0m0s ahead of the server's clock (--bandit-max-ahead)"},
-			{`[` + good + `,{"item":1,"reward":1,"time":1}]`, 422, `events[2] may have user, item, reward, ts, id and segment, and not "time"`},
+			{`[` + good + `,{"item":1,"reward":1,"ts":"noon"}]`, 422,
+				"events[2].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z"},
+			{`[` + good + `,{"item":1,"reward":1,"ts":1700000000000}]`, 422,
+				"it is seconds, not milliseconds"},
+			{`[` + good + `,{"item":1,"reward":1,"ts":"2200-01-01T00:00:00Z"}]`, 422,
+				"events[2].ts is more than 1h0m0s ahead of the server's clock (--bandit-max-ahead)"},
+			{`[` + good + `,{"item":1,"reward":1,"time":1}]`, 422,
+				`events[2] may have user, item, reward, ts, id and segment, and not "time"`},
 			{`[` + good + `,{"item":1,"reward":1,"reward":1}]`, 422, "events[2].reward must be there once"},
 			{`[` + good + `,7]`, 422, "events[2] must be an object"},
 			{`[` + good + `]]`, 400, "something follows the value"},
@@ -231,9 +248,12 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 			{`{"item":1,"reward":1,"id":"two"}` + "\n" + `oops`, 400, "the body is not JSON"},
 			{``, 422, "the body is empty: send an event, an array of events, or lines of events"},
 			{`"event"`, 422, "events[0] must be an object"},
-			{strings.Repeat(`{"item":1,"reward":1}`+"\n", 9), 422, "more than 8 events (--bandit-max-events): send them in several requests"},
-			{`[` + good + `,{"item":"newer","reward":1},{"item":"newest","reward":1}]`, 503, "no room for more arms that events teach of (--bandit-memory)"},
-			{`[` + good + `,{"item":1,"reward":1,"id":3},{"item":1,"reward":1,"id":4},{"item":1,"reward":1,"id":5},{"item":1,"reward":1,"id":6},{"item":1,"reward":1,"id":7}]`, 503, "no room for more ids of events (--bandit-memory)"},
+			{strings.Repeat(`{"item":1,"reward":1}`+"\n", 9), 422,
+				"more than 8 events (--bandit-max-events): send them in several requests"},
+			{`[` + good + `,{"item":"newer","reward":1},{"item":"newest","reward":1}]`, 503,
+				"no room for more arms that events teach of (--bandit-memory)"},
+			{`[` + good +
+				`,{"item":1,"reward":1,"id":3},{"item":1,"reward":1,"id":4},{"item":1,"reward":1,"id":5},{"item":1,"reward":1,"id":6},{"item":1,"reward":1,"id":7}]`, 503, "no room for more ids of events (--bandit-memory)"},
 		} {
 			s.problem(s.do("POST", s.url+"/events", c.body), c.status, c.says)
 			sameMemory(t, f.memory(), before)
@@ -242,7 +262,9 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 			}
 		}
 		// After that they count, also where one new arm comes several times.
-		s.events(`[`+good+`,{"item":"new","reward":0},{"item":"newer","reward":1},{"item":"newer","reward":1},{"item":1,"reward":0,"id":"one"}]`, accepted{5, 1})
+		s.events(
+			`[`+good+
+				`,{"item":"new","reward":0},{"item":"newer","reward":1},{"item":"newer","reward":1},{"item":1,"reward":0,"id":"one"}]`, accepted{5, 1})
 		s.posterior(`{"items":["new"]`, 2, 2, "item")
 		s.problem(s.do("POST", s.url+"/events", `{"item":"one more","reward":1}`), 503, "--bandit-memory")
 		s.events(`{"item":1,"reward":1}`, accepted{1, 0})
@@ -254,7 +276,8 @@ func TestARequestOfEventsCountsAsAWholeOrNotAtAll(t *testing.T) {
 
 func TestOneClientHasAPartOfTheRoomForIDs(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
-		s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Memory = 80 * 4 * 4 }), kernel) // 4 ids, 2 for a client
+		// 4 ids, 2 for a client.
+		s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Memory = 80 * 4 * 4 }), kernel)
 		s.events(`[{"item":1,"reward":1,"id":1},{"item":1,"reward":1,"id":2}]`, accepted{2, 0})
 		s.problem(s.do("POST", s.url+"/events", `{"item":1,"reward":1,"id":3}`), 503, "--bandit-client-ids")
 		long := `[{"item":1,"reward":1,"id":4}` + strings.Repeat(" ", inlineEvents) + `]` // a worker reads it
@@ -268,7 +291,8 @@ func TestOneClientHasAPartOfTheRoomForIDs(t *testing.T) {
 func TestATimeBefore1970IsNotTakenForMilliseconds(t *testing.T) {
 	s := serve(t, open(t, t.TempDir()), server.Config{})
 	a := s.do("POST", s.url+"/events", `{"item":1,"reward":1,"ts":-1}`)
-	s.problem(a, 422, "events[0].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z")
+	s.problem(a, 422,
+		"events[0].ts must be seconds since 1970 as a number, or a time as in 2026-01-31T12:00:00Z")
 	if strings.Contains(a.body, "milliseconds") {
 		t.Errorf("%s", a.body)
 	}
@@ -277,7 +301,8 @@ func TestATimeBefore1970IsNotTakenForMilliseconds(t *testing.T) {
 func TestEventsFadeByTheirTime(t *testing.T) {
 	s := serve(t, open(t, t.TempDir(), func(c *Config) { c.HalfLife = 100 * time.Hour }), server.Config{})
 	at := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339Nano) }
-	s.events(fmt.Sprintf(`[{"item":"now","reward":1},{"item":"old","reward":1,"ts":%q},{"item":"older","reward":1,"ts":%d},{"item":"future","reward":1,"ts":%q},{"item":"ancient","reward":1,"ts":0}]`,
+	s.events(fmt.Sprintf(
+		`[{"item":"now","reward":1},{"item":"old","reward":1,"ts":%q},{"item":"older","reward":1,"ts":%d},{"item":"future","reward":1,"ts":%q},{"item":"ancient","reward":1,"ts":0}]`,
 		at(100*time.Hour), time.Now().Add(-300*time.Hour).Unix(), at(-50*time.Minute)), accepted{5, 0})
 	p := s.explain(`{"items":["now","old","older","future","ancient"]`)
 	for i, want := range []float64{2, 1.5, 1.125, 2, 1} {
@@ -308,7 +333,8 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		if a := s.do("GET", s.url+"/health", ""); a.status != 200 {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
-		systest.Eventually(t, "a sync", func() bool { return f.metric("weir_bandit_journal_unsynced_bytes") == 0 })
+		systest.Eventually(t, "a sync",
+			func() bool { return f.metric("weir_bandit_journal_unsynced_bytes") == 0 })
 		broken.Store(true)
 		s.events(`{"item":"a","reward":1}`, accepted{1, 0}) // it is written, and not yet synced
 		systest.Eventually(t, "a failed sync", func() bool { return f.learner.Err() != nil })
@@ -320,7 +346,8 @@ func TestAFailedSyncStopsEventsAndNothingElse(t *testing.T) {
 		}
 		sameMemory(t, f.memory(), before)
 		h := s.do("GET", s.url+"/health", "")
-		if h.status != 200 || !strings.Contains(h.body, `"status":"degraded"`) || !strings.Contains(h.body, "events cannot be saved: a write to the disk failed") {
+		if h.status != 200 || !strings.Contains(h.body, `"status":"degraded"`) ||
+			!strings.Contains(h.body, "events cannot be saved: a write to the disk failed") {
 			t.Errorf("/health: %d %s", h.status, h.body)
 		}
 		if v2 := s.do("GET", s.url+"/v2/health/ready", ""); v2.status != 200 { // predictions are made
@@ -348,7 +375,8 @@ func TestManyClientsSendEvents(t *testing.T) {
 				r := rand.New(rand.NewPCG(27, uint64(c)))
 				for i := range requests {
 					// Every request is sent by two clients, one of which counts.
-					body := fmt.Sprintf(`[{"item":%d,"reward":%d,"id":"%d-%d"},{"item":%d,"reward":0.5}]`, r.IntN(items), i%2, c/2, i, i%items)
+					body := fmt.Sprintf(`[{"item":%d,"reward":%d,"id":"%d-%d"},{"item":%d,"reward":0.5}]`,
+						r.IntN(items), i%2, c/2, i, i%items)
 					a, err := s.try("POST", s.url+"/events", body)
 					switch {
 					case err != nil || a.status != 200:
@@ -435,7 +463,8 @@ func TestAStartWithLessMemoryServesWhatFitsAndTakesNoEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		const says = "not all that events have taught fits into"
-		if err := less.Health().Err(); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "raise --bandit-memory") {
+		if err := less.Health().Err(); err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "raise --bandit-memory") {
 			t.Errorf("checkpoint %t: ready: %v", checkpoint, err)
 		}
 		s := serve(t, less, server.Config{})
@@ -446,7 +475,8 @@ func TestAStartWithLessMemoryServesWhatFitsAndTakesNoEvents(t *testing.T) {
 		if err := less.learner.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := open(t, copied(t, from), func(c *Config) { c.Memory = memoryFor(10) }).learnedArms(); n != 10 {
+		if n := open(t, copied(t, from),
+			func(c *Config) { c.Memory = memoryFor(10) }).learnedArms(); n != 10 {
 			t.Errorf("%d arms with memory enough, want 10", n)
 		}
 	}
@@ -467,7 +497,8 @@ func TestALongJournalIsWrittenAsACheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	systest.Eventually(t, "a checkpoint", func() bool { return f.metric("weir_bandit_journal_checkpoints_total") > 0 })
+	systest.Eventually(t, "a checkpoint",
+		func() bool { return f.metric("weir_bandit_journal_checkpoints_total") > 0 })
 	sameMemory(t, open(t, copied(t, dir)).memory(), f.memory())
 }
 
@@ -503,7 +534,9 @@ func TestTheLagIsThatOfEventsThatSayWhenTheyHappened(t *testing.T) {
 	f := open(t, t.TempDir())
 	s := serve(t, f, server.Config{})
 	hourAgo := time.Now().Add(-time.Hour).Unix()
-	s.events(fmt.Sprintf(`[{"item":"a","reward":1},{"item":"a","reward":1,"ts":%d},{"item":"a","reward":1,"ts":null}]`, hourAgo), accepted{3, 0})
+	s.events(fmt.Sprintf(
+		`[{"item":"a","reward":1},{"item":"a","reward":1,"ts":%d},{"item":"a","reward":1,"ts":null}]`,
+		hourAgo), accepted{3, 0})
 	var lag *metrics.Distribution
 	for _, sample := range f.env.Metrics.Snapshot() {
 		if sample.Name == "weir_bandit_event_lag_seconds" {

@@ -31,7 +31,8 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 		const says = "cannot be read"
 		for range 3 {
 			for path, body := range map[string]string{
-				"/predict": `{"items":[1,2,3]}`, "/predict#": `{"user":"u","items":` + list(0, 300) + `}`, "/predict/batch": `[{"items":[1]}]`, "/events": `[{"user":"u","item":1,"reward":1,"id":"x"}]`,
+				"/predict": `{"items":[1,2,3]}`, "/predict#": `{"user":"u","items":` + list(0, 300) + `}`,
+				"/predict/batch": `[{"items":[1]}]`, "/events": `[{"user":"u","item":1,"reward":1,"id":"x"}]`,
 				"/v2/models/bandit/infer": `{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[1]}]}`,
 			} {
 				s.problem(s.do("POST", s.url+path, body), 503, says)
@@ -41,7 +42,8 @@ func TestAFileThatIsCutOffWhileItServesIsNoCrash(t *testing.T) {
 		if n := f.learnedArms(); n != 0 || ids != 0 {
 			t.Errorf("an event that failed has taught %d arms and left %d ids", n, ids)
 		}
-		if a := s.do("GET", s.url+"/health", ""); a.status != 503 || !strings.Contains(a.body, "mapped data cannot be read") {
+		if a := s.do("GET", s.url+"/health", ""); a.status != 503 ||
+			!strings.Contains(a.body, "mapped data cannot be read") {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
 		s.problem(s.do("POST", s.url+"/predict", `{}`), 503, "bandit is down")

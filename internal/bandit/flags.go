@@ -37,28 +37,40 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	cfg := &o.cfg
 	o.checkpoint = config.Bytes(cfg.Checkpoint)
 	f.BoolVar(&o.on, "bandit", true, "serve predictions by Thompson sampling; --bandit=false is off")
-	config.File(f, &cfg.Arms, "bandit-arms", "posteriors of arms, written by weir import-arms (default none: all is learned from events)")
-	f.DurationVar(&cfg.Watch, "bandit-arms-watch", cfg.Watch, "how often to look for arms renamed over --bandit-arms; negative is never")
+	config.File(f, &cfg.Arms, "bandit-arms",
+		"posteriors of arms, written by weir import-arms (default none: all is learned from events)")
+	f.DurationVar(&cfg.Watch, "bandit-arms-watch", cfg.Watch,
+		"how often to look for arms renamed over --bandit-arms; negative is never")
 	f.StringVar(&o.prior, "bandit-prior", "1,1", "alpha and beta of items that nothing is known of")
-	f.DurationVar(&cfg.HalfLife, "bandit-half-life", 0, "after how long an event counts half as much; 0 is never")
-	config.Choice(f, &o.learn, "bandit-learn", "item", "finest arms that events make: item, segment or pair (every user's own)",
+	f.DurationVar(&cfg.HalfLife, "bandit-half-life", 0,
+		"after how long an event counts half as much; 0 is never")
+	config.Choice(f, &o.learn, "bandit-learn", "item",
+		"finest arms that events make: item, segment or pair (every user's own)",
 		"item", "segment", "pair")
-	f.Float64Var(&cfg.ArmStrength, "bandit-arm-strength", 0, "observations that an item's posterior is worth at most where an arm "+
-		"of a segment or user begins with it (default as the prior)")
-	config.Choice(f, &o.eventsListen, "events-listen", "public", "port that takes events: public, which is for anybody, or admin",
+	f.Float64Var(&cfg.ArmStrength, "bandit-arm-strength", 0,
+		"observations that an item's posterior is worth at most where an arm "+
+			"of a segment or user begins with it (default as the prior)")
+	config.Choice(f, &o.eventsListen, "events-listen", "public",
+		"port that takes events: public, which is for anybody, or admin",
 		"public", "admin")
 	f.IntVar(&cfg.MaxItems, "bandit-max-items", cfg.MaxItems, "items of one request for predictions")
 	f.IntVar(&cfg.MaxQueries, "bandit-max-queries", cfg.MaxQueries, "requests in one batch")
 	f.IntVar(&cfg.MaxEvents, "bandit-max-events", cfg.MaxEvents, "events of one request")
-	f.Var(&o.memory, "bandit-memory", "bytes for what events teach and their ids; beyond that, new arms and ids are refused "+
-		"(default a quarter of the memory there is)")
-	f.Float64Var(&cfg.ClientIDs, "bandit-client-ids", cfg.ClientIDs, "share of the ids of events that are remembered, for a day or two, "+
-		"that one client may take up")
-	f.DurationVar(&cfg.MaxAhead, "bandit-max-ahead", cfg.MaxAhead, "how far the ts of an event may be ahead of the clock")
-	f.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync, "how often events are made safe against a loss of power")
-	f.Var(&o.checkpoint, "bandit-checkpoint", "size of the journal of events at which what they have taught is written as a whole")
+	f.Var(&o.memory, "bandit-memory",
+		"bytes for what events teach and their ids; beyond that, new arms and ids are refused "+
+			"(default a quarter of the memory there is)")
+	f.Float64Var(&cfg.ClientIDs, "bandit-client-ids", cfg.ClientIDs,
+		"share of the ids of events that are remembered, for a day or two, "+
+			"that one client may take up")
+	f.DurationVar(&cfg.MaxAhead, "bandit-max-ahead", cfg.MaxAhead,
+		"how far the ts of an event may be ahead of the clock")
+	f.DurationVar(&cfg.Sync, "bandit-sync", cfg.Sync,
+		"how often events are made safe against a loss of power")
+	f.Var(&o.checkpoint, "bandit-checkpoint",
+		"size of the journal of events at which what they have taught is written as a whole")
 	f.StringVar(&cfg.Model, "bandit-model", cfg.Model, "name of the model in the Open Inference Protocol")
-	f.StringVar(&cfg.Store, "bandit-store", "", "feature store to read posteriors and segments from: feast+http://, feast+redis:// or vertex:// (default the arms above)")
+	f.StringVar(&cfg.Store, "bandit-store", "", "feature store to read posteriors and segments from: "+
+		"feast+http://, feast+redis:// or vertex:// (default the arms above)")
 	config.Choice(f, &o.storeError, "bandit-on-store-error", "fail",
 		"when the feature store fails and nothing is cached: fail (503) or prior", "fail", "prior")
 	cfg.StoreOptions.AddFlags(f)
@@ -122,9 +134,11 @@ func (c *Config) readFlags(flags *pflag.FlagSet, prior, learn, storeError string
 	c.PriorOnStoreError = storeError == "prior"
 	switch {
 	case c.Store == "" && flags.Changed("bandit-on-store-error"):
-		return errors.New("--bandit-on-store-error: there is no feature store to fail; name one with --bandit-store, or leave it out")
+		return errors.New("--bandit-on-store-error: there is no feature store to fail; name one with " +
+			"--bandit-store, or leave it out")
 	case c.Arms == "" && flags.Changed("bandit-arms-watch"):
-		return errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, or leave it out")
+		return errors.New("--bandit-arms-watch: there is no file to look at; name one with --bandit-arms, " +
+			"or leave it out")
 	}
 	if err := errors.Join(c.StoreOptions.CheckFlags(flags, c.Store), c.check()); err != nil || c.Store == "" {
 		return err

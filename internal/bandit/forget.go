@@ -17,8 +17,8 @@ type forgetting struct {
 
 var forgetMembers = []string{"all", "ids", "item", "segment", "user"}
 
-// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"user":...} for all
-// arms of a user, {"all":true}, or {"ids":true} for the ids of events that were seen.
+// parseForgetting reads {"item":...}, with a segment or a user for their arm of the item, {"user":...} for
+// all arms of a user, {"all":true}, or {"ids":true} for the ids of events that were seen.
 func parseForgetting(s *scanner) (f forgetting, err error) {
 	if err := s.something(`{"item":...} or {"all":true}`); err != nil {
 		return f, err
@@ -100,7 +100,8 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 	}
 	n, err := b.learner.Forget(f.keys())
 	if err != nil {
-		w.Problem(http.StatusServiceUnavailable, "this cannot be saved at the moment, so nothing is forgotten")
+		w.Problem(http.StatusServiceUnavailable,
+			"this cannot be saved at the moment, so nothing is forgotten")
 		return server.Done
 	}
 	switch {
@@ -112,7 +113,8 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 	case f.item == nil: // the log remembers longer than the files
 		b.log.Info("bandit has forgotten what events have taught of a user", "arms", n)
 	default:
-		b.log.Info("bandit has forgotten what events have taught", "item", string(f.item), "segment", string(f.segment), "user", string(f.user), "arms", n)
+		b.log.Info("bandit has forgotten what events have taught", "item", string(f.item), "segment",
+			string(f.segment), "user", string(f.user), "arms", n)
 	}
 	w.Field("Cache-Control", "no-store")
 	w.Body = append(strconv.AppendInt(append(w.Body, `{"forgotten":`...), int64(n), 10), '}')

@@ -23,7 +23,8 @@ import (
 func (s *served) forgets(body string, arms int) {
 	s.t.Helper()
 	a := s.do("POST", s.admin+"/admin/bandit/forget", body)
-	if want := fmt.Sprintf(`{"forgotten":%d}`, arms); a.status != 200 || a.body != want || a.header.Get("Content-Type") != "application/json" {
+	if want := fmt.Sprintf(`{"forgotten":%d}`, arms); a.status != 200 || a.body != want ||
+		a.header.Get("Content-Type") != "application/json" {
 		s.t.Errorf("POST /admin/bandit/forget %s: %d %s, want %s", body, a.status, a.body, want)
 	}
 }
@@ -31,11 +32,13 @@ func (s *served) forgets(body string, arms int) {
 func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "arms.weir")
-	writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3}, {segment: "young", item: "a", alpha: 20, beta: 30}}, "u1", "young", "u2", "young")
+	writeArms(t, path, []arm{{item: "a", alpha: 2, beta: 3},
+		{segment: "young", item: "a", alpha: 20, beta: 30}}, "u1", "young", "u2", "young")
 	f := open(t, dir, func(c *Config) { c.Arms, c.Learn = path, arms.Pair })
 	s := serve(t, f, server.Config{})
 	s.forgets(`{"all":true}`, 0)
-	s.events(`[{"user":"u1","item":"a","reward":1,"id":"x"},{"user":"u1","item":"b","reward":1},{"item":7,"reward":0.5}]`, accepted{3, 0})
+	s.events(
+		`[{"user":"u1","item":"a","reward":1,"id":"x"},{"user":"u1","item":"b","reward":1},{"item":7,"reward":0.5}]`, accepted{3, 0})
 	if n := f.learnedArms(); n != 7 {
 		t.Fatalf("%d arms are learned, want a and b for everybody, the segment and the user, and 7", n)
 	}
@@ -77,12 +80,14 @@ func TestWhatEventsHaveTaughtIsForgotten(t *testing.T) {
 	s.events(`{"user":"u2","item":"c","reward":1}`, accepted{1, 0})
 	s.posterior(`{"user":"u2","items":["c"]`, 7./3, 2./3, "pair") // of the item at 2, 1
 	text := s.do("GET", s.admin+"/metrics", "").body
-	for _, line := range []string{"weir_bandit_forgotten_arms_total 11\n", `weir_bandit_learned_arms{level="item"} 1` + "\n"} {
+	for _, line := range []string{"weir_bandit_forgotten_arms_total 11\n",
+		`weir_bandit_learned_arms{level="item"} 1` + "\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("the metrics have no line %s", line)
 		}
 	}
-	if log := s.log.String(); !strings.Contains(log, "bandit has forgotten what events have taught\" item=a segment=young") {
+	if log := s.log.String(); !strings.Contains(log,
+		"bandit has forgotten what events have taught\" item=a segment=young") {
 		t.Errorf("the log does not say what was forgotten: %s", log)
 	}
 }
@@ -94,7 +99,8 @@ func TestEventsDoNotMakeAForgottenArmAgain(t *testing.T) {
 	f := open(t, dir, func(c *Config) { c.Learn = arms.Pair })
 	teach := func() {
 		t.Helper()
-		if _, err := f.accept([]event{{user: []byte("u"), segment: []byte("s"), item: []byte("a"), reward: 1}}); err != nil {
+		if _, err := f.accept(
+			[]event{{user: []byte("u"), segment: []byte("s"), item: []byte("a"), reward: 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -116,7 +122,8 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 		teach := func(items ...string) {
 			t.Helper()
 			for _, item := range items {
-				list := []event{{user: []byte("u"), segment: []byte("s"), item: []byte(item), reward: 0.25, id: fmt.Append(nil, item, rand.Uint64())}}
+				list := []event{{user: []byte("u"), segment: []byte("s"), item: []byte(item), reward: 0.25,
+					id: fmt.Append(nil, item, rand.Uint64())}}
 				if _, err := f.accept(list); err != nil {
 					t.Fatal(err)
 				}
@@ -147,7 +154,8 @@ func TestForgettingIsReplayedInItsPlace(t *testing.T) {
 				}
 			}
 			if !strings.Contains(when, "checkpoint") {
-				sameMemory(t, memory{ids: got.memory().ids, day: got.memory().day}, memory{ids: want.memory().ids, day: want.memory().day})
+				sameMemory(t, memory{ids: got.memory().ids, day: got.memory().day},
+					memory{ids: want.memory().ids, day: want.memory().day})
 			}
 		}
 		teach("a", "b", "c", "b")
@@ -182,7 +190,8 @@ func TestForgettingMakesRoom(t *testing.T) {
 	s.forgets(`{"item":1}`, 1)
 	s.forgets(`{"item":2}`, 1)
 	// One of them comes back, beside a new one: there is room for these two, and no third.
-	s.problem(s.do("POST", s.url+"/events", `[{"item":1,"reward":1},{"item":4,"reward":1},{"item":5,"reward":1}]`), 503, "--bandit-memory")
+	s.problem(s.do("POST", s.url+"/events",
+		`[{"item":1,"reward":1},{"item":4,"reward":1},{"item":5,"reward":1}]`), 503, "--bandit-memory")
 	s.events(`[{"item":1,"reward":0},{"item":4,"reward":1}]`, accepted{2, 0})
 	s.posterior(`{"items":[1]`, 1, 2, "item")
 	s.posterior(`{"items":[2]`, 1, 1, "prior")
@@ -204,23 +213,26 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 		status int
 		says   string
 	}{
-		``:                                    {422, "the body is empty: send {\"item\":...} or {\"all\":true}"},
-		`{`:                                   {400, "the body is not JSON"},
-		`{"item":"a"} x`:                      {400, "something follows the value"},
-		`[]`:                                  {422, "the body must be an object"},
-		`{}`:                                  {422, `item must be there: a text of 1 to 255 bytes or a whole number; or {"all":true} to forget everything`},
-		`{"all":false}`:                       {422, "item must be there"},
-		`{"segment":"s"}`:                     {422, "item must be there"},
-		`{"all":1}`:                           {422, "all must be true or false"},
-		`{"all":true,"item":"a"}`:             {422, "all must be alone"},
-		`{"all":true,"ids":true}`:             {422, "all must be alone"},
-		`{"ids":true,"user":"a"}`:             {422, "ids must be alone"},
-		`{"item":""}`:                         {422, "item must be a text"},
-		`{"item":null}`:                       {422, "item must be a text"},
-		`{"item":"a","item":"a"}`:             {422, "item must be there once"},
-		`{"item":"a","user":1.5}`:             {422, "user must be a text"},
-		`{"item":"a","user":1,"segment":"s"}`: {422, "segment must be left out where there is a user"},
-		`{"items":["a"]}`:                     {422, `the body may have all, ids, item, segment and user, and not "items"`},
+		``: {422,
+			"the body is empty: send {\"item\":...} or {\"all\":true}"},
+		`{`:              {400, "the body is not JSON"},
+		`{"item":"a"} x`: {400, "something follows the value"},
+		`[]`:             {422, "the body must be an object"},
+		`{}`: {422,
+			`item must be there: a text of 1 to 255 bytes or a whole number; or {"all":true} to forget everything`},
+		`{"all":false}`:           {422, "item must be there"},
+		`{"segment":"s"}`:         {422, "item must be there"},
+		`{"all":1}`:               {422, "all must be true or false"},
+		`{"all":true,"item":"a"}`: {422, "all must be alone"},
+		`{"all":true,"ids":true}`: {422, "all must be alone"},
+		`{"ids":true,"user":"a"}`: {422, "ids must be alone"},
+		`{"item":""}`:             {422, "item must be a text"},
+		`{"item":null}`:           {422, "item must be a text"},
+		`{"item":"a","item":"a"}`: {422, "item must be there once"},
+		`{"item":"a","user":1.5}`: {422, "user must be a text"},
+		`{"item":"a","user":1,"segment":"s"}`: {422,
+			"segment must be left out where there is a user"},
+		`{"items":["a"]}`: {422, `the body may have all, ids, item, segment and user, and not "items"`},
 		`{"item":"a"` + strings.Repeat(" ", 16<<10) + `}`: {413, "longer than 16384 bytes"},
 	} {
 		s.problem(s.do("POST", s.admin+"/admin/bandit/forget", body), want.status, want.says)
@@ -242,7 +254,8 @@ func TestWhatCannotBeForgottenIsNamed(t *testing.T) {
 // was known.
 func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 	dir := t.TempDir()
-	change := func(c *Config) { c.Learn, c.Memory = arms.Segmented, memoryFor(100) } // of 150 items: at times there is no room
+	// Of 150 items: at times there is no room.
+	change := func(c *Config) { c.Learn, c.Memory = arms.Segmented, memoryFor(100) }
 	f := open(t, dir, change)
 	var others, events sync.WaitGroup
 	var done atomic.Bool
@@ -289,7 +302,8 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 	beside(func(r *rand.Rand) {
 		sc := f.borrow()
 		defer f.giveBack(sc)
-		if !f.look(sc, nil, []byte("s"), []arms.Key{arms.KeyOf(id(r)), arms.KeyOf(id(r))}, nil) || !(sc.alpha[0] > 0 && sc.beta[0] > 0 && sc.alpha[0]+sc.beta[0] >= 2) {
+		if !f.look(sc, nil, []byte("s"), []arms.Key{arms.KeyOf(id(r)), arms.KeyOf(id(r))}, nil) ||
+			!(sc.alpha[0] > 0 && sc.beta[0] > 0 && sc.alpha[0]+sc.beta[0] >= 2) {
 			t.Errorf("a posterior is %v, %v", sc.alpha[0], sc.beta[0])
 		}
 	})

@@ -29,8 +29,10 @@ func TestAFullDiskRefusesEventsAsLongAsItIsFull(t *testing.T) {
 		w.Close()
 		before := f.memory()
 		// The last page of the journal may have some room yet.
-		big := "[" + strings.TrimSuffix(strings.Repeat(`{"item":"a","reward":1},`, 200), ",") + `,{"item":"a","reward":1,"id":"y"}]`
-		s.problem(s.do("POST", s.url+"/events", big), 503, "events cannot be saved at the moment, so none of this request counts")
+		big := "[" + strings.TrimSuffix(strings.Repeat(`{"item":"a","reward":1},`, 200), ",") +
+			`,{"item":"a","reward":1,"id":"y"}]`
+		s.problem(s.do("POST", s.url+"/events", big), 503,
+			"events cannot be saved at the moment, so none of this request counts")
 		if !strings.Contains(f.log.String(), "events could not be saved") {
 			t.Errorf("the log does not say it: %s", f.log)
 		}

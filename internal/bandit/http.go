@@ -49,7 +49,8 @@ func (b *Bandit) Routes() []server.Route {
 }
 
 // pend answers a request, of which only the body is left, in a goroutine that may wait for the feature store.
-func (b *Bandit) pend(r *server.Request, answer func(ctx context.Context, sc *scratch, w *reply, body []byte)) server.Outcome {
+func (b *Bandit) pend(r *server.Request, answer func(ctx context.Context, sc *scratch, w *reply,
+	body []byte)) server.Outcome {
 	body, stripe := bytes.Clone(r.Body), r.Stripe
 	r.Pend().Go(func(ctx context.Context, w *server.Response) {
 		sc := b.borrow()
@@ -82,7 +83,8 @@ func (w *reply) fail(err error) {
 	case errors.As(err, &bad):
 		status, detail = bad.status, bad.detail
 	case errors.Is(err, featurestore.ErrRefused):
-		detail = "the server is overloaded, and would have to ask the feature store; come again after as many seconds as Retry-After says"
+		detail = "the server is overloaded, and would have to ask the feature store; come again after as " +
+			"many seconds as Retry-After says"
 	case errors.As(err, &store):
 		detail = "the feature store failed: " + featurestore.Reason(store) + " (the log says more)"
 	default: // the errors above, and those of accept
@@ -137,7 +139,8 @@ func (b *Bandit) predictFrom(ctx context.Context, sc *scratch, w *reply, body []
 
 // answer samples the posteriors that sc holds and appends what they come to. start is when the request
 // began to be read.
-func (b *Bandit) answer(dst []byte, sc *scratch, q *query, degraded bool, stripe int, start time.Time) []byte {
+func (b *Bandit) answer(dst []byte, sc *scratch, q *query, degraded bool, stripe int,
+	start time.Time) []byte {
 	looked := time.Now()
 	sc.sample(q)
 	sampled := time.Now()
@@ -312,7 +315,8 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 		s.list, s.field = "requests", ""
 		for more := s.First(']'); more; count++ {
 			if count == b.cfg.MaxQueries {
-				return &badRequest{422, "more than " + strconv.Itoa(b.cfg.MaxQueries) + " requests in one batch (--bandit-max-queries)"}
+				return &badRequest{422, "more than " + strconv.Itoa(b.cfg.MaxQueries) +
+					" requests in one batch (--bandit-max-queries)"}
 			}
 			s.listed = count
 			err := s.query(q, b.cfg.MaxItems)
@@ -353,7 +357,9 @@ const inlineEvents = 4 << 10
 func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
 		client := r.Client()
-		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) { b.eventsFrom(ctx, sc, w, body, client) })
+		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) {
+			b.eventsFrom(ctx, sc, w, body, client)
+		})
 	}
 	if r.Inline() && len(r.Body) > inlineEvents {
 		return server.Offload
@@ -415,7 +421,8 @@ func (b *Bandit) answerEvents(w *reply, n, duplicates int, err error) {
 // postReload answers POST /admin/bandit/reload.
 func (b *Bandit) postReload(w *server.Response, _ *server.Request) server.Outcome {
 	if b.cfg.Arms == "" {
-		w.Problem(http.StatusConflict, "there is no file of arms to read again: start with --bandit-arms FILE")
+		w.Problem(http.StatusConflict,
+			"there is no file of arms to read again: start with --bandit-arms FILE")
 		return server.Done
 	}
 	if err := b.Reload(b.background); err != nil {

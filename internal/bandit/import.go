@@ -52,22 +52,29 @@ const (
 func (o *ImportOptions) fields() []ingest.Field {
 	id := func(name, column, flag string, guess ...string) ingest.Field {
 		// Rows of items, of segments and of users may be mixed.
-		return ingest.Field{Name: name, IDs: ingest.String, Column: column, Flag: flag, Guess: guess, Optional: true, Nullable: true, Sparse: name != "item"}
+		return ingest.Field{Name: name, IDs: ingest.String, Column: column, Flag: flag, Guess: guess,
+			Optional: true, Nullable: true, Sparse: name != "item"}
 	}
 	number := func(name, column, flag, ranged string, is func(float64) bool, guess ...string) ingest.Field {
-		return ingest.Field{Name: name, Type: ingest.Float, Column: column, Flag: flag, Guess: guess, Optional: true, Range: is, Ranged: ranged, Text: true}
+		return ingest.Field{Name: name, Type: ingest.Float, Column: column, Flag: flag, Guess: guess,
+			Optional: true, Range: is, Ranged: ranged, Text: true}
 	}
 	count := func(x float64) bool { return x >= 0 && x <= math.MaxFloat64 }
 	const shape, counted = "a finite number above 0", "a finite number, 0 or above"
 	return []ingest.Field{
-		itemColumn: id("item", o.ItemColumn, "--item-column", "item", "itemid", "iid", "product", "productid", "movie", "movieid", "content", "contentid",
-			"article", "articleid", "video", "videoid", "track", "trackid", "post", "postid", "sku", "arm", "armid", "id"),
-		segmentColumn: id("segment", o.SegmentColumn, "--segment-column", "segment", "segmentid", "cluster", "clusterid", "cohort", "group", "groupid"),
-		userColumn: id("user", o.UserColumn, "--user-column", "user", "userid", "uid", "customer", "customerid", "visitor", "visitorid",
+		itemColumn: id("item", o.ItemColumn, "--item-column", "item", "itemid", "iid", "product", "productid",
+			"movie", "movieid", "content", "contentid",
+			"article", "articleid", "video", "videoid", "track", "trackid", "post", "postid", "sku", "arm",
+			"armid", "id"),
+		segmentColumn: id("segment", o.SegmentColumn, "--segment-column", "segment", "segmentid", "cluster",
+			"clusterid", "cohort", "group", "groupid"),
+		userColumn: id("user", o.UserColumn, "--user-column", "user", "userid", "uid", "customer",
+			"customerid", "visitor", "visitorid",
 			"member", "memberid", "account", "accountid", "profile", "profileid"),
-		alphaColumn:  number("alpha", o.AlphaColumn, "--alpha-column", shape, arms.ValidShape, "alpha", "a"),
-		betaColumn:   number("beta", o.BetaColumn, "--beta-column", shape, arms.ValidShape, "beta", "b"),
-		clicksColumn: number("clicks", o.ClicksColumn, "--clicks-column", counted, count, "clicks", "click", "successes", "conversions", "rewards"),
+		alphaColumn: number("alpha", o.AlphaColumn, "--alpha-column", shape, arms.ValidShape, "alpha", "a"),
+		betaColumn:  number("beta", o.BetaColumn, "--beta-column", shape, arms.ValidShape, "beta", "b"),
+		clicksColumn: number("clicks", o.ClicksColumn, "--clicks-column", counted, count, "clicks", "click",
+			"successes", "conversions", "rewards"),
 		impressionsColumn: number("impressions", o.ImpressionsColumn, "--impressions-column", counted, count,
 			"impressions", "impression", "views", "trials", "pulls", "shown"),
 	}
@@ -84,7 +91,8 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 	if err := ingest.CheckReplaced(path, sources); err != nil {
 		return ImportStats{}, err
 	}
-	w, err := arms.Create(path, arms.Options{Duplicates: o.Duplicates, Prior: o.Prior, TempDir: o.Ingest.TempDir})
+	w, err := arms.Create(path, arms.Options{Duplicates: o.Duplicates, Prior: o.Prior,
+		TempDir: o.Ingest.TempDir})
 	if err != nil {
 		return ImportStats{}, err
 	}
@@ -107,9 +115,12 @@ func ImportArms(ctx context.Context, sources []string, path string, o ImportOpti
 	}
 	if m.arms == 0 && (m.ofArms || m.users == 0) {
 		// A pipeline that had a bad day must not make everybody forget.
-		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoArms, m.rows, m.account.Count())
+		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoArms, m.rows,
+			m.account.Count())
 	}
-	stats, err := w.Commit(func(done, total uint64) { o.Progress("writing", int64(done), int64(done), int64(total)) })
+	stats, err := w.Commit(func(done, total uint64) {
+		o.Progress("writing", int64(done), int64(done), int64(total))
+	})
 	if err != nil {
 		return ImportStats{}, m.explain(err)
 	}
@@ -184,7 +195,8 @@ func (m *armImporter) read(ctx context.Context, source string) error {
 
 // kindOf decides by the columns what the rows of a source are, and returns what adds one, and the columns
 // it looks at.
-func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string, *ingest.Batch, int) error, used []int, err error) {
+func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string, *ingest.Batch, int) error,
+	used []int, err error) {
 	found := plan.Found
 	m.ofArms = m.ofArms || found[itemColumn]
 	shapes, counts := found[alphaColumn] && found[betaColumn], found[clicksColumn] && found[impressionsColumn]
@@ -197,7 +209,8 @@ func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string,
 	case !found[itemColumn] && found[userColumn] && found[segmentColumn]:
 		return m.addUser, []int{userColumn, segmentColumn}, nil
 	case !found[itemColumn]:
-		err = errors.New("no column looks like the item: name it with --item-column (or have columns user and segment, to say who is in which)")
+		err = errors.New("no column looks like the item: name it with --item-column (or have columns user " +
+			"and segment, to say who is in which)")
 	case counts && (named || !shapes):
 		return arm(true, clicksColumn, impressionsColumn)
 	case shapes:
@@ -205,11 +218,14 @@ func (m *armImporter) kindOf(source string, plan *ingest.Plan) (add func(string,
 	case found[alphaColumn] || found[betaColumn]:
 		err = errors.New("alpha and beta go together: name the other with --alpha-column or --beta-column")
 	case found[clicksColumn] || found[impressionsColumn]:
-		err = errors.New("clicks and impressions go together: name the other with --clicks-column or --impressions-column")
+		err = errors.New("clicks and impressions go together: name the other with --clicks-column or " +
+			"--impressions-column")
 	default:
-		err = errors.New("no columns look like alpha and beta, nor like clicks and impressions: name them with --alpha-column and --beta-column, or --clicks-column and --impressions-column")
+		err = errors.New("no columns look like alpha and beta, nor like clicks and impressions: name them " +
+			"with --alpha-column and --beta-column, or --clicks-column and --impressions-column")
 	}
-	return nil, nil, fmt.Errorf("%s: %w; %s", source, err, plan.Missing(itemColumn, alphaColumn, betaColumn, clicksColumn, impressionsColumn))
+	return nil, nil, fmt.Errorf("%s: %w; %s", source, err, plan.Missing(itemColumn, alphaColumn, betaColumn,
+		clicksColumn, impressionsColumn))
 }
 
 // text returns the id in a column, nil where there is none.
@@ -261,7 +277,8 @@ func (m *armImporter) addArm(file string, b *ingest.Batch, i int, counts bool) e
 	if counts {
 		clicks, impressions = b.Columns[clicksColumn].Floats[i], b.Columns[impressionsColumn].Floats[i]
 		if clicks > impressions {
-			return m.bad(file, b, i, "item "+string(item), "at most as many clicks as impressions", fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
+			return m.bad(file, b, i, "item "+string(item), "at most as many clicks as impressions",
+				fmt.Sprintf("%v clicks and %v impressions", clicks, impressions))
 		}
 	}
 	if level != arms.Item {
@@ -298,5 +315,6 @@ func (m *armImporter) explain(err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s and %s, counted without headers and rows left out, are the same: %s", where(twice.First), where(twice.Second), how)
+	return fmt.Errorf("%s and %s, counted without headers and rows left out, are the same: %s",
+		where(twice.First), where(twice.Second), how)
 }

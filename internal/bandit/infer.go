@@ -71,7 +71,8 @@ func (b *Bandit) ready(w *server.Response, r *server.Request) server.Outcome {
 
 // serverMetadata answers GET /v2.
 func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) server.Outcome {
-	w.Body = append(w.Body, `{"name":"weir","version":"2","extensions":["binary_tensor_data","classification","parameters"]}`...)
+	w.Body = append(w.Body,
+		`{"name":"weir","version":"2","extensions":["binary_tensor_data","classification","parameters"]}`...)
 	return server.Done
 }
 
@@ -80,9 +81,11 @@ func (b *Bandit) serverMetadata(w *server.Response, _ *server.Request) server.Ou
 func (b *Bandit) knows(w *reply, model, version string) bool {
 	switch {
 	case model != b.cfg.Model:
-		w.fail(&badRequest{http.StatusNotFound, "there is no model " + strconv.Quote(model) + ", only " + strconv.Quote(b.cfg.Model) + " (--bandit-model)"})
+		w.fail(&badRequest{http.StatusNotFound, "there is no model " + strconv.Quote(model) + ", only " +
+			strconv.Quote(b.cfg.Model) + " (--bandit-model)"})
 	case version != "" && version != modelVersion:
-		w.fail(&badRequest{http.StatusNotFound, "the model has no version " + strconv.Quote(version) + ", only " + modelVersion})
+		w.fail(&badRequest{http.StatusNotFound, "the model has no version " + strconv.Quote(version) +
+			", only " + modelVersion})
 	default:
 		return true
 	}
@@ -194,9 +197,11 @@ func (b *Bandit) infer(w *server.Response, r *server.Request) server.Outcome {
 			b.answerInference(w, sc, degraded, start)
 		})
 	}
-	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers || len(raw) > rawInline {
+	if commas := bytes.Count(head, comma); len(head) > inferInline || commas > inlineItems+inferMembers ||
+		len(raw) > rawInline {
 		if r.Inline() {
-			return whenIdle(len(head) <= inferLater && commas <= laterItems+inferMembers && len(raw) <= rawLater)
+			return whenIdle(len(head) <= inferLater && commas <= laterItems+inferMembers &&
+				len(raw) <= rawLater)
 		}
 	}
 	sc := b.borrow()
@@ -226,7 +231,9 @@ func splitInference(length, body []byte) (head, raw []byte, err error) {
 	}
 	n, err := strconv.ParseUint(string(length), 10, 63)
 	if err != nil || n > uint64(len(body)) {
-		return nil, nil, &badRequest{http.StatusBadRequest, headerLength + " must be the number of bytes of JSON that the body begins with, at most its " + strconv.Itoa(len(body))}
+		return nil, nil, &badRequest{http.StatusBadRequest, headerLength +
+			" must be the number of bytes of JSON that the body begins with, at most its " +
+			strconv.Itoa(len(body))}
 	}
 	return body[:n], body[n:], nil
 }
@@ -255,7 +262,8 @@ func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most 
 		t.raw, raw = raw[:t.rawSize], raw[t.rawSize:]
 	}
 	if len(raw) > 0 {
-		return &badRequest{422, strconv.Itoa(len(raw)) + " bytes of binary data are no input's: binary_data_size says less"}
+		return &badRequest{422, strconv.Itoa(len(raw)) +
+			" bytes of binary data are no input's: binary_data_size says less"}
 	}
 	if !in.has[0] {
 		return &badRequest{422, `inputs must have a tensor "items"`}
@@ -463,9 +471,11 @@ type datatype struct {
 
 var datatypes = [...]datatype{
 	{"BYTES", "a text of 1 to 255 bytes, as its datatype says", 0, 0, 0},
-	{"INT64", "a whole number from -9223372036854775808 to 9223372036854775807, as its datatype says", 8, 1 << 63, math.MaxInt64},
+	{"INT64", "a whole number from -9223372036854775808 to 9223372036854775807, as its datatype says", 8,
+		1 << 63, math.MaxInt64},
 	{"UINT64", "a whole number from 0 to 18446744073709551615, as its datatype says", 8, 0, math.MaxUint64},
-	{"INT32", "a whole number from -2147483648 to 2147483647, as its datatype says", 4, 1 << 31, math.MaxInt32},
+	{"INT32", "a whole number from -2147483648 to 2147483647, as its datatype says", 4,
+		1 << 31, math.MaxInt32},
 	{"UINT32", "a whole number from 0 to 4294967295, as its datatype says", 4, 0, math.MaxUint32},
 }
 
@@ -651,7 +661,8 @@ func (s *scanner) rawElements(t *tensor, q *query, texts bool, want int) error {
 		return nil
 	}
 	if len(raw) != want*width {
-		return s.wrong("of " + strconv.Itoa(want*width) + " bytes (binary_data_size), as its shape and datatype say")
+		return s.wrong("of " + strconv.Itoa(want*width) +
+			" bytes (binary_data_size), as its shape and datatype say")
 	}
 	if width == 8 && !texts {
 		raw = q.wholeNumbers(raw, signed)

@@ -22,15 +22,19 @@ import (
 func TestNullIsAbsentInTheProtocol(t *testing.T) {
 	s := serve(t, open(t, t.TempDir()), server.Config{})
 	ask := func(body string) string { return s.post("/v2/models/bandit/infer", body, nil) }
-	plain := ask(`{"parameters":{"seed":1},"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,2]}]}`)
-	nulls := ask(`{"id":null,"parameters":{"seed":1,"binary_data_output":null},"outputs":null,"inputs":[{"name":"items","shape":[2],"datatype":"INT64",` +
-		`"parameters":null,"data":[1,2]}]}`)
+	plain := ask(
+		`{"parameters":{"seed":1},"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,2]}]}`)
+	nulls := ask(
+		`{"id":null,"parameters":{"seed":1,"binary_data_output":null},"outputs":null,"inputs":[{"name":"items","shape":[2],"datatype":"INT64",` +
+			`"parameters":null,"data":[1,2]}]}`)
 	if nulls != plain {
 		t.Errorf("with nulls %s, without %s", nulls, plain)
 	}
-	ask(`{"outputs":[{"name":"scores","parameters":{"binary_data":null}}],"inputs":[{"name":"items","shape":[1],"datatype":"INT64",` +
-		`"parameters":{"binary_data_size":null},"data":[1]}]}`)
-	s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", `{"inputs":null}`), 422, `inputs must have a tensor "items"`)
+	ask(
+		`{"outputs":[{"name":"scores","parameters":{"binary_data":null}}],"inputs":[{"name":"items","shape":[1],"datatype":"INT64",` +
+			`"parameters":{"binary_data_size":null},"data":[1]}]}`)
+	s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", `{"inputs":null}`), 422,
+		`inputs must have a tensor "items"`)
 }
 
 // Clients of the protocol look for the error of whatever they have asked, and fail to say what it is where
@@ -38,11 +42,14 @@ func TestNullIsAbsentInTheProtocol(t *testing.T) {
 func TestWhatIsNotOfTheProtocolIsRefusedInItsWords(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serve(t, open(t, t.TempDir()), kernel)
-		for _, path := range []string{"/v2/", "/v2/models", "/v2/models//infer", "/v2/models/bandit/config", "/v2/repository/index"} {
+		for _, path := range []string{"/v2/", "/v2/models", "/v2/models//infer", "/v2/models/bandit/config",
+			"/v2/repository/index"} {
 			s.problem(s.do("GET", s.url+path, ""), 404, "there is nothing at this path")
 		}
-		s.problem(s.do("GET", s.url+"/v2/models/bandit/infer", ""), 405, "this path answers OPTIONS, POST, not GET")
-		s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", strings.Repeat(" ", maxBody+1)), 413, fmt.Sprintf("the body is longer than %d bytes", maxBody))
+		s.problem(s.do("GET", s.url+"/v2/models/bandit/infer", ""), 405,
+			"this path answers OPTIONS, POST, not GET")
+		s.problem(s.do("POST", s.url+"/v2/models/bandit/infer", strings.Repeat(" ", maxBody+1)), 413,
+			fmt.Sprintf("the body is longer than %d bytes", maxBody))
 	})
 }
 
@@ -203,8 +210,10 @@ func referenceInference(body []byte, length, maxItems int) (r anInference, open,
 
 func referenceTensor(v []byte) (name string, t aTensor, open, ok bool) {
 	m, open, ok := unique(v)
-	if !ok || json.Unmarshal(m["name"], &name) != nil || !slices.Contains([]string{"items", "user", "segment"}, name) ||
-		json.Unmarshal(m["datatype"], &t.datatype) != nil || !slices.Contains([]string{"BYTES", "INT64", "UINT64", "INT32", "UINT32"}, t.datatype) {
+	if !ok || json.Unmarshal(m["name"], &name) != nil ||
+		!slices.Contains([]string{"items", "user", "segment"}, name) ||
+		json.Unmarshal(m["datatype"], &t.datatype) != nil ||
+		!slices.Contains([]string{"BYTES", "INT64", "UINT64", "INT32", "UINT32"}, t.datatype) {
 		return name, t, open, false
 	}
 	shape, ok := array(m["shape"])
@@ -295,7 +304,8 @@ func (t *aTensor) nested(v json.RawMessage, depth int) (list []string, ok bool) 
 		if !ok || (v[0] == '"') != (t.datatype == "BYTES") {
 			return nil, false
 		}
-		into := map[string]any{"INT64": new(int64), "UINT64": new(uint64), "INT32": new(int32), "UINT32": new(uint32)}[t.datatype]
+		into := map[string]any{"INT64": new(int64), "UINT64": new(uint64), "INT32": new(int32),
+			"UINT32": new(uint32)}[t.datatype]
 		if into != nil && text != "-0" && json.Unmarshal(v, into) != nil {
 			return nil, false
 		}
@@ -348,7 +358,8 @@ func checkInference(t *testing.T, body []byte, length int) {
 		}
 		one("user", q.user, want.user)
 		one("segment", q.segment, want.segment)
-		if q.seed != want.seed || q.seeded != want.seeded || in.binary != want.binary || in.outputs != want.outputs || q.top != want.top || len(q.keys) != len(want.items) {
+		if q.seed != want.seed || q.seeded != want.seeded || in.binary != want.binary ||
+			in.outputs != want.outputs || q.top != want.top || len(q.keys) != len(want.items) {
 			t.Fatalf("%q: %+v %+v, want %+v", body, q, in, want)
 		}
 		for i, text := range want.items {
@@ -388,7 +399,8 @@ func words32(values ...uint32) string {
 
 // input is the JSON of a tensor whose data are binary.
 func input(name, datatype string, shape string, size int) string {
-	return fmt.Sprintf(`{"name":%q,"shape":%s,"datatype":%q,"parameters":{"binary_data_size":%d}}`, name, shape, datatype, size)
+	return fmt.Sprintf(`{"name":%q,"shape":%s,"datatype":%q,"parameters":{"binary_data_size":%d}}`, name,
+		shape, datatype, size)
 }
 
 var inferBodies = []inferBody{
@@ -396,41 +408,91 @@ var inferBodies = []inferBody{
 	{`{"id":"x\"\u0041","inputs":[{"name":"user","shape":[1],"datatype":"BYTES","data":["u"]},{"name":"items","shape":[1,3],"datatype":"INT64","data":[[7,-8,9223372036854775807]]},
 	  {"name":"segment","shape":[1,1],"datatype":"UINT64","data":[[18446744073709551615]]}],"outputs":[{"name":"scores","parameters":{"binary_data":true}}],"parameters":{"seed":5,"binary_data_output":false}}`, ""},
 	{`{"inputs":[` + input("items", "BYTES", "[2]", 12) + `]}`, bytesElements("ab", "cd")},
-	{`{"inputs":[` + input("user", "BYTES", "[1]", 5) + `,` + input("items", "INT64", "[3]", 24) + `,` + input("segment", "INT32", "[1]", 4) + `]}`, bytesElements("u") + words64(7, math.MaxUint64, 1<<63) + words32(math.MaxUint32)},
-	{`{"inputs":[` + input("items", "UINT64", "[2]", 16) + `,` + input("user", "UINT32", "[1]", 4) + `],"parameters":{"binary_data_output":true}}`, words64(math.MaxUint64, 0) + words32(math.MaxUint32)},
-	{`{"inputs":[` + input("items", "INT32", "[1,2]", 8) + `,{"name":"user","shape":[1],"datatype":"BYTES","data":["u"]}]}`, words32(5, 1<<31)},
+	{`{"inputs":[` + input("user", "BYTES", "[1]", 5) + `,` + input("items", "INT64", "[3]", 24) + `,` +
+		input("segment", "INT32", "[1]", 4) + `]}`, bytesElements("u") + words64(7, math.MaxUint64, 1<<63) +
+		words32(math.MaxUint32)},
+	{`{"inputs":[` + input("items", "UINT64", "[2]", 16) + `,` + input("user", "UINT32", "[1]", 4) +
+		`],"parameters":{"binary_data_output":true}}`, words64(math.MaxUint64, 0) + words32(math.MaxUint32)},
+	{`{"inputs":[` + input("items", "INT32", "[1,2]", 8) +
+		`,{"name":"user","shape":[1],"datatype":"BYTES","data":["u"]}]}`, words32(5, 1<<31)},
 	{`{"inputs":[` + input("items", "UINT32", "[6]", 24) + `]}`, words32(1, 2, 3, 4, 5, 6)},
 	{`{"inputs":[` + input("items", "UINT32", "[7]", 28) + `]}`, words32(1, 2, 3, 4, 5, 6, 7)},
-	{`{"inputs":[` + input("items", "INT32", "[2]", 8) + `],"parameters":{"top":1},"outputs":[{"name":"scores","parameters":{"classification":2}},{"name":"items","parameters":{"binary_data":true}}]}`, words32(5, 1<<31)},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"top":0}}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"items","parameters":{"classification":1}}]}`, ""},
+	{`{"inputs":[` + input("items", "INT32", "[2]", 8) +
+		`],"parameters":{"top":1},"outputs":[{"name":"scores","parameters":{"classification":2}},{"name":"items","parameters":{"binary_data":true}}]}`, words32(5, 1<<31)},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"top":0}}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"items","parameters":{"classification":1}}]}`, ""},
 	// Shapes and sizes that lie.
-	{`{"inputs":[` + input("items", "UINT32", "[3]", 8) + `]}`, words32(1, 2)}, {`{"inputs":[` + input("items", "UINT32", "[1]", 8) + `]}`, words32(1, 2)},
-	{`{"inputs":[` + input("items", "UINT32", "[2]", 12) + `]}`, words32(1, 2)}, {`{"inputs":[` + input("items", "UINT32", "[2]", 4) + `]}`, words32(1, 2)},
-	{`{"inputs":[` + input("items", "UINT32", "[2]", 7) + `]}`, words32(1, 2)[:7]}, {`{"inputs":[` + input("items", "BYTES", "[2]", 5) + `]}`, bytesElements("a")},
-	{`{"inputs":[` + input("items", "BYTES", "[1]", 10) + `]}`, bytesElements("a", "b")}, {`{"inputs":[` + input("items", "BYTES", "[1]", 4) + `]}`, bytesElements("")},
-	{`{"inputs":[` + input("items", "BYTES", "[1]", 260) + `]}`, bytesElements(strings.Repeat("x", 256))}, {`{"inputs":[` + input("items", "BYTES", "[1]", 259) + `]}`, bytesElements(strings.Repeat("x", 255))},
-	{`{"inputs":[` + input("items", "BYTES", "[1]", 3) + `]}`, "\x01\x00\x00"}, {`{"inputs":[` + input("items", "BYTES", "[1]", 5) + `]}`, "\xff\xff\xff\xff\x00"}, {`{"inputs":[` + input("items", "BYTES", "[1]", 7) + `]}`, bytesElements("\xff\xfe\x00")},
-	{`{"inputs":[` + input("items", "BYTES", "[0]", 0) + `]}`, ""}, {`{"inputs":[` + input("items", "BYTES", "[2147483647]", 5) + `]}`, bytesElements("a")},
-	{`{"inputs":[` + input("items", "BYTES", "[2147483648]", 5) + `]}`, bytesElements("a")}, {`{"inputs":[` + input("items", "BYTES", "[65536,65536]", 5) + `]}`, bytesElements("a")}, {`{"inputs":[` + input("items", "BYTES", "[-1]", 5) + `]}`, bytesElements("a")},
-	{`{"inputs":[` + input("items", "BYTES", "[]", 5) + `]}`, bytesElements("a")}, {`{"inputs":[` + input("items", "BYTES", `["1"]`, 5) + `]}`, bytesElements("a")}, {`{"inputs":[` + input("items", "BYTES", `1`, 5) + `]}`, bytesElements("a")},
-	{`{"inputs":[` + input("user", "BYTES", "[2]", 10) + `,` + input("items", "BYTES", "[1]", 5) + `]}`, bytesElements("a", "b", "c")},
-	{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a","b"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":[["a"],[["b"]]]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":[7]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[7.0]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775807]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775808]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775808]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775809]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[99999999999999999999999]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-0]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551615]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551616]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[-1]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483647]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483648]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483648]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483649]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967295]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[-5]}]}`, ""},
-	{`{"inputs":[` + input("items", "BYTES", "[1]", 6) + `]}`, bytesElements("\xc3\xa4")}, {`{"inputs":[` + input("items", "BYTES", "[1]", 5) + `]}`, bytesElements("\xff")},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"FP32","data":[7]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"bytes","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":7,"data":["7"]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","datatype":"BYTES","data":["7"]}]}`, ""}, {`{"inputs":[{"shape":[1],"datatype":"BYTES","data":["7"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES"}]}`, ""},
+	{`{"inputs":[` + input("items", "UINT32", "[3]", 8) + `]}`, words32(1, 2)},
+	{`{"inputs":[` + input("items", "UINT32", "[1]", 8) + `]}`, words32(1, 2)},
+	{`{"inputs":[` + input("items", "UINT32", "[2]", 12) + `]}`, words32(1, 2)},
+	{`{"inputs":[` + input("items", "UINT32", "[2]", 4) + `]}`, words32(1, 2)},
+	{`{"inputs":[` + input("items", "UINT32", "[2]", 7) + `]}`, words32(1, 2)[:7]},
+	{`{"inputs":[` + input("items", "BYTES", "[2]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 10) + `]}`, bytesElements("a", "b")},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 4) + `]}`, bytesElements("")},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 260) + `]}`, bytesElements(strings.Repeat("x", 256))},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 259) + `]}`, bytesElements(strings.Repeat("x", 255))},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 3) + `]}`, "\x01\x00\x00"},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 5) + `]}`, "\xff\xff\xff\xff\x00"},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 7) + `]}`, bytesElements("\xff\xfe\x00")},
+	{`{"inputs":[` + input("items", "BYTES", "[0]", 0) + `]}`, ""},
+	{`{"inputs":[` + input("items", "BYTES", "[2147483647]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", "[2147483648]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", "[65536,65536]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", "[-1]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", "[]", 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", `["1"]`, 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("items", "BYTES", `1`, 5) + `]}`, bytesElements("a")},
+	{`{"inputs":[` + input("user", "BYTES", "[2]", 10) + `,` + input("items", "BYTES", "[1]", 5) + `]}`,
+		bytesElements("a", "b", "c")},
+	{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a","b"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":[["a"],[["b"]]]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":[7]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":["7"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[7.0]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775807]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[9223372036854775808]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775808]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-9223372036854775809]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[99999999999999999999999]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64","data":[-0]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551615]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[18446744073709551616]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT64","data":[-1]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483647]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[2147483648]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483648]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT32","data":[-2147483649]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967295]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"UINT32","data":[-5]}]}`, ""},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 6) + `]}`, bytesElements("\xc3\xa4")},
+	{`{"inputs":[` + input("items", "BYTES", "[1]", 5) + `]}`, bytesElements("\xff")},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"FP32","data":[7]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"bytes","data":["7"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":7,"data":["7"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"data":["7"]}]}`, ""},
+	{`{"inputs":[{"name":"items","datatype":"BYTES","data":["7"]}]}`, ""},
+	{`{"inputs":[{"shape":[1],"datatype":"BYTES","data":["7"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES"}]}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"],"parameters":{"binary_data_size":5}}]}`, bytesElements("a")}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":"a"}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":null}]}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"],"more":{"x":[1]},"parameters":{"more":1}}],"more":[{}],"parameters":{"sequence_id":7,"priority":0}}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]},{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[{"name":"age","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""},
-	{`{"inputs":[{"name":"user","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[]}`, ""}, {`{"inputs":{}}`, ""}, {`{"inputs":null}`, ""}, {`{"inputs":[7]}`, ""}, {`{}`, ""}, {`[]`, ""}, {``, ""}, {`{"inputs":`, ""},
-	{`{"id":7,"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"seed":-1}}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"binary_data_output":1}}`, ""},
+	{`{"inputs":[{"name":"user","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, {`{"inputs":[]}`, ""},
+	{`{"inputs":{}}`, ""}, {`{"inputs":null}`, ""}, {`{"inputs":[7]}`, ""}, {`{}`, ""}, {`[]`, ""}, {``, ""},
+	{`{"inputs":`, ""},
+	{`{"id":7,"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"seed":-1}}`,
+		""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"parameters":{"binary_data_output":1}}`, ""},
 	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"classes"}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{}]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}],"outputs":[{"name":"scores","parameters":{"binary_data":"yes"}}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, "x"}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":[` + strings.Repeat("[", 9) + `"a"` + strings.Repeat("]", 9) + `]}]}`, ""},
-	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":` + strings.Repeat("[", 9) + `"a"` + strings.Repeat("]", 9) + `}]}`, ""}, {`{"inputs":[` + input("items", "BYTES", "[1]", -1) + `]}`, ""}, {`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":9223372036854775807}}]}`, "x"},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, "x"},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":[` + strings.Repeat("[", 9) + `"a"` +
+		strings.Repeat("]", 9) + `]}]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":` + strings.Repeat("[", 9) + `"a"` +
+		strings.Repeat("]", 9) + `}]}`, ""}, {`{"inputs":[` + input("items", "BYTES", "[1]", -1) + `]}`, ""},
+	{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","parameters":{"binary_data_size":9223372036854775807}}]}`, "x"},
 }
 
 func TestInferencesAreReadAsByEncodingJSON(t *testing.T) {
@@ -476,7 +538,8 @@ func (s *served) infer(b inferBody, path string) (inferred, []float64) {
 	s.t.Helper()
 	var fields []string
 	if b.raw != "" {
-		fields = []string{"Inference-Header-Content-Length", strconv.Itoa(len(b.head)), "Content-Type", "application/octet-stream"}
+		fields = []string{"Inference-Header-Content-Length", strconv.Itoa(len(b.head)), "Content-Type",
+			"application/octet-stream"}
 	}
 	a := s.do("POST", s.url+path, b.head+b.raw, fields...)
 	if a.status != 200 || a.header.Get("Cache-Control") != "no-store" {
@@ -516,8 +579,10 @@ func TestTheInferenceProtocolGivesTheScoresOfPredict(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()
 		path := dir + "/arms.weir"
-		writeArms(t, path, []arm{{item: "7", alpha: 3, beta: 4}, {item: "-8", alpha: 30, beta: 4}, {item: "18446744073709551615", alpha: 3, beta: 40},
-			{user: "5", item: "7", alpha: 300, beta: 400}, {segment: "young", item: "-8", alpha: 1, beta: 2}, {item: "a", alpha: 9, beta: 9}}, "u", "young")
+		writeArms(t, path, []arm{{item: "7", alpha: 3, beta: 4}, {item: "-8", alpha: 30, beta: 4},
+			{item: "18446744073709551615", alpha: 3, beta: 40},
+			{user: "5", item: "7", alpha: 300, beta: 400}, {segment: "young", item: "-8", alpha: 1, beta: 2},
+			{item: "a", alpha: 9, beta: 9}}, "u", "young")
 		s := serve(t, open(t, dir, func(c *Config) { c.Arms, c.Model = path, "picks" }), kernel)
 		const infer = "/v2/models/picks/infer"
 		many := make([]uint64, 300)
@@ -528,15 +593,30 @@ func TestTheInferenceProtocolGivesTheScoresOfPredict(t *testing.T) {
 			query string // of POST /predict
 			body  inferBody
 		}{
-			{`{"items":["a","7"],"seed":5}`, inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a","7"]}],"parameters":{"seed":5}}`, ""}},
-			{`{"user":5,"items":[7,-8],"seed":6}`, inferBody{`{"inputs":[{"name":"user","shape":[1],"datatype":"INT64","data":[5]},{"name":"items","shape":[2,1],"datatype":"INT64","data":[[7],[-8]]}],"parameters":{"seed":6}}`, ""}},
-			{`{"user":"u","items":[7,-8],"seed":7}`, inferBody{`{"inputs":[` + input("items", "INT32", "[2]", 8) + `,` + input("user", "BYTES", "[1]", 5) + `],"parameters":{"seed":7}}`, words32(7, 1<<32-8) + bytesElements("u")}},
-			{`{"segment":"young","items":[7,-8],"seed":8}`, inferBody{`{"inputs":[` + input("items", "INT64", "[2]", 16) + `,` + input("segment", "BYTES", "[1]", 9) + `],"parameters":{"seed":8}}`, words64(7, 1<<64-8) + bytesElements("young")}},
-			{`{"items":[18446744073709551615,1],"seed":9}`, inferBody{`{"inputs":[` + input("items", "UINT64", "[2]", 16) + `],"parameters":{"seed":9}}`, words64(math.MaxUint64, 1)}},
-			{`{"items":[7,4294967295],"seed":10}`, inferBody{`{"inputs":[` + input("items", "UINT32", "[2]", 8) + `],"parameters":{"seed":10}}`, words32(7, math.MaxUint32)}},
-			{`{"items":["a","b"],"seed":11}`, inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 10) + `],"parameters":{"seed":11}}`, bytesElements("a", "b")}},
-			{`{"items":[` + strings.TrimSuffix(strings.ReplaceAll(fmt.Sprint(many), " ", ","), "]")[1:] + `],"seed":12}`,
-				inferBody{`{"inputs":[` + input("items", "UINT64", "[300]", 2400) + `],"parameters":{"seed":12}}`, words64(many...)}},
+			{`{"items":["a","7"],"seed":5}`,
+				inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a","7"]}],"parameters":{"seed":5}}`, ""}},
+			{`{"user":5,"items":[7,-8],"seed":6}`,
+				inferBody{`{"inputs":[{"name":"user","shape":[1],"datatype":"INT64","data":[5]},{"name":"items","shape":[2,1],"datatype":"INT64","data":[[7],[-8]]}],"parameters":{"seed":6}}`, ""}},
+			{`{"user":"u","items":[7,-8],"seed":7}`,
+				inferBody{`{"inputs":[` + input("items", "INT32", "[2]", 8) + `,` +
+					input("user", "BYTES", "[1]", 5) + `],"parameters":{"seed":7}}`, words32(7, 1<<32-8) +
+					bytesElements("u")}},
+			{`{"segment":"young","items":[7,-8],"seed":8}`,
+				inferBody{`{"inputs":[` + input("items", "INT64", "[2]", 16) + `,` +
+					input("segment", "BYTES", "[1]", 9) + `],"parameters":{"seed":8}}`, words64(7, 1<<64-8) +
+					bytesElements("young")}},
+			{`{"items":[18446744073709551615,1],"seed":9}`,
+				inferBody{`{"inputs":[` + input("items", "UINT64", "[2]", 16) + `],"parameters":{"seed":9}}`,
+					words64(math.MaxUint64, 1)}},
+			{`{"items":[7,4294967295],"seed":10}`,
+				inferBody{`{"inputs":[` + input("items", "UINT32", "[2]", 8) + `],"parameters":{"seed":10}}`,
+					words32(7, math.MaxUint32)}},
+			{`{"items":["a","b"],"seed":11}`, inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 10) +
+				`],"parameters":{"seed":11}}`, bytesElements("a", "b")}},
+			{`{"items":[` + strings.TrimSuffix(strings.ReplaceAll(fmt.Sprint(many), " ", ","), "]")[1:] +
+				`],"seed":12}`,
+				inferBody{`{"inputs":[` + input("items", "UINT64", "[300]", 2400) +
+					`],"parameters":{"seed":12}}`, words64(many...)}},
 		} {
 			var want prediction
 			s.post("/predict", c.query, &want)
@@ -546,9 +626,11 @@ func TestTheInferenceProtocolGivesTheScoresOfPredict(t *testing.T) {
 			binary.head = strings.Replace(binary.head, `"seed"`, `"binary_data_output":true,"seed"`, 1)
 			_, exact := s.infer(binary, infer)
 			asked := c.body
-			asked.head = asked.head[:len(asked.head)-1] + `,"outputs":[{"name":"scores","parameters":{"binary_data":true}}]}`
+			asked.head = asked.head[:len(asked.head)-1] +
+				`,"outputs":[{"name":"scores","parameters":{"binary_data":true}}]}`
 			_, outputs := s.infer(asked, infer)
-			if !slices.Equal(got, exact) || !slices.Equal(got, versioned) || !slices.Equal(got, outputs) || len(got) != len(want.Scores) {
+			if !slices.Equal(got, exact) || !slices.Equal(got, versioned) || !slices.Equal(got, outputs) ||
+				len(got) != len(want.Scores) {
 				t.Fatalf("%.100s: %v, as binary data %v", c.query, got, exact)
 			}
 			for i, x := range got {
@@ -557,11 +639,14 @@ func TestTheInferenceProtocolGivesTheScoresOfPredict(t *testing.T) {
 				}
 			}
 		}
-		got, _ := s.infer(inferBody{`{"id":"a \"b\" \u00e4","inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, infer)
+		got, _ := s.infer(
+			inferBody{`{"id":"a \"b\" \u00e4","inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, infer)
 		if got.ID == nil || *got.ID != `a "b" ä` || got.ModelName != "picks" {
 			t.Errorf("%+v", got)
 		}
-		if got, _ := s.infer(inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""}, infer); got.ID != nil {
+		if got, _ := s.infer(
+			inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`, ""},
+			infer); got.ID != nil {
 			t.Errorf("an id that nobody gave: %q", *got.ID)
 		}
 	})
@@ -610,7 +695,8 @@ func (s *served) outputsOf(body inferBody) map[string]string {
 func TestTheBestAreGivenAsClientsOfTheProtocolAskForThem(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()
-		writeArms(t, dir+"/arms.weir", []arm{{item: "7", alpha: 1e8, beta: 3e8}, {item: "-8", alpha: 3e8, beta: 1e8},
+		writeArms(t, dir+"/arms.weir", []arm{{item: "7", alpha: 1e8, beta: 3e8},
+			{item: "-8", alpha: 3e8, beta: 1e8},
 			{item: "9", alpha: 1e8, beta: 1e8}, {item: `a:"b"`, alpha: 1e8, beta: 1e8}})
 		s := serve(t, open(t, dir, func(c *Config) { c.Arms = dir + "/arms.weir" }), kernel)
 		check := func(body inferBody, want map[string]string) {
@@ -636,10 +722,14 @@ func TestTheBestAreGivenAsClientsOfTheProtocolAskForThem(t *testing.T) {
 			raw          string
 			want         map[string]string
 		}{
-			{ints, `"parameters":{"top":2}`, "", map[string]string{"scores": `FP64\[2\]\[0\.7\d*,0\.(5|49)\d*\]`, "items": `INT32\[2\]\[-8,9\]`}},
-			{ints, `"parameters":{"top":9},"outputs":[{"name":"items"}]`, "", map[string]string{"items": `INT32\[3\]\[-8,9,7\]`}},
+			{ints, `"parameters":{"top":2}`, "",
+				map[string]string{"scores": `FP64\[2\]\[0\.7\d*,0\.(5|49)\d*\]`,
+					"items": `INT32\[2\]\[-8,9\]`}},
+			{ints, `"parameters":{"top":9},"outputs":[{"name":"items"}]`, "",
+				map[string]string{"items": `INT32\[3\]\[-8,9,7\]`}},
 			{ints, `"outputs":[{"name":"items"}]`, "", map[string]string{"items": `INT32\[3\]\[7,-8,9\]`}},
-			{text, `"parameters":{"top":1}`, "", map[string]string{"scores": `FP64\[1\]\[` + near + `\]`, "items": `BYTES\[1\]\["a:\\"b\\""\]`}},
+			{text, `"parameters":{"top":1}`, "", map[string]string{"scores": `FP64\[1\]\[` + near + `\]`,
+				"items": `BYTES\[1\]\["a:\\"b\\""\]`}},
 			{text, `"parameters":{"top":1,"binary_data_output":true},"outputs":[{"name":"items"}]`, "",
 				map[string]string{"items": `BYTES\[1\]` + quoted(bytesElements(`a:"b"`))}},
 			{raw, `"parameters":{"top":1,"binary_data_output":true},"outputs":[{"name":"items"}]`, bytes,
@@ -647,10 +737,12 @@ func TestTheBestAreGivenAsClientsOfTheProtocolAskForThem(t *testing.T) {
 			{ints, `"outputs":[{"name":"scores","parameters":{"classification":2}}]`, "",
 				map[string]string{"scores": `BYTES\[2\]\["0\.7\d*:1:-8","0\.(5|49)\d*:2:9"\]`}},
 			{raw, `"outputs":[{"name":"scores","parameters":{"classification":9}}]`, bytes,
-				map[string]string{"scores": `BYTES\[3\]\["` + near + `:1:-8","` + near + `:2:9","` + near + `:0:7"\]`}},
+				map[string]string{"scores": `BYTES\[3\]\["` + near + `:1:-8","` + near + `:2:9","` + near +
+					`:0:7"\]`}},
 			{text, `"outputs":[{"name":"scores","parameters":{"classification":1,"binary_data":true}}]`, "",
 				map[string]string{"scores": `BYTES\[1\]"\\x13\\x00\\x00\\x00` + near + `:1:a:\\"b\\""`}},
-			{ints, `"parameters":{"top":2},"outputs":[{"name":"scores","parameters":{"classification":1}},{"name":"items"}]`, "",
+			{ints,
+				`"parameters":{"top":2},"outputs":[{"name":"scores","parameters":{"classification":1}},{"name":"items"}]`, "",
 				map[string]string{"scores": `BYTES\[1\]\["0\.7\d*:0:-8"\]`, "items": `INT32\[2\]\[-8,9\]`}},
 		} {
 			check(inferBody{`{"inputs":[` + c.inputs + `],` + c.rest + `}`, c.raw}, c.want)
@@ -669,7 +761,8 @@ func TestTheInferenceProtocolTellsOfItself(t *testing.T) {
 			"/v2/models/a%20%22model%22": `{"name":"a \"model\"","versions":["1"],"platform":"weir","inputs":[{"name":"items","datatype":"BYTES","shape":[-1]},` +
 				`{"name":"user","datatype":"BYTES","shape":[1]},{"name":"segment","datatype":"BYTES","shape":[1]}],"outputs":[{"name":"scores","datatype":"FP64","shape":[-1]},{"name":"items","datatype":"BYTES","shape":[-1]}]}`,
 		} {
-			if a := s.do("GET", s.url+path, ""); a.status != 200 || a.body != want || a.header.Get("Content-Type") != "application/json" {
+			if a := s.do("GET", s.url+path, ""); a.status != 200 || a.body != want ||
+				a.header.Get("Content-Type") != "application/json" {
 				t.Errorf("GET %s: %d %s, want %s", path, a.status, a.body, want)
 			}
 		}
@@ -683,16 +776,19 @@ func TestTheInferenceProtocolTellsOfItself(t *testing.T) {
 			}
 		}
 		const items = `{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`
-		wrong("GET", "/v2/models/other", "", 404, `there is no model "other", only "a \"model\"" (--bandit-model)`)
+		wrong("GET", "/v2/models/other", "", 404,
+			`there is no model "other", only "a \"model\"" (--bandit-model)`)
 		wrong("GET", "/v2/models/other/ready", "", 404, `no model "other"`)
 		wrong("GET", "/v2/models/a%20%22model%22/versions/2", "", 404, `no version "2", only 1`)
 		wrong("GET", "/v2/models/a%20%22model%22/versions/2/ready", "", 404, `no version "2"`)
 		wrong("POST", "/v2/models/other/infer", items, 404, `no model "other"`)
-		wrong("POST", "/v2/models/other/infer", strings.Repeat(" ", inferInline)+items, 404, `no model "other"`)
+		wrong("POST", "/v2/models/other/infer", strings.Repeat(" ", inferInline)+items, 404,
+			`no model "other"`)
 		wrong("POST", "/v2/models/a%20%22model%22/versions/x/infer", items, 404, `no version "x"`)
 		const infer = "/v2/models/a%20%22model%22/infer"
 		wrong("POST", infer, "{", 400, "the body is not JSON")
-		wrong("POST", infer, `{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a"]}]}`, 422, "items must be a tensor of as many elements as its shape says, 2")
+		wrong("POST", infer, `{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a"]}]}`, 422,
+			"items must be a tensor of as many elements as its shape says, 2")
 		s.model.Store(nil)
 		wrong("GET", "/v2/health/ready", "", 503, "the arms are being loaded")
 		wrong("GET", "/v2/models/a%20%22model%22/ready", "", 503, "the arms are being loaded")
@@ -717,37 +813,69 @@ func TestBadInferencesNameTheField(t *testing.T) {
 		{inferBody{`{}`, ""}, "", 422, `inputs must have a tensor "items"`},
 		{inferBody{`{"inputs":7}`, ""}, "", 422, "inputs must be an array of tensors"},
 		{inferBody{`{"inputs":[7]}`, ""}, "", 422, "inputs[0] must be an object"},
-		{inferBody{`{"inputs":[` + good + `,{"name":"x"}]}`, ""}, "", 422, "inputs[1].name must be items, user or segment"},
-		{inferBody{`{"inputs":[` + good + `,` + good + `]}`, ""}, "", 422, "inputs[1].name must be there once"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"FP64","data":[1]}]}`, ""}, "", 422, "inputs[0].datatype must be BYTES, INT64, UINT64, INT32 or UINT32"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[1.5],"datatype":"INT64","data":[1]}]}`, ""}, "", 422, "inputs[0].shape must be an array of sizes"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[65536,65536],"datatype":"INT64","data":[1]}]}`, ""}, "", 422, "inputs[0].shape must be of at most 2147483647 elements"},
-		{inferBody{`{"inputs":[{"name":"items","datatype":"INT64","data":[1]}]}`, ""}, "", 422, "inputs[0].shape must be there"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64"}]}`, ""}, "", 422, "inputs[0].data must be there, or binary_data_size among the parameters, and not both"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a",7]}]}`, ""}, "", 422, "items[1] must be a text of 1 to 255 bytes, as its datatype says"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,"a"]}]}`, ""}, "", 422, "items[1] must be a whole number from -9223372036854775808 to 9223372036854775807, as its datatype says"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[4],"datatype":"INT64","data":[1,2,3,4]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements (--bandit-max-items)"},
-		{inferBody{`{"inputs":[{"name":"items","shape":[0],"datatype":"INT64","data":[]}]}`, ""}, "", 422, "items must be a tensor of 1 to 3 elements"},
-		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[2],"datatype":"INT64","data":[1,2]}]}`, ""}, "", 422, "user must be a tensor of one element"},
-		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores"},{"name":"x"}]}`, ""}, "", 422, "outputs[1].name must be scores or items"},
-		{inferBody{`{"inputs":[` + good + `],"outputs":[{}]}`, ""}, "", 422, "outputs[0].name must be there: scores or items"},
-		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores","parameters":{"classification":-1}}]}`, ""}, "", 422, "outputs[0].parameters.classification must be a whole number"},
-		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"items","parameters":{"classification":1}}]}`, ""}, "", 422, "outputs[0].parameters.classification must be of scores"},
-		{inferBody{`{"inputs":[` + good + `],"parameters":{"top":0}}`, ""}, "", 422, "parameters.top must be a whole number from 1 on"},
-		{inferBody{`{"inputs":[` + good + `],"parameters":{"seed":-1}}`, ""}, "", 422, "parameters.seed must be a whole number from 0 to 18446744073709551615"},
-		{inferBody{`{"inputs":[` + good + `],"parameters":{"binary_data_output":7}}`, ""}, "", 422, "parameters.binary_data_output must be true or false"},
-		{inferBody{`{"inputs":[` + input("items", "INT64", "[1]", 9) + `]}`, "12345678"}, "", 422, "the binary data end before those that binary_data_size says"},
-		{inferBody{`{"inputs":[` + input("items", "INT64", "[1]", 8) + `]}`, "123456789"}, "", 422, "1 bytes of binary data are no input's"},
-		{inferBody{`{"inputs":[` + input("items", "INT64", "[2]", 8) + `]}`, "12345678"}, "", 422, "items must be of 16 bytes (binary_data_size), as its shape and datatype say"},
-		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 5) + `]}`, bytesElements("a")}, "", 422, "items must be a tensor of as many elements as its shape says, 2"},
-		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 8) + `]}`, bytesElements("a")[:5] + "\xff\xff\xff"}, "", 422, "items[1] must be a length of 4 bytes and as many bytes"},
-		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 10) + `]}`, bytesElements("a", "\xff")}, "", 422, "items[1] must be text in UTF-8"},
-		{inferBody{`{"inputs":[` + good + `,` + input("user", "BYTES", "[1]", 5) + `]}`, bytesElements("\xff")}, "", 422, "user[0] must be text in UTF-8"},
-		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""}, "", 422, "user[0] must be a whole number from 0 to 4294967295"},
-		{inferBody{`{"inputs":[` + good + `]}`, ""}, "x", 400, "Inference-Header-Content-Length must be the number of bytes of JSON"},
+		{inferBody{`{"inputs":[` + good + `,{"name":"x"}]}`, ""}, "", 422,
+			"inputs[1].name must be items, user or segment"},
+		{inferBody{`{"inputs":[` + good + `,` + good + `]}`, ""}, "", 422,
+			"inputs[1].name must be there once"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"FP64","data":[1]}]}`, ""}, "", 422,
+			"inputs[0].datatype must be BYTES, INT64, UINT64, INT32 or UINT32"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[1.5],"datatype":"INT64","data":[1]}]}`, ""}, "", 422,
+			"inputs[0].shape must be an array of sizes"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[65536,65536],"datatype":"INT64","data":[1]}]}`, ""},
+			"", 422, "inputs[0].shape must be of at most 2147483647 elements"},
+		{inferBody{`{"inputs":[{"name":"items","datatype":"INT64","data":[1]}]}`, ""}, "", 422,
+			"inputs[0].shape must be there"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[1],"datatype":"INT64"}]}`, ""}, "", 422,
+			"inputs[0].data must be there, or binary_data_size among the parameters, and not both"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"BYTES","data":["a",7]}]}`, ""}, "",
+			422, "items[1] must be a text of 1 to 255 bytes, as its datatype says"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[2],"datatype":"INT64","data":[1,"a"]}]}`, ""}, "",
+			422, "items[1] must be a whole number from -9223372036854775808 to 9223372036854775807, as its " +
+				"datatype says"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[4],"datatype":"INT64","data":[1,2,3,4]}]}`, ""}, "",
+			422, "items must be a tensor of 1 to 3 elements (--bandit-max-items)"},
+		{inferBody{`{"inputs":[{"name":"items","shape":[0],"datatype":"INT64","data":[]}]}`, ""}, "", 422,
+			"items must be a tensor of 1 to 3 elements"},
+		{inferBody{`{"inputs":[` + good + `,{"name":"user","shape":[2],"datatype":"INT64","data":[1,2]}]}`,
+			""}, "", 422, "user must be a tensor of one element"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"scores"},{"name":"x"}]}`, ""}, "", 422,
+			"outputs[1].name must be scores or items"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{}]}`, ""}, "", 422,
+			"outputs[0].name must be there: scores or items"},
+		{inferBody{`{"inputs":[` + good +
+			`],"outputs":[{"name":"scores","parameters":{"classification":-1}}]}`, ""}, "", 422,
+			"outputs[0].parameters.classification must be a whole number"},
+		{inferBody{`{"inputs":[` + good + `],"outputs":[{"name":"items","parameters":{"classification":1}}]}`,
+			""}, "", 422, "outputs[0].parameters.classification must be of scores"},
+		{inferBody{`{"inputs":[` + good + `],"parameters":{"top":0}}`, ""}, "", 422,
+			"parameters.top must be a whole number from 1 on"},
+		{inferBody{`{"inputs":[` + good + `],"parameters":{"seed":-1}}`, ""}, "", 422,
+			"parameters.seed must be a whole number from 0 to 18446744073709551615"},
+		{inferBody{`{"inputs":[` + good + `],"parameters":{"binary_data_output":7}}`, ""}, "", 422,
+			"parameters.binary_data_output must be true or false"},
+		{inferBody{`{"inputs":[` + input("items", "INT64", "[1]", 9) + `]}`, "12345678"}, "", 422,
+			"the binary data end before those that binary_data_size says"},
+		{inferBody{`{"inputs":[` + input("items", "INT64", "[1]", 8) + `]}`, "123456789"}, "", 422,
+			"1 bytes of binary data are no input's"},
+		{inferBody{`{"inputs":[` + input("items", "INT64", "[2]", 8) + `]}`, "12345678"}, "", 422,
+			"items must be of 16 bytes (binary_data_size), as its shape and datatype say"},
+		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 5) + `]}`, bytesElements("a")}, "", 422,
+			"items must be a tensor of as many elements as its shape says, 2"},
+		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 8) + `]}`, bytesElements("a")[:5] +
+			"\xff\xff\xff"}, "", 422, "items[1] must be a length of 4 bytes and as many bytes"},
+		{inferBody{`{"inputs":[` + input("items", "BYTES", "[2]", 10) + `]}`, bytesElements("a", "\xff")}, "",
+			422, "items[1] must be text in UTF-8"},
+		{inferBody{`{"inputs":[` + good + `,` + input("user", "BYTES", "[1]", 5) + `]}`,
+			bytesElements("\xff")}, "", 422, "user[0] must be text in UTF-8"},
+		{inferBody{`{"inputs":[` + good +
+			`,{"name":"user","shape":[1],"datatype":"UINT32","data":[4294967296]}]}`, ""}, "", 422,
+			"user[0] must be a whole number from 0 to 4294967295"},
+		{inferBody{`{"inputs":[` + good + `]}`, ""}, "x", 400,
+			"Inference-Header-Content-Length must be the number of bytes of JSON"},
 		{inferBody{`{"inputs":[` + good + `]}`, ""}, "-1", 400, "Inference-Header-Content-Length"},
 		{inferBody{`{"inputs":[` + good + `]}`, ""}, "1000", 400, "Inference-Header-Content-Length"},
-		{inferBody{`{"inputs":[` + good + `]}`, ""}, "99999999999999999999", 400, "Inference-Header-Content-Length"},
+		{inferBody{`{"inputs":[` + good + `]}`, ""}, "99999999999999999999", 400,
+			"Inference-Header-Content-Length"},
 	} {
 		var fields []string
 		switch {
@@ -756,6 +884,7 @@ func TestBadInferencesNameTheField(t *testing.T) {
 		case c.body.raw != "":
 			fields = []string{headerLength, strconv.Itoa(len(c.body.head))}
 		}
-		s.problem(s.do(http.MethodPost, s.url+"/v2/models/bandit/infer", c.body.head+c.body.raw, fields...), c.status, c.says)
+		s.problem(s.do(http.MethodPost, s.url+"/v2/models/bandit/infer", c.body.head+c.body.raw, fields...),
+			c.status, c.says)
 	}
 }

@@ -95,7 +95,8 @@ func (a *tensors) begin(name, datatype string, size int, binary bool) {
 // end ends it.
 func (a *tensors) end(binary bool) {
 	if binary {
-		a.dst = strconv.AppendInt(append(a.dst, `,"parameters":{"binary_data_size":`...), int64(len(a.raw)-a.began), 10)
+		a.dst = strconv.AppendInt(append(a.dst, `,"parameters":{"binary_data_size":`...),
+			int64(len(a.raw)-a.began), 10)
 		a.dst = append(a.dst, `}}`...)
 		return
 	}

@@ -124,7 +124,8 @@ func (l *lookup) open(b *Bandit, file *arms.File, sc *scratch, user, segment []b
 		l.scopes[arms.Segmented] = arms.SegmentScope(arms.KeyOf(segment))
 	}
 	if len(sc.segment) > 0 {
-		l.inFile[arms.Segmented], l.inView[arms.Segmented] = s.SegmentArms > 0, !l.views[arms.Segmented].Empty()
+		l.inFile[arms.Segmented], l.inView[arms.Segmented] = s.SegmentArms > 0,
+			!l.views[arms.Segmented].Empty()
 	}
 }
 
@@ -173,7 +174,8 @@ func (l *lookup) items(sc *scratch, keys []arms.Key, stored []storeArm) {
 		}
 		n = len(keys)
 	} else if wanted := l.wanted(); wanted != 0 {
-		for i, scopes := range sc.found.Scopes { // without a jump: an item in ten has finer ones, and nothing says which
+		// Without a jump: an item in ten has finer ones, and nothing says which.
+		for i, scopes := range sc.found.Scopes {
 			sc.fine[n] = int32(i)
 			n += btoi(scopes&wanted != 0)
 		}

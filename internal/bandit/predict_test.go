@@ -31,9 +31,13 @@ func TestTheFinestArmGivesThePosterior(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "arms.weir")
 		writeArms(t, path, []arm{
-			{item: "a", alpha: 2, beta: 3}, {segment: "young", item: "a", alpha: 20, beta: 30}, {user: "u1", item: "a", alpha: 200, beta: 300},
-			{segment: "young", item: "b", alpha: 4, beta: 5}, {user: "u1", item: "c", alpha: 6, beta: 7}, {item: "7", alpha: 8, beta: 9},
-			{segment: "old", item: "a", alpha: 0.5, beta: 1e-3}, {item: "big", alpha: math.MaxFloat64, beta: math.MaxFloat64}, {item: "tiny", alpha: 5e-324, beta: 5e-324},
+			{item: "a", alpha: 2, beta: 3}, {segment: "young", item: "a", alpha: 20, beta: 30},
+			{user: "u1", item: "a", alpha: 200, beta: 300},
+			{segment: "young", item: "b", alpha: 4, beta: 5}, {user: "u1", item: "c", alpha: 6, beta: 7},
+			{item: "7", alpha: 8, beta: 9},
+			{segment: "old", item: "a", alpha: 0.5, beta: 1e-3},
+			{item: "big", alpha: math.MaxFloat64, beta: math.MaxFloat64},
+			{item: "tiny", alpha: 5e-324, beta: 5e-324},
 			{user: "9", item: "7", alpha: 11, beta: 12},
 		}, "u1", "young", "u2", "young", "u3", "old", "9", "old")
 		s := serve(t, open(t, dir, func(c *Config) { c.Arms, c.Prior = path, [2]float64{1, 4} }), kernel)
@@ -44,28 +48,38 @@ func TestTheFinestArmGivesThePosterior(t *testing.T) {
 			want  []from
 			in    string
 		}{
-			{`{"items":["a","b","c","7","x"]`, []from{{2, 3, 0.4, "item"}, prior, prior, {8, 9, 8.0 / 17, "item"}, prior}, ""},
-			{`{"user":"u1","items":["a","b","c","7","x"]`, []from{{200, 300, 0.4, "pair"}, {4, 5, 4.0 / 9, "segment"}, {6, 7, 6.0 / 13, "pair"}, {8, 9, 8.0 / 17, "item"}, prior}, "young"},
-			{`{"user":"u2","items":["a","b","c"]`, []from{{20, 30, 0.4, "segment"}, {4, 5, 4.0 / 9, "segment"}, prior}, "young"},
+			{`{"items":["a","b","c","7","x"]`, []from{{2, 3, 0.4, "item"}, prior, prior,
+				{8, 9, 8.0 / 17, "item"}, prior}, ""},
+			{`{"user":"u1","items":["a","b","c","7","x"]`,
+				[]from{{200, 300, 0.4, "pair"}, {4, 5, 4.0 / 9, "segment"}, {6, 7, 6.0 / 13, "pair"},
+					{8, 9, 8.0 / 17, "item"}, prior}, "young"},
+			{`{"user":"u2","items":["a","b","c"]`,
+				[]from{{20, 30, 0.4, "segment"}, {4, 5, 4.0 / 9, "segment"}, prior}, "young"},
 			{`{"user":"u3","items":["a","b"]`, []from{{0.5, 1e-3, 0.5 / 0.501, "segment"}, prior}, "old"},
 			{`{"user":"nobody","items":["a"]`, []from{{2, 3, 0.4, "item"}}, ""},
 			{`{"user":null,"items":["a"]`, []from{{2, 3, 0.4, "item"}}, ""},
 			// A segment that the request names wins over the user's own, and need not be known.
-			{`{"user":"u1","segment":"old","items":["a","b","c"]`, []from{{200, 300, 0.4, "pair"}, prior, {6, 7, 6.0 / 13, "pair"}}, "old"},
-			{`{"user":"u2","segment":"old","items":["a"]`, []from{{0.5, 1e-3, 0.5 / 0.501, "segment"}}, "old"},
+			{`{"user":"u1","segment":"old","items":["a","b","c"]`,
+				[]from{{200, 300, 0.4, "pair"}, prior, {6, 7, 6.0 / 13, "pair"}}, "old"},
+			{`{"user":"u2","segment":"old","items":["a"]`, []from{{0.5, 1e-3, 0.5 / 0.501, "segment"}},
+				"old"},
 			{`{"segment":"young","items":["b"]`, []from{{4, 5, 4.0 / 9, "segment"}}, "young"},
-			{`{"user":"u2","segment":"strange \"ä\"","items":["a","b"]`, []from{{2, 3, 0.4, "item"}, prior}, `strange "ä"`},
+			{`{"user":"u2","segment":"strange \"ä\"","items":["a","b"]`, []from{{2, 3, 0.4, "item"}, prior},
+				`strange "ä"`},
 			{`{"user":"u1","segment":null,"items":["b"]`, []from{{4, 5, 4.0 / 9, "segment"}}, "young"},
 			// Numbers are their text.
 			{`{"user":9,"items":[7,"7",7.0e0]`, nil, ""},
-			{`{"user":9,"items":[7,"7"]`, []from{{11, 12, 11.0 / 23, "pair"}, {11, 12, 11.0 / 23, "pair"}}, "old"},
+			{`{"user":9,"items":[7,"7"]`, []from{{11, 12, 11.0 / 23, "pair"}, {11, 12, 11.0 / 23, "pair"}},
+				"old"},
 			{`{"user":"9","items":["\u0037"]`, []from{{11, 12, 11.0 / 23, "pair"}}, "old"},
 			// An item may come twice, and what is beyond all measure is JSON too.
 			{`{"items":["a","a"]`, []from{{2, 3, 0.4, "item"}, {2, 3, 0.4, "item"}}, ""},
-			{`{"items":["big","tiny"]`, []from{{math.MaxFloat64, math.MaxFloat64, 0.5, "item"}, {5e-324, 5e-324, 0.5, "item"}}, ""},
+			{`{"items":["big","tiny"]`, []from{{math.MaxFloat64, math.MaxFloat64, 0.5, "item"},
+				{5e-324, 5e-324, 0.5, "item"}}, ""},
 		} {
 			if c.want == nil {
-				s.problem(s.do("POST", s.url+"/predict", c.query+"}"), 422, "items[2] must be a text of 1 to 255 bytes or a whole number")
+				s.problem(s.do("POST", s.url+"/predict", c.query+"}"), 422,
+					"items[2] must be a text of 1 to 255 bytes or a whole number")
 				continue
 			}
 			p := s.explain(c.query)
@@ -85,7 +99,8 @@ func TestWithoutAFileThereIsThePriorAlone(t *testing.T) {
 	s := serve(t, open(t, t.TempDir()), server.Config{})
 	s.posterior(`{"user":"u","segment":"s","items":["a"]`, 1, 1, "prior")
 	a := s.do("POST", s.url+"/predict", `{"items":["a"]}`)
-	if a.header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "explain") || strings.Contains(a.body, "items") || strings.Contains(a.body, "degraded") {
+	if a.header.Get("Cache-Control") != "no-store" || strings.Contains(a.body, "explain") ||
+		strings.Contains(a.body, "items") || strings.Contains(a.body, "degraded") {
 		t.Errorf("%v %s", a.header, a.body)
 	}
 	s.problem(s.do("POST", s.admin+"/admin/bandit/reload", ""), 409, "start with --bandit-arms FILE")
@@ -99,7 +114,8 @@ func TestWithoutAFileThereIsThePriorAlone(t *testing.T) {
 func TestScoresAreSamplesOfThePosterior(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "arms.weir")
-	writeArms(t, path, []arm{{item: "1", alpha: 30, beta: 10}, {item: "2", alpha: 1, beta: 9}, {item: "3", alpha: 0.5, beta: 0.5}})
+	writeArms(t, path, []arm{{item: "1", alpha: 30, beta: 10}, {item: "2", alpha: 1, beta: 9},
+		{item: "3", alpha: 0.5, beta: 0.5}})
 	s := serve(t, open(t, dir, func(c *Config) { c.Arms = path }), server.Config{})
 	const rounds, copies = 100, 300
 	body := `{"items":[` + strings.TrimSuffix(strings.Repeat("1,2,3,", copies), ",") + `]}`
@@ -150,21 +166,28 @@ func TestTheBestComeFirst(t *testing.T) {
 				for i := range order {
 					order[i] = i
 				}
-				slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(plain.Scores[j], plain.Scores[i]) })
+				slices.SortStableFunc(order,
+					func(i, j int) int { return cmp.Compare(plain.Scores[j], plain.Scores[i]) })
 				order = order[:min(n, top)]
-				if len(best.Items) != len(order) || len(best.Scores) != len(order) || len(best.Explain) != len(order) || plain.Items != nil {
-					t.Fatalf("the best %d of %d: %d items, %d scores", top, n, len(best.Items), len(best.Scores))
+				if len(best.Items) != len(order) || len(best.Scores) != len(order) ||
+					len(best.Explain) != len(order) || plain.Items != nil {
+					t.Fatalf("the best %d of %d: %d items, %d scores", top, n, len(best.Items),
+						len(best.Scores))
 				}
 				for rank, i := range order {
-					if best.Items[rank] != float64(i) || best.Scores[rank] != plain.Scores[i] || best.Explain[rank] != plain.Explain[i] {
-						t.Fatalf("the best %d of %d: at %d there is %v with %v, want %d with %v", top, n, rank, best.Items[rank], best.Scores[rank], i, plain.Scores[i])
+					if best.Items[rank] != float64(i) || best.Scores[rank] != plain.Scores[i] ||
+						best.Explain[rank] != plain.Explain[i] {
+						t.Fatalf("the best %d of %d: at %d there is %v with %v, want %d with %v", top, n,
+							rank, best.Items[rank], best.Scores[rank], i, plain.Scores[i])
 					}
 				}
 			}
 		}
 		// Items come back as they were sent.
 		var p struct{ Items []json.RawMessage }
-		if err := json.Unmarshal([]byte(s.post("/predict", `{"items":["\u00e4\"", 18446744073709551616 ,-7,"7"],"top":9}`, nil)), &p); err != nil {
+		if err := json.Unmarshal(
+			[]byte(s.post("/predict", `{"items":["\u00e4\"", 18446744073709551616 ,-7,"7"],"top":9}`, nil)),
+			&p); err != nil {
 			t.Fatal(err)
 		}
 		var sent []string
@@ -230,13 +253,15 @@ func TestASeedGivesTheSameAnswerWhereverItIsAsked(t *testing.T) {
 	for _, n := range []int{3, inlineItems, inlineItems + 1, 200} {
 		answers := make(map[uint64][]string)
 		for _, netHTTP := range []bool{false, true} {
-			s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Arms = path }), server.Config{NetHTTP: netHTTP})
+			s := serve(t, open(t, t.TempDir(), func(c *Config) { c.Arms = path }),
+				server.Config{NetHTTP: netHTTP})
 			for _, seed := range []uint64{0, 1, 1 << 63, math.MaxUint64} {
 				query := fmt.Sprintf(`{"items":%s,"seed":%d}`, list(0, n), seed)
 				first := s.post("/predict", query, nil)
 				var b struct{ Results []json.RawMessage }
 				s.post("/predict/batch", `[{"items":[5,6]},`+query+`,{"items":[9],"seed":7},`+query+`]`, &b)
-				answers[seed] = append(answers[seed], first, s.post("/predict", query, nil), string(b.Results[1]), string(b.Results[3]))
+				answers[seed] = append(answers[seed], first, s.post("/predict", query, nil),
+					string(b.Results[1]), string(b.Results[3]))
 				// The reference is the sampler's.
 				alpha, bet, dst := make([]float64, n), make([]float64, n), make([]float64, n)
 				for i := range n {
@@ -252,7 +277,8 @@ func TestASeedGivesTheSameAnswerWhereverItIsAsked(t *testing.T) {
 				}
 				answers[seed] = append(answers[seed], string(append(want, "]}"...)))
 			}
-			a, b := s.post("/predict", `{"items":`+list(0, n)+`}`, nil), s.post("/predict", `{"items":`+list(0, n)+`}`, nil)
+			a, b := s.post("/predict", `{"items":`+list(0, n)+`}`, nil),
+				s.post("/predict", `{"items":`+list(0, n)+`}`, nil)
 			if a == b {
 				t.Errorf("%d items without a seed are answered alike", n)
 			}
@@ -276,7 +302,8 @@ func TestABatchAnswersEachOfItsRequests(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "arms.weir")
-		writeArms(t, path, []arm{{item: "1", alpha: 2, beta: 3}, {user: "u", item: "1", alpha: 4, beta: 5}, {segment: "s", item: "1", alpha: 6, beta: 7}}, "v", "s")
+		writeArms(t, path, []arm{{item: "1", alpha: 2, beta: 3}, {user: "u", item: "1", alpha: 4, beta: 5},
+			{segment: "s", item: "1", alpha: 6, beta: 7}}, "v", "s")
 		s := serve(t, open(t, dir, func(c *Config) { c.Arms, c.MaxQueries, c.MaxItems = path, 4, 3 }), kernel)
 		const queries = `[{"user":"u","items":[1],"explain":true},{"items":[2,1],"top":1},{"user":"v","items":[1],"explain":true,"seed":3},{"items":[1,2,3]}]`
 		for _, body := range []string{queries, `{"requests":` + queries + `}`, " \n" + queries + "\t"} {
@@ -285,13 +312,17 @@ func TestABatchAnswersEachOfItsRequests(t *testing.T) {
 			if len(b.Results) != 4 {
 				t.Fatalf("%d results", len(b.Results))
 			}
-			if got, want := b.Results[0].Explain, []explained{{4, 5, 4.0 / 9, "pair"}}; !reflect.DeepEqual(got, want) {
+			if got, want := b.Results[0].Explain, []explained{{4, 5, 4.0 / 9, "pair"}}; !reflect.DeepEqual(
+				got, want) {
 				t.Errorf("the first: %+v", got)
 			}
-			if len(b.Results[1].Items) != 1 || len(b.Results[1].Scores) != 1 || b.Results[1].Explain != nil || b.Results[1].Segment != "" {
+			if len(b.Results[1].Items) != 1 || len(b.Results[1].Scores) != 1 || b.Results[1].Explain != nil ||
+				b.Results[1].Segment != "" {
 				t.Errorf("the second: %+v", b.Results[1])
 			}
-			if got, want := b.Results[2].Explain, []explained{{6, 7, 6.0 / 13, "segment"}}; !reflect.DeepEqual(got, want) || b.Results[2].Segment != "s" {
+			if got, want := b.Results[2].Explain,
+				[]explained{{6, 7, 6.0 / 13, "segment"}}; !reflect.DeepEqual(got, want) ||
+				b.Results[2].Segment != "s" {
 				t.Errorf("the third: %+v", b.Results[2])
 			}
 			if len(b.Results[3].Scores) != 3 {
@@ -303,18 +334,26 @@ func TestABatchAnswersEachOfItsRequests(t *testing.T) {
 			status int
 			says   string
 		}{
-			{`[]`, 422, "requests must be an array with at least one"}, {`{}`, 422, "requests must be an array with at least one"}, {`{"requests":[]}`, 422, "requests must be an array with at least one"},
-			{`7`, 422, "the body must be an object"}, {`{"requests":7}`, 422, "requests must be an array of requests"},
-			{`{"requests":[{"items":[1]}],"requests":[{"items":[1]}]}`, 422, `the body may have requests, once, and not "requests"`},
+			{`[]`, 422, "requests must be an array with at least one"},
+			{`{}`, 422, "requests must be an array with at least one"},
+			{`{"requests":[]}`, 422, "requests must be an array with at least one"},
+			{`7`, 422, "the body must be an object"},
+			{`{"requests":7}`, 422, "requests must be an array of requests"},
+			{`{"requests":[{"items":[1]}],"requests":[{"items":[1]}]}`, 422,
+				`the body may have requests, once, and not "requests"`},
 			{`{"requests":[],"requests":[{"items":[1]}]}`, 422, "requests, once"},
 			{`{"queries":[]}`, 422, `the body may have requests, once, and not "queries"`},
-			{`[{"items":[1]},{"items":[1],"top":0}]`, 422, "requests[1].top must be a whole number from 1 on"},
+			{`[{"items":[1]},{"items":[1],"top":0}]`, 422,
+				"requests[1].top must be a whole number from 1 on"},
 			{`[{"items":[1]},{"items":[1,{}]}]`, 422, "requests[1].items[1] must be a text"},
 			{`[{"items":[1]},{"user":"u"}]`, 422, "requests[1].items must be there"},
 			{`[{"items":[1]},7]`, 422, "requests[1] must be an object"},
 			{`[{"items":[1,2,3,4]}]`, 422, "requests[0].items must be at most 3 ids (--bandit-max-items)"},
-			{`[{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]}]`, 422, "more than 4 requests in one batch (--bandit-max-queries)"},
-			{`[{"items":[1]}`, 400, "the body is not JSON"}, {`[{"items":[1]}] 7`, 400, "something follows the value"}, {``, 422, "the body is empty: send an array of requests"},
+			{`[{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]},{"items":[1]}]`, 422,
+				"more than 4 requests in one batch (--bandit-max-queries)"},
+			{`[{"items":[1]}`, 400, "the body is not JSON"},
+			{`[{"items":[1]}] 7`, 400, "something follows the value"},
+			{``, 422, "the body is empty: send an array of requests"},
 		} {
 			s.problem(s.do("POST", s.url+"/predict/batch", c.body), c.status, c.says)
 		}
@@ -345,7 +384,8 @@ func TestBadQueriesNameTheField(t *testing.T) {
 			{`{"items":["a",1.5]}`, 422, "items[1] must be a text of 1 to 255 bytes or a whole number"},
 			{`{"items":["a",""]}`, 422, "items[1] must be a text of 1 to 255 bytes"},
 			{`{"items":["a",null]}`, 422, "items[1] must be"},
-			{`{"items":["` + strings.Repeat("x", 256) + `"]}`, 422, "items[0] must be a text of 1 to 255 bytes"},
+			{`{"items":["` + strings.Repeat("x", 256) + `"]}`, 422,
+				"items[0] must be a text of 1 to 255 bytes"},
 			{`{"items":` + list(0, 101) + `}`, 422, "items must be at most 100 ids (--bandit-max-items)"},
 			{`{"items":[1],"user":""}`, 422, "user must be a text of 1 to 255 bytes or a whole number"},
 			{`{"items":[1],"user":true}`, 422, "user must be"},
@@ -356,12 +396,14 @@ func TestBadQueriesNameTheField(t *testing.T) {
 			{`{"items":[1],"seed":1e3}`, 422, "seed must be a whole number"},
 			{`{"items":[1],"explain":"yes"}`, 422, "explain must be true or false"},
 			{`{"items":[1],"items":[2]}`, 422, "items must be there once"},
-			{`{"items":[1],"tops":3}`, 422, `the body may have user, segment, items, top, seed and explain, and not "tops"`},
+			{`{"items":[1],"tops":3}`, 422,
+				`the body may have user, segment, items, top, seed and explain, and not "tops"`},
 		} {
 			s.problem(s.do("POST", s.url+"/predict", c.body), c.status, c.says)
 			// The same at the size that a worker reads.
 			if c.body != "" {
-				s.problem(s.do("POST", s.url+"/predict", c.body+strings.Repeat(" ", inlineItems*(MaxID+3))), c.status)
+				s.problem(s.do("POST", s.url+"/predict", c.body+strings.Repeat(" ", inlineItems*(MaxID+3))),
+					c.status)
 			}
 		}
 		s.problem(s.do("GET", s.url+"/predict", ""), 405)
@@ -379,7 +421,8 @@ func TestWhatTakesLongLeavesTheLoop(t *testing.T) {
 	infer := route["POST /v2/models/{model}/infer"]
 	f.cfg.Model = "" // the name in a request that only a test makes
 	tensor := func(n int, more string) string {
-		return fmt.Sprintf(`{"inputs":[{"name":"items","shape":[%d],"datatype":"INT64","data":%s}]%s}`, n, list(0, n), more)
+		return fmt.Sprintf(`{"inputs":[{"name":"items","shape":[%d],"datatype":"INT64","data":%s}]%s}`, n,
+			list(0, n), more)
 	}
 	for _, c := range []struct {
 		name      string
@@ -389,13 +432,16 @@ func TestWhatTakesLongLeavesTheLoop(t *testing.T) {
 	}{
 		{"one item", predict.Handler, `{"items":[1]}`, false},
 		{"64 items", predict.Handler, `{"items":` + list(0, 64) + `}`, false},
-		{"64 items and everything else", predict.Handler, `{"user":"u","segment":"s","top":3,"seed":1,"explain":true,"items":` + list(0, 64) + `}`, false},
-		{"64 long items", predict.Handler, `{"items":["` + strings.Repeat(strings.Repeat("x", 250)+`","`, 63) + `y"]}`, false},
+		{"64 items and everything else", predict.Handler,
+			`{"user":"u","segment":"s","top":3,"seed":1,"explain":true,"items":` + list(0, 64) + `}`, false},
+		{"64 long items", predict.Handler, `{"items":["` + strings.Repeat(strings.Repeat("x", 250)+`","`,
+			63) + `y"]}`, false},
 		{"65 items", predict.Handler, `{"items":` + list(0, 65) + `}`, true},
 		{"65 items and another member", predict.Handler, `{"items":` + list(0, 65) + `,"top":3}`, true},
 		{"400 items", predict.Handler, `{"items":` + list(0, 400) + `}`, true},
 		{"much white space", predict.Handler, `{"items":[1]}` + strings.Repeat(" ", 100_000), true},
-		{"a long id of escapes", predict.Handler, `{"items":["` + strings.Repeat(`\u0061`, 100_000) + `"]}`, true},
+		{"a long id of escapes", predict.Handler, `{"items":["` + strings.Repeat(`\u0061`, 100_000) +
+			`"]}`, true},
 		{"a batch of one", batch.Handler, `[{"items":[1]}]`, true},
 		{"a tensor of 64", infer.Handler, tensor(64, ""), false},
 		{"a tensor of 65", infer.Handler, tensor(65, ""), true},
@@ -404,8 +450,10 @@ func TestWhatTakesLongLeavesTheLoop(t *testing.T) {
 	} {
 		w := new(server.Response)
 		outcome := c.handler(w, server.OnLoop(&server.Request{Method: "POST", Body: []byte(c.body)}))
-		if elsewhere := outcome != server.Done; elsewhere != c.elsewhere || elsewhere && (w.Status != 0 || len(w.Body) > 0) {
-			t.Errorf("%s: outcome %d, want another than Done: %t: %d %.100s", c.name, outcome, c.elsewhere, w.Status, w.Body)
+		if elsewhere := outcome != server.Done; elsewhere != c.elsewhere || elsewhere &&
+			(w.Status != 0 || len(w.Body) > 0) {
+			t.Errorf("%s: outcome %d, want another than Done: %t: %d %.100s", c.name, outcome, c.elsewhere,
+				w.Status, w.Body)
 		}
 	}
 }
@@ -441,12 +489,14 @@ func TestAPanicIsTheFaultOfItsRequestAlone(t *testing.T) {
 }
 
 func TestPriorsAreRead(t *testing.T) {
-	for text, want := range map[string][2]float64{"1,1": {1, 1}, " 0.5 , 2e3 ": {0.5, 2000}, "1e-300,1e300": {1e-300, 1e300}} {
+	for text, want := range map[string][2]float64{"1,1": {1, 1}, " 0.5 , 2e3 ": {0.5, 2000},
+		"1e-300,1e300": {1e-300, 1e300}} {
 		if got, err := ParsePrior(text); err != nil || got != want {
 			t.Errorf("%q: %v %v, want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", ",", "1", "1,", ",1", "1,1,1", "0,1", "1,-1", "NaN,1", "1,Inf", "a,b", "1;1"} {
+	for _, text := range []string{"", ",", "1", "1,", ",1", "1,1,1", "0,1", "1,-1", "NaN,1",
+		"1,Inf", "a,b", "1;1"} {
 		if got, err := ParsePrior(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}

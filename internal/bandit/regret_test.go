@@ -25,7 +25,8 @@ func TestTheServedPolicysRegretIsLogarithmic(t *testing.T) {
 			}
 		}
 	}
-	played := func(run uint64, choose func(round, segment int) int, learn func(segment, item int, reward float64)) (course []float64) {
+	played := func(run uint64, choose func(round, segment int) int,
+		learn func(segment, item int, reward float64)) (course []float64) {
 		r := rand.New(rand.NewPCG(run, 1))
 		lost := 0.0
 		for round := 1; round <= 1<<doublings; round++ {
@@ -52,10 +53,13 @@ func TestTheServedPolicysRegretIsLogarithmic(t *testing.T) {
 				Items  []int
 				Scores []float64
 			}
-			s.post("/predict", fmt.Sprintf(`{"user":"u%d","segment":"s%d","items":[0,1,2,3,4],"top":1,"seed":%d}`, round, segment, run<<20+uint64(round)), &best)
+			s.post("/predict", fmt.Sprintf(
+				`{"user":"u%d","segment":"s%d","items":[0,1,2,3,4],"top":1,"seed":%d}`, round, segment,
+				run<<20+uint64(round)), &best)
 			return best.Items[0]
 		}, func(segment, item int, reward float64) {
-			s.events(fmt.Sprintf(`{"segment":"s%d","item":%d,"reward":%v}`, segment, item, reward), accepted{1, 0})
+			s.events(fmt.Sprintf(`{"segment":"s%d","item":%d,"reward":%v}`, segment, item, reward),
+				accepted{1, 0})
 		})
 		r := rand.New(rand.NewPCG(run, 2))
 		var shown, paid [2][5]float64
@@ -81,11 +85,14 @@ func TestTheServedPolicysRegretIsLogarithmic(t *testing.T) {
 	}
 	for i := doublings - 1; i <= doublings; i++ {
 		if grown := thompson[i] - thompson[i-1]; grown > 1.5*bound*math.Ln2 {
-			t.Errorf("from 2^%d to 2^%d rounds regret grows by %.1f, and a logarithm's by %.1f at best", i-1, i, grown, bound*math.Ln2)
+			t.Errorf("from 2^%d to 2^%d rounds regret grows by %.1f, and a logarithm's by %.1f at best", i-1,
+				i, grown, bound*math.Ln2)
 		}
 	}
 	if thompson[doublings] >= greedy[doublings] {
-		t.Errorf("in the end regret is %.1f, and %.1f for epsilon-greedy", thompson[doublings], greedy[doublings])
+		t.Errorf("in the end regret is %.1f, and %.1f for epsilon-greedy", thompson[doublings],
+			greedy[doublings])
 	}
-	t.Logf("regret %.1f, epsilon-greedy's %.1f, Lai and Robbins' bound %.1f", thompson[doublings], greedy[doublings], bound*math.Log(1<<doublings))
+	t.Logf("regret %.1f, epsilon-greedy's %.1f, Lai and Robbins' bound %.1f", thompson[doublings],
+		greedy[doublings], bound*math.Log(1<<doublings))
 }

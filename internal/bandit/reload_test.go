@@ -34,7 +34,8 @@ func TestUntilTheArmsAreLoadedItIsNotReady(t *testing.T) {
 			t.Errorf("/health: %d %s", a.status, a.body)
 		}
 		for path, body := range map[string]string{
-			"/predict": `{"items":["a"]}`, "/predict/batch": `[{"items":["a"]}]`, "/events": `{"item":"a","reward":1}`,
+			"/predict": `{"items":["a"]}`, "/predict/batch": `[{"items":["a"]}]`,
+			"/events":                 `{"item":"a","reward":1}`,
 			"/v2/models/bandit/infer": `{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`,
 		} {
 			s.problem(s.do("POST", s.url+path, body), 503, reason)
@@ -91,7 +92,8 @@ func TestArmsThatAreDamagedInsideAreSaidAndMayBeReplaced(t *testing.T) {
 	}
 	s := serve(t, f, server.Config{})
 	systest.Eventually(t, "a failure", func() bool { return f.failed.Load() != nil })
-	if a := s.do("GET", s.url+"/health", ""); a.status != 503 || !strings.Contains(a.body, "the arms cannot be used; see the log, and replace the file") {
+	if a := s.do("GET", s.url+"/health", ""); a.status != 503 ||
+		!strings.Contains(a.body, "the arms cannot be used; see the log, and replace the file") {
 		t.Errorf("/health: %d %s", a.status, a.body)
 	}
 	s.problem(s.do("POST", s.url+"/predict", `{"items":["a"]}`), 503, "the arms cannot be used")
@@ -115,7 +117,8 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 	f := open(t, dir, func(c *Config) { c.Arms = path })
 	s := serve(t, f, server.Config{})
 	s.events(`[{"user":"u","item":"a","reward":1},{"item":"gone","reward":0}]`, accepted{2, 0})
-	writeArms(t, path, []arm{{item: "a", alpha: 20, beta: 30}, {user: "u", item: "a", alpha: 5, beta: 6}}, "v", "s")
+	writeArms(t, path, []arm{{item: "a", alpha: 20, beta: 30}, {user: "u", item: "a", alpha: 5, beta: 6}},
+		"v", "s")
 	a := s.do("POST", s.admin+"/admin/bandit/reload", "")
 	if want := `{"generation":2,"arms":2,"users":1,"segments":1}`; a.status != 200 || a.body != want {
 		t.Errorf("reload: %d %s, want %s", a.status, a.body, want)
@@ -132,9 +135,10 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 		data []byte
 		says string
 	}{
-		"no arms":    {[]byte("item,alpha,beta\n"), "not a file of arms"},
-		"cut off":    {good[:len(good)-1], "file is damaged"},
-		"a bit less": {append(append([]byte(nil), good[:4200]...), append([]byte{good[4200] ^ 1}, good[4201:]...)...), "checksum"},
+		"no arms": {[]byte("item,alpha,beta\n"), "not a file of arms"},
+		"cut off": {good[:len(good)-1], "file is damaged"},
+		"a bit less": {append(append([]byte(nil), good[:4200]...),
+			append([]byte{good[4200] ^ 1}, good[4201:]...)...), "checksum"},
 	} {
 		if err := os.WriteFile(path+".new", bad.data, 0o600); err != nil {
 			t.Fatal(err)
@@ -142,7 +146,8 @@ func TestReloadTakesUpNewArmsAndKeepsWhatWasLearned(t *testing.T) {
 		if err := os.Rename(path+".new", path); err != nil {
 			t.Fatal(err)
 		}
-		s.problem(s.do("POST", s.admin+"/admin/bandit/reload", ""), 409, "the new arms are refused, generation 2 serves on", bad.says)
+		s.problem(s.do("POST", s.admin+"/admin/bandit/reload", ""), 409,
+			"the new arms are refused, generation 2 serves on", bad.says)
 		if err := f.Health().Err(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -168,7 +173,8 @@ func TestReloadsUnderLoadLoseNoRequest(t *testing.T) {
 	put := func(generation int) {
 		var all []arm
 		for i := range items {
-			all = append(all, arm{item: fmt.Sprint(i), alpha: float64(generation), beta: 1}, arm{user: "u", item: fmt.Sprint(i), alpha: float64(generation), beta: 2})
+			all = append(all, arm{item: fmt.Sprint(i), alpha: float64(generation), beta: 1},
+				arm{user: "u", item: fmt.Sprint(i), alpha: float64(generation), beta: 2})
 		}
 		writeArms(t, path, all, "u", "s")
 	}

@@ -205,13 +205,16 @@ func checkQuery(t *testing.T, body []byte) {
 		checkRefusal(t, body, err)
 		return
 	}
-	if !sameText(q.user, want.user) || !sameText(q.segment, want.segment) || q.top != want.top || q.seed != want.seed || q.seeded != want.seeded ||
+	if !sameText(q.user, want.user) || !sameText(q.segment, want.segment) || q.top != want.top ||
+		q.seed != want.seed || q.seeded != want.seeded ||
 		q.explain != want.explain || len(q.items) != len(want.texts) || len(q.keys) != len(want.texts) {
 		t.Fatalf("%q: %+v, want %+v", body, q, want)
 	}
 	for i, item := range q.items {
-		if string(item.token) != want.tokens[i] || string(item.text) != want.texts[i] || q.keys[i] != arms.KeyOf([]byte(want.texts[i])) {
-			t.Errorf("%q: item %d is %s, %q, %x, want %s, %q", body, i, item.token, item.text, q.keys[i], want.tokens[i], want.texts[i])
+		if string(item.token) != want.tokens[i] || string(item.text) != want.texts[i] ||
+			q.keys[i] != arms.KeyOf([]byte(want.texts[i])) {
+			t.Errorf("%q: item %d is %s, %q, %x, want %s, %q", body, i, item.token, item.text, q.keys[i],
+				want.tokens[i], want.texts[i])
 		}
 	}
 }
@@ -220,27 +223,50 @@ func checkQuery(t *testing.T, body []byte) {
 var predictBodies = []string{
 	`{"user":"u1","items":["a","b",7]}`,
 	`{"items":["0",0,"00","01","9",9,"9999999999999999999",9999999999999999999,"10000000000000000000","18446744073709551615","18446744073709551616","1","1a","1\u0030","1 "," 1",1 ,"12\"",-1,-0]}`,
-	`{"items":["18446744073709551616",18446744073709551616]}`, `{"items":["18446744073709551615",10000000000000000000]}`, `{"items":["00","-1"]}`, `{"items":["1a","0"]}`,
-	`{"items":[1.0]}`, `{"items":[1e3]}`, `{"items":[01]}`, `{"items":["1"2]}`, `{"items":[1`, `{"items":["1`, `{"items":["1"`, `{"items":[1]`, `{"items":[1}`, `{"items":[1"2"]}`, `{"items":[""]}`,
+	`{"items":["18446744073709551616",18446744073709551616]}`,
+	`{"items":["18446744073709551615",10000000000000000000]}`, `{"items":["00","-1"]}`,
+	`{"items":["1a","0"]}`,
+	`{"items":[1.0]}`, `{"items":[1e3]}`, `{"items":[01]}`, `{"items":["1"2]}`, `{"items":[1`, `{"items":["1`,
+	`{"items":["1"`, `{"items":[1]`, `{"items":[1}`, `{"items":[1"2"]}`, `{"items":[""]}`,
 	` { "items" : [ 1 , 2 ] , "user" : 18446744073709551616 , "top" : 2 , "seed" : 18446744073709551615 , "explain" : true , "segment" : "s" } ` + "\r\n\t",
 	`{"items":["a"],"user":null,"segment":null}`,
-	`{"items":["a"],"user":""}`, `{"items":[""]}`, `{"items":["` + strings.Repeat("x", 255) + `"]}`, `{"items":["` + strings.Repeat("x", 256) + `"]}`,
+	`{"items":["a"],"user":""}`, `{"items":[""]}`, `{"items":["` + strings.Repeat("x", 255) + `"]}`,
+	`{"items":["` + strings.Repeat("x", 256) + `"]}`,
 	`{"items":["` + strings.Repeat("ä", 127) + `x"]}`, `{"items":["` + strings.Repeat(`\u00e4`, 128) + `"]}`,
 	`{"items":[` + strings.Repeat("1", 255) + `]}`, `{"items":[` + strings.Repeat("1", 256) + `]}`,
-	`{"items":[1,2,3,4,5]}`, `{"items":[1,2,3,4,5,6]}`, `{"items":[]}`, `{"items":{}}`, `{"items":null}`, `{"items":"a"}`, `{"items":7}`, `{}`, `[]`, `null`, ``, ` `,
-	`{"items":[1.5]}`, `{"items":[1e3]}`, `{"items":[-7]}`, `{"items":[-0]}`, `{"items":[007]}`, `{"items":[0]}`, `{"items":[+1]}`, `{"items":[.5]}`, `{"items":[1.]}`,
-	`{"items":[1e]}`, `{"items":[-]}`, `{"items":[true]}`, `{"items":[null]}`, `{"items":[[1]]}`, `{"items":[{}]}`, `{"items":[NaN]}`, `{"items":[Infinity]}`,
-	`{"items":[1,]}`, `{"items":[,1]}`, `{"items":[1 2]}`, `{"items":[1]`, `{"items":[1`, `{"items":[`, `{"items":`, `{"items"`, `{"ite`, `{`, `{"items":[1]}}`, `{"items":[1]},`,
-	`{"items":[1],}`, `{"items":[1] "user":1}`, `{items:[1]}`, `{'items':[1]}`, `{"items":['a']}`, `{"items":["a]}`, `{"items":["a\"]}`, "{\"items\":[\"a\n\"]}", "{\"items\":[\"a\x00\"]}", "{\"items\":[\"\x7f\"]}",
-	`{"items":["\u0041\n\t\"\\\/\b\f\r"]}`, `{"items":["\x41"]}`, `{"items":["\u00"]}`, `{"items":["\u00zz"]}`, `{"items":["\ud83d\ude00"]}`, `{"items":["\ud83d"]}`, `{"items":["\ude00"]}`,
-	`{"items":["\ud83d\ud83d\ude00"]}`, `{"items":["\ud83dx","\ufffd"]}`, `{"items":["\ud83d\ufffd"]}`, `{"items":["\\ud83d"]}`, `{"items":["\\\ud83d"]}`, `{"items":["\ufffd"]}`, "{\"items\":[\"\uFFFD\"]}",
-	"{\"items\":[\"\xff\"]}", "{\"items\":[\"\\n\xff\"]}", "{\"items\":[\"\xed\xa0\x80\"]}", "{\"\xff\":1}", "{\"items\":[1]}\x00", "\ufeff{\"items\":[1]}", "{\"items\":[1]\x00}",
-	`{"items":[1],"items":[2]}`, `{"items":[1],"user":null,"user":null}`, `{"items":[1],"segment":"a","segment":"a"}`, `{"top":1,"items":[1],"top":1}`, `{"items":[1],"seed":1,"seed":1}`, `{"explain":true,"explain":true,"items":[1]}`, `{"Items":[1]}`, `{"\u0069tems":[1]}`, `{"items":[1],"more":1}`, `{"items":[1],"":{"a":[1,{"b":"}"}]}}`,
-	`{"items":[1],"top":0}`, `{"items":[1],"top":1}`, `{"items":[1],"top":2147483647}`, `{"items":[1],"top":2147483648}`, `{"items":[1],"top":-1}`, `{"items":[1],"top":1.0}`, `{"items":[1],"top":"1"}`, `{"items":[1],"top":null}`,
-	`{"items":[1],"seed":0}`, `{"items":[1],"seed":-0}`, `{"items":[1],"seed":18446744073709551616}`, `{"items":[1],"seed":1e2}`, `{"items":[1],"seed":null}`, `{"items":[1],"seed":"x"}`,
-	`{"items":[1],"explain":false}`, `{"items":[1],"explain":1}`, `{"items":[1],"explain":null}`, `{"items":[1],"explain":tru}`, `{"items":[1],"explain":truee}`, `{"items":[1],"explain":"true"}`,
-	`{"user":{"a":1},"items":[1]}`, `{"user":[1],"items":[1]}`, `{"user":true,"items":[1]}`, `{"user":1.5,"items":[1]}`, `{"user":nul,"items":[1]}`,
-	`{"items":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, `{"items":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, strings.Repeat("[", 100_000), strings.Repeat(`{"a":`, 100_000),
+	`{"items":[1,2,3,4,5]}`, `{"items":[1,2,3,4,5,6]}`, `{"items":[]}`, `{"items":{}}`, `{"items":null}`,
+	`{"items":"a"}`, `{"items":7}`, `{}`, `[]`, `null`, ``, ` `,
+	`{"items":[1.5]}`, `{"items":[1e3]}`, `{"items":[-7]}`, `{"items":[-0]}`, `{"items":[007]}`,
+	`{"items":[0]}`, `{"items":[+1]}`, `{"items":[.5]}`, `{"items":[1.]}`,
+	`{"items":[1e]}`, `{"items":[-]}`, `{"items":[true]}`, `{"items":[null]}`, `{"items":[[1]]}`,
+	`{"items":[{}]}`, `{"items":[NaN]}`, `{"items":[Infinity]}`,
+	`{"items":[1,]}`, `{"items":[,1]}`, `{"items":[1 2]}`, `{"items":[1]`, `{"items":[1`, `{"items":[`,
+	`{"items":`, `{"items"`, `{"ite`, `{`, `{"items":[1]}}`, `{"items":[1]},`,
+	`{"items":[1],}`, `{"items":[1] "user":1}`, `{items:[1]}`, `{'items':[1]}`, `{"items":['a']}`,
+	`{"items":["a]}`, `{"items":["a\"]}`, "{\"items\":[\"a\n\"]}", "{\"items\":[\"a\x00\"]}",
+	"{\"items\":[\"\x7f\"]}",
+	`{"items":["\u0041\n\t\"\\\/\b\f\r"]}`, `{"items":["\x41"]}`, `{"items":["\u00"]}`,
+	`{"items":["\u00zz"]}`, `{"items":["\ud83d\ude00"]}`, `{"items":["\ud83d"]}`, `{"items":["\ude00"]}`,
+	`{"items":["\ud83d\ud83d\ude00"]}`, `{"items":["\ud83dx","\ufffd"]}`, `{"items":["\ud83d\ufffd"]}`,
+	`{"items":["\\ud83d"]}`, `{"items":["\\\ud83d"]}`, `{"items":["\ufffd"]}`, "{\"items\":[\"\uFFFD\"]}",
+	"{\"items\":[\"\xff\"]}", "{\"items\":[\"\\n\xff\"]}", "{\"items\":[\"\xed\xa0\x80\"]}", "{\"\xff\":1}",
+	"{\"items\":[1]}\x00", "\ufeff{\"items\":[1]}", "{\"items\":[1]\x00}",
+	`{"items":[1],"items":[2]}`, `{"items":[1],"user":null,"user":null}`,
+	`{"items":[1],"segment":"a","segment":"a"}`, `{"top":1,"items":[1],"top":1}`,
+	`{"items":[1],"seed":1,"seed":1}`, `{"explain":true,"explain":true,"items":[1]}`, `{"Items":[1]}`,
+	`{"\u0069tems":[1]}`, `{"items":[1],"more":1}`, `{"items":[1],"":{"a":[1,{"b":"}"}]}}`,
+	`{"items":[1],"top":0}`, `{"items":[1],"top":1}`, `{"items":[1],"top":2147483647}`,
+	`{"items":[1],"top":2147483648}`, `{"items":[1],"top":-1}`, `{"items":[1],"top":1.0}`,
+	`{"items":[1],"top":"1"}`, `{"items":[1],"top":null}`,
+	`{"items":[1],"seed":0}`, `{"items":[1],"seed":-0}`, `{"items":[1],"seed":18446744073709551616}`,
+	`{"items":[1],"seed":1e2}`, `{"items":[1],"seed":null}`, `{"items":[1],"seed":"x"}`,
+	`{"items":[1],"explain":false}`, `{"items":[1],"explain":1}`, `{"items":[1],"explain":null}`,
+	`{"items":[1],"explain":tru}`, `{"items":[1],"explain":truee}`, `{"items":[1],"explain":"true"}`,
+	`{"user":{"a":1},"items":[1]}`, `{"user":[1],"items":[1]}`, `{"user":true,"items":[1]}`,
+	`{"user":1.5,"items":[1]}`, `{"user":nul,"items":[1]}`,
+	`{"items":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + `}`, `{"items":` +
+		strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`, strings.Repeat("[", 100_000),
+	strings.Repeat(`{"a":`, 100_000),
 }
 
 func TestPredictBodiesAreReadAsByEncodingJSON(t *testing.T) {
@@ -295,7 +321,8 @@ func referenceEvent(raw []byte) (e anEvent, ok bool) {
 		case "item":
 			e.item, ok = anID(m.value)
 		case "reward":
-			ok = json.Unmarshal(m.value, &e.reward) == nil && string(m.value) != "null" && e.reward >= 0 && e.reward <= 1
+			ok = json.Unmarshal(m.value, &e.reward) == nil && string(m.value) != "null" && e.reward >= 0 &&
+				e.reward <= 1
 		case "ts":
 			var text string
 			var seconds float64
@@ -368,7 +395,8 @@ func checkEvents(t *testing.T, body []byte) {
 		return
 	}
 	if !slices.EqualFunc(got, want, func(e event, w anEvent) bool {
-		return sameText(e.user, w.user) && sameText(e.segment, w.segment) && sameText(e.id, w.id) && string(e.item) == w.item && e.reward == w.reward && e.at == w.at
+		return sameText(e.user, w.user) && sameText(e.segment, w.segment) && sameText(e.id, w.id) &&
+			string(e.item) == w.item && e.reward == w.reward && e.at == w.at
 	}) {
 		t.Fatalf("%q: %+v, want %+v", body, got, want)
 	}
@@ -378,17 +406,40 @@ var eventBodies = []string{
 	`{"user":"u1","item":"a","reward":1}`,
 	`{"user":7,"item":8,"reward":0.25,"ts":1700000000.123456,"id":"e1","segment":"young"}`,
 	`[{"item":"a","reward":0},{"item":"b","reward":1e-3,"ts":"2026-01-31T12:00:00Z"}]`,
-	`[{"item":"a","reward":0},{"item":"b","reward":1},{"item":"c","reward":1}]`, `[{"item":"a","reward":0},{"item":"b","reward":1},{"item":"c","reward":1},{"item":"d","reward":1}]`,
-	`{"item":"a","reward":1}` + "\n" + `{"item":"b","reward":1}` + "\n\n", `{"item":"a","reward":1}{"item":"b","reward":1}`, "{\"item\":\"a\",\n\"reward\":1}\r\n{\"item\":\"b\",\"reward\":1}",
-	`{"item":"a","reward":1},{"item":"b","reward":1}`, `{"item":"a","reward":1} 7`, `[{"item":"a","reward":1}] {"item":"a","reward":1}`, `[{"item":"a","reward":1},]`, `[,]`, `[`, `[]`, `[[]]`, `[7]`, ``, ` `, "\x00", `null`, `7`, `"x"`, `{}`,
-	`{"item":"a"}`, `{"reward":1}`, `{"item":null,"reward":1}`, `{"item":"","reward":1}`, `{"item":"a","reward":null}`, `{"item":"a","reward":"1"}`, `{"item":"a","reward":true}`, `{"item":"a","reward":NaN}`,
-	`{"item":"a","reward":-0}`, `{"item":"a","reward":-0.0}`, `{"item":"a","reward":-1e-300}`, `{"item":"a","reward":1.0000000000000001}`, `{"item":"a","reward":1.1}`, `{"item":"a","reward":1e400}`, `{"item":"a","reward":1e-400}`, `{"item":"a","reward":01}`,
-	`{"item":"a","reward":1,"reward":1}`, `{"item":"a","reward":1,"item":"a"}`, `{"id":"a","item":"a","reward":1,"id":"a"}`, `{"user":1,"item":"a","reward":1,"user":1}`, `{"ts":1,"item":"a","reward":1,"ts":1}`, `{"segment":1,"item":"a","reward":1,"segment":1}`, `{"item":"a","reward":1,"Reward":1}`, `{"item":"a","reward":1,"weight":1}`, `{"item":"a","reward":1,"user":null,"id":null,"segment":null,"ts":null}`,
-	`{"item":"a","reward":1,"id":""}`, `{"item":"a","reward":1,"id":7}`, `{"item":"a","reward":1,"id":[7]}`, `{"item":"a","reward":1,"user":{}}`, `{"item":"a","reward":1,"segment":1.5}`,
-	`{"item":"a","reward":1,"ts":0}`, `{"item":"a","reward":1,"ts":-1}`, `{"item":"a","reward":1,"ts":1e-9}`, `{"item":"a","reward":1,"ts":253402300799.9999999}`, `{"item":"a","reward":1,"ts":253402300800}`, `{"item":"a","reward":1,"ts":1700000000000}`, `{"item":"a","reward":1,"ts":1e999}`,
-	`{"item":"a","reward":1,"ts":"yesterday"}`, `{"item":"a","reward":1,"ts":""}`, `{"item":"a","reward":1,"ts":"2026-01-31"}`, `{"item":"a","reward":1,"ts":"2026-01-31T12:00:00"}`, `{"item":"a","reward":1,"ts":"2026-01-31T12:00:00.123456789+05:30"}`,
-	`{"item":"a","reward":1,"ts":"1969-12-31T23:59:59Z"}`, `{"item":"a","reward":1,"ts":"1970-01-01T00:00:00+14:00"}`, `{"item":"a","reward":1,"ts":"2026-02-30T12:00:00Z"}`, `{"item":"a","reward":1,"ts":"2026-01-31T12:00:00\u005a"}`, `{"item":"a","reward":1,"ts":true}`, `{"item":"a","reward":1,"ts":{}}`,
-	`{"item":"\ud800","reward":1}`, "{\"item\":\"\xff\",\"reward\":1}", `{"item":"a","reward":1`, `{"item":"a","reward":`, `{"item":"a","reward":1}` + "\x00",
+	`[{"item":"a","reward":0},{"item":"b","reward":1},{"item":"c","reward":1}]`,
+	`[{"item":"a","reward":0},{"item":"b","reward":1},{"item":"c","reward":1},{"item":"d","reward":1}]`,
+	`{"item":"a","reward":1}` + "\n" + `{"item":"b","reward":1}` + "\n\n",
+	`{"item":"a","reward":1}{"item":"b","reward":1}`,
+	"{\"item\":\"a\",\n\"reward\":1}\r\n{\"item\":\"b\",\"reward\":1}",
+	`{"item":"a","reward":1},{"item":"b","reward":1}`, `{"item":"a","reward":1} 7`,
+	`[{"item":"a","reward":1}] {"item":"a","reward":1}`, `[{"item":"a","reward":1},]`, `[,]`, `[`, `[]`,
+	`[[]]`, `[7]`, ``, ` `, "\x00", `null`, `7`, `"x"`, `{}`,
+	`{"item":"a"}`, `{"reward":1}`, `{"item":null,"reward":1}`, `{"item":"","reward":1}`,
+	`{"item":"a","reward":null}`, `{"item":"a","reward":"1"}`, `{"item":"a","reward":true}`,
+	`{"item":"a","reward":NaN}`,
+	`{"item":"a","reward":-0}`, `{"item":"a","reward":-0.0}`, `{"item":"a","reward":-1e-300}`,
+	`{"item":"a","reward":1.0000000000000001}`, `{"item":"a","reward":1.1}`, `{"item":"a","reward":1e400}`,
+	`{"item":"a","reward":1e-400}`, `{"item":"a","reward":01}`,
+	`{"item":"a","reward":1,"reward":1}`, `{"item":"a","reward":1,"item":"a"}`,
+	`{"id":"a","item":"a","reward":1,"id":"a"}`, `{"user":1,"item":"a","reward":1,"user":1}`,
+	`{"ts":1,"item":"a","reward":1,"ts":1}`, `{"segment":1,"item":"a","reward":1,"segment":1}`,
+	`{"item":"a","reward":1,"Reward":1}`, `{"item":"a","reward":1,"weight":1}`,
+	`{"item":"a","reward":1,"user":null,"id":null,"segment":null,"ts":null}`,
+	`{"item":"a","reward":1,"id":""}`, `{"item":"a","reward":1,"id":7}`, `{"item":"a","reward":1,"id":[7]}`,
+	`{"item":"a","reward":1,"user":{}}`, `{"item":"a","reward":1,"segment":1.5}`,
+	`{"item":"a","reward":1,"ts":0}`, `{"item":"a","reward":1,"ts":-1}`, `{"item":"a","reward":1,"ts":1e-9}`,
+	`{"item":"a","reward":1,"ts":253402300799.9999999}`, `{"item":"a","reward":1,"ts":253402300800}`,
+	`{"item":"a","reward":1,"ts":1700000000000}`, `{"item":"a","reward":1,"ts":1e999}`,
+	`{"item":"a","reward":1,"ts":"yesterday"}`, `{"item":"a","reward":1,"ts":""}`,
+	`{"item":"a","reward":1,"ts":"2026-01-31"}`, `{"item":"a","reward":1,"ts":"2026-01-31T12:00:00"}`,
+	`{"item":"a","reward":1,"ts":"2026-01-31T12:00:00.123456789+05:30"}`,
+	`{"item":"a","reward":1,"ts":"1969-12-31T23:59:59Z"}`,
+	`{"item":"a","reward":1,"ts":"1970-01-01T00:00:00+14:00"}`,
+	`{"item":"a","reward":1,"ts":"2026-02-30T12:00:00Z"}`,
+	`{"item":"a","reward":1,"ts":"2026-01-31T12:00:00\u005a"}`, `{"item":"a","reward":1,"ts":true}`,
+	`{"item":"a","reward":1,"ts":{}}`,
+	`{"item":"\ud800","reward":1}`, "{\"item\":\"\xff\",\"reward\":1}", `{"item":"a","reward":1`,
+	`{"item":"a","reward":`, `{"item":"a","reward":1}` + "\x00",
 }
 
 func TestEventBodiesAreReadAsByEncodingJSON(t *testing.T) {
@@ -409,7 +460,8 @@ func FuzzEventsBody(f *testing.F) {
 
 func TestWhatIsInlineIsFew(t *testing.T) {
 	query := func(items int, id, more string) []byte {
-		return []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(id+",", items), ",") + `]` + more + `}`)
+		return []byte(`{"items":[` + strings.TrimSuffix(strings.Repeat(id+",", items), ",") +
+			`]` + more + `}`)
 	}
 	const all = `,"user":"u","segment":"s","top":3,"seed":7,"explain":true`
 	for _, id := range []string{"7", `"a"`, `"` + strings.Repeat("x", 255) + `"`} {

@@ -210,8 +210,10 @@ func (s *served) problem(a answer, status int, says ...string) {
 		Type, Title, Detail, Error string
 		Status                     int
 	}
-	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != status || a.status != status || p.Error != p.Detail ||
-		a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Cache-Control") != "no-store" {
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Status != status || a.status != status ||
+		p.Error != p.Detail ||
+		a.header.Get("Content-Type") != "application/problem+json" ||
+		a.header.Get("Cache-Control") != "no-store" {
 		s.t.Errorf("%d %v %s is no problem document of a %d: %v", a.status, a.header, a.body, status, err)
 	}
 	if status == 503 && a.header.Get("Retry-After") == "" {
@@ -254,7 +256,8 @@ func (s *served) posterior(query string, alpha, beta float64, source string) {
 	p := s.explain(query)
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9*b }
 	want := explained{alpha, beta, alpha / (alpha + beta), source}
-	if len(p.Explain) != 1 || p.Explain[0].Source != source || !near(p.Explain[0].Alpha, alpha) || !near(p.Explain[0].Beta, beta) || !near(p.Explain[0].Mean, want.Mean) {
+	if len(p.Explain) != 1 || p.Explain[0].Source != source || !near(p.Explain[0].Alpha, alpha) ||
+		!near(p.Explain[0].Beta, beta) || !near(p.Explain[0].Mean, want.Mean) {
 		s.t.Errorf("%s: %+v, want %+v", query, p.Explain, want)
 	}
 }

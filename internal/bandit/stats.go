@@ -43,15 +43,21 @@ func (b *Bandit) register(r *metrics.Registry) {
 	s := &b.stats
 	s.predictions = r.Counter("weir_bandit_predictions_total", "Scores given.")
 	for i, class := range sizes {
-		s.batches[i] = r.Counter("weir_bandit_requests_total", "Requests for scores, by how many items each was for.", "items", class.name)
+		s.batches[i] = r.Counter("weir_bandit_requests_total",
+			"Requests for scores, by how many items each was for.", "items", class.name)
 	}
 	for i, name := range [stages]string{"features", "sampling", "encoding"} {
-		s.stages[i] = r.Histogram("weir_bandit_stage_seconds", "Time in the stages of answering a request for scores.", "stage", name)
+		s.stages[i] = r.Histogram("weir_bandit_stage_seconds",
+			"Time in the stages of answering a request for scores.", "stage", name)
 	}
-	s.accepted = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "accepted")
-	s.rejected = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "rejected")
-	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "ok")
-	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.", "result", "refused")
+	s.accepted = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
+		"result", "accepted")
+	s.rejected = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
+		"result", "rejected")
+	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.",
+		"result", "ok")
+	s.refused = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.",
+		"result", "refused")
 	imported := func(of func(arms.Stats) uint64) func() float64 {
 		return func() float64 {
 			if m := b.model.Load(); m != nil && m.file != nil {
@@ -60,11 +66,13 @@ func (b *Bandit) register(r *metrics.Registry) {
 			return 0
 		}
 	}
-	r.Gauge("weir_bandit_imported_arms", "Arms of the file that serves.", imported(func(s arms.Stats) uint64 { return s.Arms }))
-	r.Gauge("weir_bandit_generation", "How many files of arms have served, this one included; 0 is none.", func() float64 {
-		if m := b.model.Load(); m != nil {
-			return float64(m.generation)
-		}
-		return 0
-	})
+	r.Gauge("weir_bandit_imported_arms", "Arms of the file that serves.",
+		imported(func(s arms.Stats) uint64 { return s.Arms }))
+	r.Gauge("weir_bandit_generation", "How many files of arms have served, this one included; 0 is none.",
+		func() float64 {
+			if m := b.model.Load(); m != nil {
+				return float64(m.generation)
+			}
+			return 0
+		})
 }

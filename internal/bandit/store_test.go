@@ -21,13 +21,15 @@ func TestClientsAreNotToldWhereAStoreIs(t *testing.T) {
 		const nowhere = "127.0.0.1:1"
 		down := func(prior bool) *served {
 			return serve(t, open(t, t.TempDir(), func(c *Config) {
-				c.StoreOptions.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError)) // which sets what is usual
+				// Which sets what is usual.
+				c.StoreOptions.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
 				c.Store, c.PriorOnStoreError, c.Prior = "feast+http://"+nowhere, prior, [2]float64{2, 3}
 			}), kernel)
 		}
 		const tensors = `{"inputs":[{"name":"items","shape":[1],"datatype":"BYTES","data":["a"]}]}`
 		s := down(false)
-		for path, body := range map[string]string{"/predict": `{"user":"u","items":["a"]}`, "/predict/batch": `[{"items":["a"]}]`, "/v2/models/bandit/infer": tensors} {
+		for path, body := range map[string]string{"/predict": `{"user":"u","items":["a"]}`,
+			"/predict/batch": `[{"items":["a"]}]`, "/v2/models/bandit/infer": tensors} {
 			a := s.do("POST", s.url+path, body)
 			s.problem(a, 503, "the feature store failed: it cannot be reached")
 			if strings.Contains(a.body, nowhere) {
@@ -36,15 +38,19 @@ func TestClientsAreNotToldWhereAStoreIs(t *testing.T) {
 		}
 		s = down(true)
 		a := s.do("POST", s.url+"/predict", `{"user":"u","items":["a"],"explain":true}`)
-		if a.status != 200 || !strings.HasSuffix(a.body, `"explain":[{"alpha":2,"beta":3,"mean":0.4,"source":"prior"}],"degraded":true}`) {
+		if a.status != 200 ||
+			!strings.HasSuffix(a.body,
+				`"explain":[{"alpha":2,"beta":3,"mean":0.4,"source":"prior"}],"degraded":true}`) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
-		if a = s.do("POST", s.url+"/v2/models/bandit/infer", tensors); a.status != 200 || !strings.Contains(a.body, `"parameters":{"degraded":true}`) {
+		if a = s.do("POST", s.url+"/v2/models/bandit/infer", tensors); a.status != 200 ||
+			!strings.Contains(a.body, `"parameters":{"degraded":true}`) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 		// What events teach is above the prior.
 		s.events(`{"user":"u","item":"a","reward":1}`, accepted{1, 0})
-		if a = s.do("POST", s.url+"/predict", `{"items":["a"],"explain":true}`); !strings.Contains(a.body, `{"alpha":3,"beta":3,"mean":0.5,"source":"item"}`) {
+		if a = s.do("POST", s.url+"/predict", `{"items":["a"],"explain":true}`); !strings.Contains(a.body,
+			`{"alpha":3,"beta":3,"mean":0.5,"source":"item"}`) {
 			t.Errorf("%s", a.body)
 		}
 	})
@@ -90,7 +96,8 @@ func (f *feast) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		results = append(results, c)
 	}
-	json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"feature_names": names}, "results": results}) //nolint:errcheck // the client may be gone
+	json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]any{"feature_names": names},
+		"results": results}) //nolint:errcheck // the client may be gone
 }
 
 func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
@@ -100,7 +107,8 @@ func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
 		t.Cleanup(upstream.Close)
 		return &f, serve(t, open(t, t.TempDir(), append([]func(*Config){func(c *Config) {
 			c.StoreOptions.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-			c.Store, c.PriorOnStoreError, c.Prior, c.Learn = "feast+"+upstream.URL, prior, [2]float64{2, 3}, arms.Segmented
+			c.Store, c.PriorOnStoreError, c.Prior, c.Learn = "feast+"+upstream.URL, prior, [2]float64{2, 3},
+				arms.Segmented
 			c.StoreOptions.UserView, c.StoreOptions.IDType = "users", "string"
 			c.StoreOptions.TTL, c.StoreOptions.Stale, c.StoreOptions.Timeout = 0, 0, time.Minute
 		}}, change...)...), server.Config{})
@@ -109,11 +117,13 @@ func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
 	answers := func(s *served, explained, segment, rest string) {
 		t.Helper()
 		a := s.do("POST", s.url+"/predict", query)
-		if want := `"explain":[` + explained + `]` + segment + rest + `}`; a.status != 200 || !strings.HasSuffix(a.body, want) {
+		if want := `"explain":[` + explained + `]` + segment + rest + `}`; a.status != 200 ||
+			!strings.HasSuffix(a.body, want) {
 			t.Errorf("%d %s, want %s", a.status, a.body, want)
 		}
 	}
-	const stored, young, old = `{"alpha":20,"beta":30,"mean":0.4,"source":"item"}`, `,"segment":"young"`, `,"degraded":true`
+	const stored, young, old = `{"alpha":20,"beta":30,"mean":0.4,"source":"item"}`, `,"segment":"young"`,
+		`,"degraded":true`
 	t.Run("fail", func(t *testing.T) {
 		f, s := start(false)
 		answers(s, stored, young, "")
@@ -131,7 +141,10 @@ func TestAStoreMayFailForItemsOrForUsersAlone(t *testing.T) {
 		s.problem(s.do("POST", s.url+"/predict", query), 503, "the feature store failed: it answered")
 		f.items.Store(false)
 		s.events(event, accepted{1, 0})
-		answers(s, `{"alpha":3.0588235294117645,"beta":2.9411764705882355,"mean":0.5098039215686274,"source":"segment"}`, young, "") // its arm begins with the item's
+		// Its arm begins with the item's.
+		answers(
+			s,
+			`{"alpha":3.0588235294117645,"beta":2.9411764705882355,"mean":0.5098039215686274,"source":"segment"}`, young, "")
 	})
 	t.Run("prior", func(t *testing.T) {
 		f, s := start(true)

@@ -42,8 +42,10 @@ func TestListsThatLoseUsersAreRefusedUntilForced(t *testing.T) {
 	for _, users := range []int{49, 0} {
 		numbered(users, 20).write(t, path, dense, false)
 		status, body := s.ask("POST", "/admin/feeds/reload")
-		if status != http.StatusConflict || !strings.Contains(body, "force=1") || !strings.Contains(body, path+".force") {
-			t.Errorf("lists of %d users: %d %s, want a refusal that says how to force it", users, status, body)
+		if status != http.StatusConflict || !strings.Contains(body, "force=1") ||
+			!strings.Contains(body, path+".force") {
+			t.Errorf("lists of %d users: %d %s, want a refusal that says how to force it", users,
+				status, body)
 		}
 		s.wantAt(5, 1)
 	}
@@ -55,7 +57,8 @@ func TestListsThatLoseUsersAreRefusedUntilForced(t *testing.T) {
 	if status, body := s.ask("POST", "/admin/feeds/reload?force=1"); status != 200 {
 		t.Errorf("a reload that is forced: %d %s", status, body)
 	}
-	if status, body := s.ask("POST", "/admin/feeds/reload?force=x"); status != http.StatusUnprocessableEntity {
+	if status, body := s.ask("POST",
+		"/admin/feeds/reload?force=x"); status != http.StatusUnprocessableEntity {
 		t.Errorf("force=x: %d %s", status, body)
 	}
 }
@@ -82,7 +85,8 @@ func TestADeletedUserIsForgottenAndErased(t *testing.T) {
 		s := serveFeed(t, dir, server.Config{}, func(c *Config) { c.tend = time.Millisecond })
 		s.take(0, 4, 7)
 		s.problem(404, "DELETE", "/admin/feeds/users/4", "")
-		if status, body := s.ask("DELETE", "/admin/feeds/users/4"); status != 200 || body != `{"forgotten":true}` {
+		if status, body := s.ask("DELETE", "/admin/feeds/users/4"); status != 200 ||
+			body != `{"forgotten":true}` {
 			t.Errorf("%d %s", status, body)
 		}
 		for _, path := range []string{"/admin/feeds/users/4", "/admin/feeds/users/nobody"} {

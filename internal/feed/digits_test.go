@@ -8,7 +8,8 @@ import (
 
 func TestNumbersAreAppendedAsStrconvDoes(t *testing.T) {
 	check := func(n uint64) {
-		if got, want := appendNumber([]byte("x"), n), appendNumberPlain([]byte("x"), n); !bytes.Equal(got, want) {
+		if got, want := appendNumber([]byte("x"), n), appendNumberPlain([]byte("x"), n); !bytes.Equal(
+			got, want) {
 			t.Fatalf("%d is appended as %q, want %q", n, got, want)
 		}
 	}

@@ -68,7 +68,8 @@ func openFallback(path string, lists *snapshot.Snapshot) (*fallback, error) {
 		for _, l := range lines {
 			id, ok := parseNumber([]byte(l.text))
 			if !ok || id == 0 {
-				return nil, fmt.Errorf("--fallback %s, line %d: %.40q is no item of this snapshot, whose items are numbers from 1 on", path, l.number, l.text)
+				return nil, fmt.Errorf("--fallback %s, line %d: %.40q is no item of this snapshot, whose "+
+					"items are numbers from 1 on", path, l.number, l.text)
 			}
 			if seen[id] { // 7 and 007
 				continue
@@ -142,7 +143,8 @@ func readLines(path string) ([]line, error) {
 
 func newFallback(items []fallbackItem) *fallback {
 	size := max(16, 1<<bits.Len(uint(4*len(items))))
-	f := &fallback{items: items, table: make([]uint16, size), shift: uint(64 - bits.TrailingZeros(uint(size)))}
+	f := &fallback{items: items, table: make([]uint16, size),
+		shift: uint(64 - bits.TrailingZeros(uint(size)))}
 	for i, item := range items {
 		if !item.inUse {
 			continue
@@ -258,7 +260,8 @@ func (l shortLog) run(ctx context.Context) {
 			if a.name != "" {
 				user = slog.String("user", a.name)
 			}
-			l.log.Error("too few items for an answer; add fallback items", user, "asked", a.asked, "given", a.came)
+			l.log.Error("too few items for an answer; add fallback items", user, "asked", a.asked,
+				"given", a.came)
 		}
 		pause.Reset(time.Second)
 	}

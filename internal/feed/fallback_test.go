@@ -55,7 +55,8 @@ func TestFallbackFilesAreReadLineByLine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := shown(f, all(f)...), []string{"7", "18446744073709551615", "100", "21"}; !slices.Equal(got, want) {
+	if got, want := shown(f, all(f)...), []string{"7", "18446744073709551615", "100",
+		"21"}; !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)
 	}
 	f, s, err := openFile(t, "\ufeff7\n\"quoted\" <é>\n007\n7\n\\#h\n# no item\n", true)
@@ -82,14 +83,15 @@ func TestBadFallbackLinesAreNamed(t *testing.T) {
 		names bool
 		says  []string
 	}{
-		"a name among numbers": {"1\n# x\n\nanna\n", false, []string{"line 4", `"anna"`, "numbers from 1 on"}},
-		"zero":                 {"1\n0\n", false, []string{"line 2", "numbers from 1 on"}},
-		"negative":             {"-1\n", false, []string{"line 1"}},
-		"too large":            {"18446744073709551616\n", false, []string{"line 1"}},
-		"two in a line":        {"1\n1,2\n", false, []string{"line 2"}},
-		"not UTF-8":            {"a\n\xff\n", true, []string{"line 2", "UTF-8"}},
-		"too many":             {many.String(), false, []string{"line 10001", "more than 10000"}},
-		"an endless line":      {"1\n" + strings.Repeat("1", 1<<20), false, []string{"line 2", "too long"}},
+		"a name among numbers": {"1\n# x\n\nanna\n", false,
+			[]string{"line 4", `"anna"`, "numbers from 1 on"}},
+		"zero":            {"1\n0\n", false, []string{"line 2", "numbers from 1 on"}},
+		"negative":        {"-1\n", false, []string{"line 1"}},
+		"too large":       {"18446744073709551616\n", false, []string{"line 1"}},
+		"two in a line":   {"1\n1,2\n", false, []string{"line 2"}},
+		"not UTF-8":       {"a\n\xff\n", true, []string{"line 2", "UTF-8"}},
+		"too many":        {many.String(), false, []string{"line 10001", "more than 10000"}},
+		"an endless line": {"1\n" + strings.Repeat("1", 1<<20), false, []string{"line 2", "too long"}},
 	} {
 		_, _, err := openFile(t, c.text, c.names)
 		wantError(t, what, err, append(c.says, "fallback")...)

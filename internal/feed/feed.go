@@ -106,7 +106,8 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 		f.background.Go("watch for new lists", f.watch)
 	}
 	s := g.lists.Stats()
-	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes, "fallback", len(g.fallback.items))
+	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes,
+		"fallback", len(g.fallback.items))
 	return f, nil
 }
 
@@ -122,7 +123,8 @@ func (f *Feed) Generation() int { return int(f.current.Load().number) }
 // Health implements server.Service. With a damaged snapshot sound lists are given all the same.
 func (f *Feed) Health() server.Health {
 	if err := f.positions.Err(); err != nil {
-		return server.Down("positions cannot be saved: a sync failed; see the log, and restart when the disk is sound")
+		return server.Down("positions cannot be saved: a sync failed; see the log, and restart when the " +
+			"disk is sound")
 	}
 	if f.current.Load().broken.Load() != nil {
 		return server.Degraded("the snapshot is damaged; see the log, and replace it by rename")

@@ -32,16 +32,23 @@ func (o *Flags) Name() string { return "feed" }
 // AddFlags implements server.Opener.
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	o.set = f
-	config.File(f, &o.cfg.Path, "feeds", "snapshot of the recommendation lists, written by weir import or weir generate")
-	config.File(f, &o.cfg.Fallback, "fallback", "file of up to 10,000 items, one a line, for users who have too few left; "+
-		"# begins a comment, \\# an item (default the snapshot's most frequent)")
-	config.Choice(f, &o.fill, "feed-fallback", fillUniform, "which fallback items fill short feeds: uniform, drawn at random, or "+
-		"bandit, the best samples for the user", fillUniform, fillBandit)
-	f.DurationVar(&o.cfg.Watch, "feeds-watch", time.Second, "how often to look for a snapshot renamed over --feeds; negative is never")
-	f.Float64Var(&o.cfg.MinShare, "feeds-min-share", 0.5, "refuse new lists with fewer users than this share of those before, "+
-		"unless forced; 0 takes any but empty ones")
-	f.DurationVar(&o.cfg.Sync, "sync-interval", time.Second, "how often positions are made safe against a loss of power")
-	f.BoolVar(&o.cfg.LockMemory, "lock-memory", false, "keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
+	config.File(f, &o.cfg.Path, "feeds",
+		"snapshot of the recommendation lists, written by weir import or weir generate")
+	config.File(f, &o.cfg.Fallback, "fallback",
+		"file of up to 10,000 items, one a line, for users who have too few left; "+
+			"# begins a comment, \\# an item (default the snapshot's most frequent)")
+	config.Choice(f, &o.fill, "feed-fallback", fillUniform,
+		"which fallback items fill short feeds: uniform, drawn at random, or "+
+			"bandit, the best samples for the user", fillUniform, fillBandit)
+	f.DurationVar(&o.cfg.Watch, "feeds-watch", time.Second,
+		"how often to look for a snapshot renamed over --feeds; negative is never")
+	f.Float64Var(&o.cfg.MinShare, "feeds-min-share", 0.5,
+		"refuse new lists with fewer users than this share of those before, "+
+			"unless forced; 0 takes any but empty ones")
+	f.DurationVar(&o.cfg.Sync, "sync-interval", time.Second,
+		"how often positions are made safe against a loss of power")
+	f.BoolVar(&o.cfg.LockMemory, "lock-memory", false,
+		"keep the snapshot in memory (mlock; needs the limit, ulimit -l)")
 }
 
 // Check implements server.Opener.
@@ -76,9 +83,11 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 // Absent implements server.Absent.
 func (o *Flags) Absent() []server.Route {
 	none := func(w *server.Response, _ *server.Request) server.Outcome {
-		w.Problem(http.StatusNotFound, "no lists are loaded, so there are no feeds: start weir serve with --feeds FILE, which weir import "+
+		w.Problem(http.StatusNotFound, "no lists are loaded, so there are no feeds: start weir serve with "+
+			"--feeds FILE, which weir import "+
 			"or weir generate writes")
 		return server.Done
 	}
-	return []server.Route{{Pattern: "GET /feed/{user}", Handler: none}, {Pattern: "POST /feed/{user}", Handler: none}}
+	return []server.Route{{Pattern: "GET /feed/{user}", Handler: none},
+		{Pattern: "POST /feed/{user}", Handler: none}}
 }

@@ -29,12 +29,14 @@ func escape(s, reserved string) string {
 	return b.String()
 }
 
-// FuzzRequestsAlwaysGetAnAnswerInJSON sends whatever user ids and queries over a connection to feeds of numbers
-// and of names. Whatever they are the answer is JSON of a status that a request may have, the
+// FuzzRequestsAlwaysGetAnAnswerInJSON sends whatever user ids and queries over a connection to feeds of
+// numbers and of names. Whatever they are the answer is JSON of a status that a request may have, the
 // connection stays usable, and no handler has panicked.
 func FuzzRequestsAlwaysGetAnAnswerInJSON(f *testing.F) {
-	for _, id := range []string{"1", "007", "anna", "", "%", "%zz", "%31", "\xff", "18446744073709551616", "1/position", strings.Repeat("9", 300)} {
-		for _, query := range []string{"", "size=5", "size=256&meta=1", "from=1&list=0123456789ab", "peek=1&&=&size", "%zz=1", "size=%2", "list=%00&from=0", "meta=1&size=255"} {
+	for _, id := range []string{"1", "007", "anna", "", "%", "%zz", "%31", "\xff", "18446744073709551616",
+		"1/position", strings.Repeat("9", 300)} {
+		for _, query := range []string{"", "size=5", "size=256&meta=1", "from=1&list=0123456789ab",
+			"peek=1&&=&size", "%zz=1", "size=%2", "list=%00&from=0", "meta=1&size=255"} {
 			f.Add(id, query)
 		}
 	}
@@ -65,7 +67,8 @@ func FuzzRequestsAlwaysGetAnAnswerInJSON(f *testing.F) {
 			if err := s.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintf(s.conn, "GET /feed/%s?%s HTTP/1.1\r\nHost: weir\r\n\r\n", escape(id, "?"), escape(query, ""))
+			fmt.Fprintf(s.conn, "GET /feed/%s?%s HTTP/1.1\r\nHost: weir\r\n\r\n", escape(id, "?"),
+				escape(query, ""))
 			resp, err := http.ReadResponse(s.r, &http.Request{Method: http.MethodGet})
 			if err != nil {
 				t.Fatalf("%q, %q: no answer: %v", id, query, err)

@@ -80,7 +80,8 @@ func (o *GenerateOptions) Check() error {
 	case o.Items < 0 || o.Items > snapshot.MaxListLen:
 		return fmt.Errorf("lists of %d items: 0 to %d are possible", o.Items, snapshot.MaxListLen)
 	case uint64(o.Items) > uint64(o.MaxItem):
-		return fmt.Errorf("lists of %d different items out of %d: make the largest item at least %d", o.Items, o.MaxItem, o.Items)
+		return fmt.Errorf("lists of %d different items out of %d: make the largest item at least %d", o.Items,
+			o.MaxItem, o.Items)
 	}
 	return nil
 }
@@ -127,7 +128,8 @@ type drawer struct {
 }
 
 func newDrawer(o *GenerateOptions) *drawer {
-	return &drawer{items: o.Items, maxItem: uint64(o.MaxItem), seed: mix(o.Seed), popular: min(1000, uint64(o.MaxItem))}
+	return &drawer{items: o.Items, maxItem: uint64(o.MaxItem), seed: mix(o.Seed),
+		popular: min(1000, uint64(o.MaxItem))}
 }
 
 // appendList appends the list of a user to dst.

@@ -137,7 +137,8 @@ func TestGenerateRefuses(t *testing.T) {
 		"lists of -1 items":                {Users: 1, Items: -1},
 		"at most 4294967295 are possible":  {Users: 1 << 32},
 	} {
-		if _, err := Generate(context.Background(), filepath.Join(t.TempDir(), "feeds.weir"), o); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Generate(context.Background(), filepath.Join(t.TempDir(), "feeds.weir"),
+			o); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: the error is %v, want one that says %q", o, err, says)
 		}
 	}

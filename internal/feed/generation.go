@@ -94,10 +94,13 @@ func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation,
 		return nil, err
 	}
 	if n := lists.Stats().Users; n < least {
-		return nil, errors.Join(fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+
-			"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.cfg.MinShare, f.forceFile()), lists.Close())
+		return nil, errors.Join(
+			fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+
+				"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.cfg.MinShare,
+				f.forceFile()), lists.Close())
 	}
-	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes), warmed: make(chan struct{})}
+	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes),
+		warmed: make(chan struct{})}
 	if err := f.prepare(ctx, g, whole); err != nil {
 		return nil, errors.Join(err, lists.Close())
 	}
@@ -163,7 +166,8 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 	case ctx.Err() != nil:
 	case err != nil:
 		g.broken.Store(&err)
-		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path, "error", err)
+		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path,
+			"error", err)
 	default:
 		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start))
 	}

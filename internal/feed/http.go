@@ -40,7 +40,8 @@ func (f *Feed) next(w *server.Response, r *server.Request) server.Outcome {
 }
 
 // handle answers a request for what parse makes of it; false from parse means that w holds the answer.
-func (f *Feed) handle(w *server.Response, r *server.Request, parse func(*server.Response, *server.Request) (query, bool)) server.Outcome {
+func (f *Feed) handle(w *server.Response, r *server.Request,
+	parse func(*server.Response, *server.Request) (query, bool)) server.Outcome {
 	for {
 		switch q, err := f.try(w, r, parse); err {
 		case progress.ErrSuperseded:
@@ -52,7 +53,8 @@ func (f *Feed) handle(w *server.Response, r *server.Request, parse func(*server.
 	}
 }
 
-func (f *Feed) try(w *server.Response, r *server.Request, parse func(*server.Response, *server.Request) (query, bool)) (query, error) {
+func (f *Feed) try(w *server.Response, r *server.Request,
+	parse func(*server.Response, *server.Request) (query, bool)) (query, error) {
 	v, err := f.visit(r.Param(0), r.Stripe, r.Inline())
 	if err != nil {
 		return query{}, err
@@ -183,17 +185,21 @@ func conclude(w *server.Response, err error) server.Outcome {
 	case errors.As(err, new(*valueError)):
 		detail = err.Error()
 	case err == errOtherList:
-		status, detail = http.StatusConflict, "the user's list is another than the one named by list; ask with meta=1 for the present one"
+		status, detail = http.StatusConflict,
+			"the user's list is another than the one named by list; ask with meta=1 for the present one"
 	case err == errNoList:
 		status, detail = http.StatusNotFound, "there is no list for this user, so no position"
 	case err == errNoItems:
-		status, title, detail = http.StatusInternalServerError, "no feed items", "the user has no items left and there are no fallback items"
+		status, title, detail = http.StatusInternalServerError, "no feed items",
+			"the user has no items left and there are no fallback items"
 	case err == errOutdated:
-		status, detail = http.StatusServiceUnavailable, "newer lists than those of this server are in use; it will take them up"
+		status, detail = http.StatusServiceUnavailable,
+			"newer lists than those of this server are in use; it will take them up"
 	case errors.Is(err, record.ErrCorrupt):
 		status, detail = http.StatusServiceUnavailable, "the list cannot be read at the moment"
 	default:
-		status, detail = http.StatusServiceUnavailable, "positions cannot be saved at the moment, so no items are given"
+		status, detail = http.StatusServiceUnavailable,
+			"positions cannot be saved at the moment, so no items are given"
 	}
 	w.ProblemTitle(status, cmp.Or(title, http.StatusText(status)), detail)
 	return server.Done
@@ -240,7 +246,8 @@ func parseQuery(w *server.Response, r *server.Request) (query, bool) {
 		case "size":
 			n, ok := parseNumber(value)
 			if !ok || n > maxSize {
-				w.Problem(http.StatusUnprocessableEntity, "size must be a whole number from 1 to 255; absent or 0 is 10")
+				w.Problem(http.StatusUnprocessableEntity,
+					"size must be a whole number from 1 to 255; absent or 0 is 10")
 				return q, false
 			}
 			q.size = int(n)
@@ -250,13 +257,15 @@ func parseQuery(w *server.Response, r *server.Request) (query, bool) {
 		case "from":
 			n, ok := parseNumber(value)
 			if !ok || n > snapshot.MaxListLen {
-				w.Problem(http.StatusUnprocessableEntity, "from must be a whole number from 0 to the length of the user's list, at most 65535")
+				w.Problem(http.StatusUnprocessableEntity,
+					"from must be a whole number from 0 to the length of the user's list, at most 65535")
 				return q, false
 			}
 			q.from = int(n)
 		case "list":
 			if q.list, ok = parseToken(value); !ok {
-				w.Problem(http.StatusUnprocessableEntity, "list must be the 12 hexadecimal digits that an answer with meta=1 carries")
+				w.Problem(http.StatusUnprocessableEntity,
+					"list must be the 12 hexadecimal digits that an answer with meta=1 carries")
 				return q, false
 			}
 			q.hasList = true
@@ -275,7 +284,8 @@ func parseQuery(w *server.Response, r *server.Request) (query, bool) {
 		}
 	}
 	if q.hasList != (q.from >= 0) {
-		w.Problem(http.StatusUnprocessableEntity, "from and list go together: both come with an answer to meta=1")
+		w.Problem(http.StatusUnprocessableEntity,
+			"from and list go together: both come with an answer to meta=1")
 		return q, false
 	}
 	return q, true
@@ -327,7 +337,9 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) server.Outcome
 		err = errors.New("position must be there")
 	}
 	if err != nil {
-		return conclude(w, &valueError{`the body must be {"position":N}, N a whole number from 0 to the length of the user's list: ` + err.Error()})
+		return conclude(
+			w,
+			&valueError{`the body must be {"position":N}, N a whole number from 0 to the length of the user's list: ` + err.Error()})
 	}
 	return f.onPosition(w, r, progress.Set(*body.Position))
 }

@@ -223,14 +223,17 @@ func TestMetaTellsWhereTheUserIs(t *testing.T) {
 	if m.Position != 20 || m.Remaining != 30 || m.Fallback != 0 || len(m.List) != 12 {
 		t.Errorf("%+v", m)
 	}
-	if p, _ := s.meta("POST", "/feed/1?meta=1&peek=1&size=40"); p.Position != 20 || p.Remaining != 30 || p.List != m.List || p.Fallback != 3 {
+	if p, _ := s.meta("POST", "/feed/1?meta=1&peek=1&size=40"); p.Position != 20 || p.Remaining != 30 ||
+		p.List != m.List || p.Fallback != 3 {
 		t.Errorf("peek: %+v", p)
 	}
 	m, items = s.meta("GET", "/feed/8?meta=1&size=5")
-	if m.Position != 3 || m.Remaining != 0 || m.Fallback != 2 || len(items) != 5 || !slices.Equal(items[:3], demo()[8]) {
+	if m.Position != 3 || m.Remaining != 0 || m.Fallback != 2 || len(items) != 5 ||
+		!slices.Equal(items[:3], demo()[8]) {
 		t.Errorf("with fallback: %+v", m)
 	}
-	if m, _ = s.meta("GET", "/feed/777?meta=1&size=2"); m.Position != 0 || m.Remaining != 0 || m.Fallback != 2 {
+	if m, _ = s.meta("GET", "/feed/777?meta=1&size=2"); m.Position != 0 || m.Remaining != 0 ||
+		m.Fallback != 2 {
 		t.Errorf("an unknown user: %+v", m)
 	}
 }
@@ -239,11 +242,13 @@ func TestBadRequestsNameTheParameterAndItsRange(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serveFeed(t, writeDemo(t, dense, false, 1), kernel)
 		m, _ := s.meta("GET", "/feed/1?meta=1&peek=1")
-		sizes := []string{"256", "-1", "abc", "", "1.0", "1e1", "+5", "%2B5", "5%20", "0x5", "99999999999999999999", "18446744073709551626", "1&size=256", "%D9%A5"}
+		sizes := []string{"256", "-1", "abc", "", "1.0", "1e1", "+5", "%2B5", "5%20", "0x5",
+			"99999999999999999999", "18446744073709551626", "1&size=256", "%D9%A5"}
 		for _, v := range sizes {
 			s.problem(422, "GET", "/feed/1?size="+v, "", "size", "1 to 255", "10")
 		}
-		for _, id := range []string{"abc", "-1", "+1", "1.5", "18446744073709551616", "1%2F2", "%20", "%00", "1%C3%A9", strings.Repeat("1", 300)} {
+		for _, id := range []string{"abc", "-1", "+1", "1.5", "18446744073709551616", "1%2F2", "%20", "%00",
+			"1%C3%A9", strings.Repeat("1", 300)} {
 			s.problem(422, "GET", "/feed/"+id, "", "userId", "0 to 18446744073709551615")
 			s.problem(422, "GET", "/feed/"+id+"/position", "", "userId", "0 to 18446744073709551615")
 		}
@@ -254,7 +259,8 @@ func TestBadRequestsNameTheParameterAndItsRange(t *testing.T) {
 		s.problem(422, "GET", "/feed/1?from=51"+list, "", "from", "0 to 50")
 		s.problem(422, "GET", "/feed/1?from=1", "", "from", "list", "meta=1")
 		s.problem(422, "GET", "/feed/1?list="+m.List, "", "from", "list", "meta=1")
-		for _, v := range []string{"", "xyz", m.List + "0", m.List[1:], "00000000000g", "-0000000001a", "0x0000000001"} {
+		for _, v := range []string{"", "xyz", m.List + "0", m.List[1:], "00000000000g", "-0000000001a",
+			"0x0000000001"} {
 			s.problem(422, "GET", "/feed/1?from=0&list="+v, "", "list", "12 hexadecimal digits")
 		}
 		for _, v := range []string{"", "2", "yes", "TRUE", "-1"} {
@@ -335,7 +341,8 @@ func TestPositionsAreReadSetAndReset(t *testing.T) {
 		m, _ := s.meta("GET", "/feed/3?meta=1&size=7")
 		check := func(method, body string, position int) {
 			t.Helper()
-			wanted := fmt.Sprintf(`{"position":%d,"remaining":%d,"length":50,"list":"%s"}`, position, 50-position, m.List)
+			wanted := fmt.Sprintf(`{"position":%d,"remaining":%d,"length":50,"list":"%s"}`, position,
+				50-position, m.List)
 			if got := s.ok(method, "/feed/3/position", body); got != wanted {
 				t.Errorf("%s %s: %s, want %s", method, body, got, wanted)
 			}
@@ -349,11 +356,15 @@ func TestPositionsAreReadSetAndReset(t *testing.T) {
 		check("DELETE", "", 0)
 		check("GET", "", 0)
 		want(t, "after DELETE", s.items("GET", "/feed/3"), demo()[3][:10])
-		for _, body := range []string{"", "7", `{}`, `{"position":null}`, `{"position":"7"}`, `{"position":1.5}`, `{"position":7} {}`, `{"position":7,"x":1}`, `[7]`, `{"position":7`, `{"position":18446744073709551616}`} {
+		for _, body := range []string{"", "7", `{}`, `{"position":null}`, `{"position":"7"}`,
+			`{"position":1.5}`, `{"position":7} {}`, `{"position":7,"x":1}`, `[7]`, `{"position":7`,
+			`{"position":18446744073709551616}`} {
 			s.problem(422, "PUT", "/feed/3/position", body, "position", "0 to the length")
 		}
-		s.problem(422, "PUT", "/feed/3/position", `{"Position":5}`, "0 to the length", `may have position, and not "Position"`)
-		s.problem(422, "PUT", "/feed/3/position", `{"position":1,"position":2}`, "0 to the length", "position must be there once")
+		s.problem(422, "PUT", "/feed/3/position", `{"Position":5}`, "0 to the length",
+			`may have position, and not "Position"`)
+		s.problem(422, "PUT", "/feed/3/position", `{"position":1,"position":2}`, "0 to the length",
+			"position must be there once")
 		for _, p := range []string{"51", "-1", "65536", "9223372036854775807"} {
 			s.problem(422, "PUT", "/feed/3/position", `{"position":`+p+`}`, "position", "0 to 50")
 		}
@@ -381,7 +392,8 @@ func TestAnswersAreFilledFromTheFallback(t *testing.T) {
 			own, fill int
 		}{
 			{"/feed/8?size=5", 3, 2}, {"/feed/8?size=5", 0, 5}, {"/feed/8?size=255", 0, 7},
-			{"/feed/9", 0, 10}, {"/feed/777", 0, 10}, {"/feed/18446744073709551615?size=4", 0, 4}, {"/feed/777?size=11", 0, 10},
+			{"/feed/9", 0, 10}, {"/feed/777", 0, 10}, {"/feed/18446744073709551615?size=4", 0, 4},
+			{"/feed/777?size=11", 0, 10},
 		} {
 			items := s.items("GET", c.path)
 			if len(items) != c.own+c.fill {
@@ -412,7 +424,8 @@ func TestAnswersAreFilledFromTheFallback(t *testing.T) {
 		if n := s.value("weir_feed_items_total"); n != 3 {
 			t.Errorf("%v own items are counted, want 3", n)
 		}
-		systest.Eventually(t, "a line in the log", func() bool { return strings.Contains(s.logged.String(), "too few items") })
+		systest.Eventually(t, "a line in the log",
+			func() bool { return strings.Contains(s.logged.String(), "too few items") })
 		line := s.logged.String()
 		for _, says := range []string{`"level":"ERROR"`, `"user":8`, `"asked":255`, `"given":7`} {
 			if !strings.Contains(line, says) {
@@ -518,9 +531,11 @@ func TestAPoisonedStoreAnswers503(t *testing.T) {
 	close(failing)
 	s.do("GET", "/feed/3", "") // there is something to sync
 	systest.Eventually(t, "the failure of a sync", func() bool { return s.Health().Err() != nil })
-	for _, c := range [][3]string{{"GET", "/feed/1"}, {"POST", "/feed/2"}, {"PUT", "/feed/1/position", `{"position":3}`}, {"DELETE", "/feed/1/position"}} {
+	for _, c := range [][3]string{{"GET", "/feed/1"}, {"POST", "/feed/2"},
+		{"PUT", "/feed/1/position", `{"position":3}`}, {"DELETE", "/feed/1/position"}} {
 		s.problem(503, c[0], c[1], c[2], "positions cannot be saved")
-		if a := s.do(c[0], c[1], c[2]); a.header.Get("Retry-After") == "" || strings.Contains(a.body, "secret") {
+		if a := s.do(c[0], c[1], c[2]); a.header.Get("Retry-After") == "" ||
+			strings.Contains(a.body, "secret") {
 			t.Errorf("%s %s: %v %s", c[0], c[1], a.header, a.body)
 		}
 	}
@@ -530,7 +545,9 @@ func TestAPoisonedStoreAnswers503(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 503 || !strings.Contains(string(body), `"feed":{"status":"down","reason":"positions cannot be saved`) || strings.Contains(string(body), "secret") {
+	if err != nil || resp.StatusCode != 503 ||
+		!strings.Contains(string(body), `"feed":{"status":"down","reason":"positions cannot be saved`) ||
+		strings.Contains(string(body), "secret") {
 		t.Errorf("health: %d %s %v", resp.StatusCode, body, err)
 	}
 	s.Feed = nil // its close fails, as it should
@@ -569,8 +586,10 @@ func TestADamagedListIs503AndMovesNothing(t *testing.T) {
 					refused++
 					s.problem(503, "GET", "/feed/4", "", "cannot be read")
 				case a.status != 200 || a.body != wantBody:
-					if as == int(dense) || a.body != s.do("GET", "/feed/999999", "").body { // who is not found is nobody
-						t.Fatalf("byte %d of the %s: %d %s, want %s", at-part.Offset, part.Name, a.status, a.body, wantBody)
+					// Who is not found is nobody.
+					if as == int(dense) || a.body != s.do("GET", "/feed/999999", "").body {
+						t.Fatalf("byte %d of the %s: %d %s, want %s", at-part.Offset, part.Name, a.status,
+							a.body, wantBody)
 					}
 				}
 				if _, err := f.WriteAt(good[at:at+1], int64(at)); err != nil {
@@ -625,7 +644,8 @@ func TestOnlyItemsThatWereCheckedAreGivenWhoeverAdvancesMeanwhile(t *testing.T) 
 	defer f.Close()
 	for _, part := range s.current.Load().lists.Sections() {
 		if part.Name == "lists" { // the second half of the second list
-			if _, err := f.WriteAt(make([]byte, part.Length/4), int64(part.Offset+part.Length*3/4)); err != nil {
+			if _, err := f.WriteAt(make([]byte, part.Length/4),
+				int64(part.Offset+part.Length*3/4)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -667,7 +687,8 @@ func TestReloadIsOnTheAdminPortAlone(t *testing.T) {
 	if err := os.Rename(s.cfg.Path+".bad", s.cfg.Path); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := post(); status != 409 || !strings.Contains(body, "not a weir snapshot") || !strings.Contains(body, "generation 2 serves on") {
+	if status, body := post(); status != 409 || !strings.Contains(body, "not a weir snapshot") ||
+		!strings.Contains(body, "generation 2 serves on") {
 		t.Errorf("%d %s", status, body)
 	}
 	if n := s.stats.refused.Value(); n != 1 {
@@ -682,7 +703,8 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 		x := open(t, writeDemo(t, as, names))
 		<-x.current.Load().warmed
 		x.take(0, 4, 7)
-		params := [][]byte{[]byte("4"), []byte("9"), []byte("10"), []byte("18446744073709551615"), []byte("18446744073709551616"), []byte("x"), {}, []byte("%34")}
+		params := [][]byte{[]byte("4"), []byte("9"), []byte("10"), []byte("18446744073709551615"),
+			[]byte("18446744073709551616"), []byte("x"), {}, []byte("%34")}
 		for range 4 { // more than fit at once
 			params = append(params, params...)
 		}
@@ -752,7 +774,8 @@ func TestWhatMayNotBeInMemoryIsLeftToAWorker(t *testing.T) {
 			t.Helper()
 			calls.Store(0)
 			if a := s.do("GET", path, ""); calls.Load() != want {
-				t.Errorf("%s: GET %s is answered %d after %d calls, want %d", when, path, a.status, calls.Load(), want)
+				t.Errorf("%s: GET %s is answered %d after %d calls, want %d", when, path, a.status,
+					calls.Load(), want)
 			}
 		}
 		unknown := int64(2)

@@ -62,15 +62,19 @@ func (o *ImportOptions) fields() []ingest.Field {
 	return []ingest.Field{
 		userField: {
 			Name: "user", IDs: o.UserIDs, KindFlag: "--user-ids", Column: o.UserColumn, Flag: "--user-column",
-			Guess: []string{"user", "userid", "uid", "input.userid", "customer", "customerid", "visitor", "visitorid",
+			Guess: []string{"user", "userid", "uid", "input.userid", "customer", "customerid", "visitor",
+				"visitorid",
 				"member", "memberid", "account", "accountid", "profile", "profileid", "1"},
 		},
 		itemField: {
 			Name: "item", IDs: o.ItemIDs, KindFlag: "--item-ids", Column: o.ItemColumn, Flag: "--item-column",
-			Guess: []string{"item", "itemid", "iid", "product", "productid", "movie", "movieid", "content", "contentid",
-				"article", "articleid", "video", "videoid", "track", "trackid", "post", "postid", "sku", "id", "2"},
+			Guess: []string{"item", "itemid", "iid", "product", "productid", "movie", "movieid", "content",
+				"contentid",
+				"article", "articleid", "video", "videoid", "track", "trackid", "post", "postid", "sku", "id",
+				"2"},
 			Rest: true, List: true, ListColumn: o.ItemsColumn, ListFlag: "--items-column",
-			GuessList: []string{"items", "itemids", "recommendations", "recommendeditems", "output.recommendeditems",
+			GuessList: []string{"items", "itemids", "recommendations", "recommendeditems",
+				"output.recommendeditems",
 				"recommended", "recs", "predictions", "feed", "list"},
 		},
 		rankField: {
@@ -90,7 +94,9 @@ func (o *ImportOptions) fields() []ingest.Field {
 // the sources. On failure there is no file, and one that was there before stays as it was.
 func Import(ctx context.Context, sources []string, path string, o ImportOptions) (ImportStats, error) {
 	if o.RankColumn != "" && o.ScoreColumn != "" {
-		return ImportStats{}, &server.FlagError{Err: errors.New("--rank-column and --score-column: one of them arranges the items, name only one")}
+		return ImportStats{},
+			&server.FlagError{Err: errors.New(
+				"--rank-column and --score-column: one of them arranges the items, name only one")}
 	}
 	// What cannot be written is said now, and not after an hour of reading.
 	if err := ingest.CheckReplaced(path, sources); err != nil {
@@ -166,7 +172,8 @@ func (m *importer) run(ctx context.Context, path string) (_ ImportStats, err err
 	}
 	if users == 0 {
 		// A pipeline that had a bad day must not leave everybody without a feed.
-		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoLists, m.in.Progress.Rows.Load(), m.account.Count())
+		return ImportStats{}, fmt.Errorf("%w: %d rows were read and %d of them were bad", ErrNoLists,
+			m.in.Progress.Rows.Load(), m.account.Count())
 	}
 	if err := m.write(ctx, path, users); err != nil {
 		return ImportStats{}, m.explain(err)
@@ -185,7 +192,8 @@ func (m *importer) add(b *ingest.Batch) error {
 			m.items = append(m.items, uint64(m.names.Add(items.String(i))))
 		}
 		if values = m.items; m.names.Size() > m.o.Memory/2 {
-			return fmt.Errorf("the names of %d items take more than half of --memory: raise it, or number the items", m.names.Len())
+			return fmt.Errorf("the names of %d items take more than half of --memory: raise it, or number "+
+				"the items", m.names.Len())
 		}
 	}
 	p := &m.in.Progress
@@ -257,7 +265,8 @@ func (m *importer) write(ctx context.Context, path string, users uint64) error {
 		return err
 	}
 	if written == 0 {
-		return fmt.Errorf("%w: %d rows were read and %d users had too many items", ErrNoLists, m.in.Progress.Rows.Load(), users)
+		return fmt.Errorf("%w: %d rows were read and %d users had too many items", ErrNoLists,
+			m.in.Progress.Rows.Load(), users)
 	}
 	// What of the spill file has not reached the disk yet need not, and Commit has the disk to itself.
 	if err := m.sorter.Close(); err != nil {
@@ -296,7 +305,8 @@ func (m *importer) distinct(g *ingest.Groups, seen *itemSet) {
 }
 
 // writeList writes the list of a key; written is false when it is too long and left out.
-func (m *importer) writeList(w *snapshot.Writer, g *ingest.Groups, i int, items []uint64) (written bool, err error) {
+func (m *importer) writeList(w *snapshot.Writer, g *ingest.Groups, i int, items []uint64) (written bool,
+	err error) {
 	name := ""
 	if len(g.Keys.Ends) > 0 {
 		name = string(g.Keys.String(i))
@@ -337,8 +347,8 @@ func (m *importer) explain(err error) error {
 	return fmt.Errorf("user %s is in %s and in %s: %s", shared.Key, first, second, hint)
 }
 
-// itemSet is a set of items, by Fibonacci hashing, that is emptied for every list. Emptying costs nothing: an entry counts
-// only if its list is the present one. A list of 200 fits the first-level cache.
+// itemSet is a set of items, by Fibonacci hashing, that is emptied for every list. Emptying costs nothing:
+// an entry counts only if its list is the present one. A list of 200 fits the first-level cache.
 type itemSet struct {
 	entries []itemEntry
 	list    uint64

@@ -102,7 +102,8 @@ func TestImportEveryKindOfID(t *testing.T) {
 		{"named users", "ada", "5"}, {"named items", "7", "Ödön"}, {"names", "ada", `say "hi"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			rows := fmt.Sprintf("in=user\titem\n%s\t%s\n%s\t9\n3\t9\n", tt.users, strings.ReplaceAll(tt.items, `"`, `""`), tt.users)
+			rows := fmt.Sprintf("in=user\titem\n%s\t%s\n%s\t9\n3\t9\n", tt.users,
+				strings.ReplaceAll(tt.items, `"`, `""`), tt.users)
 			if strings.Contains(rows, `""`) {
 				rows = strings.Replace(rows, `say ""hi""`, `"say ""hi"""`, 1)
 			}
@@ -116,7 +117,8 @@ func TestImportEveryKindOfID(t *testing.T) {
 			}
 			wantList(t, s, tt.users, tt.items, "9")
 			wantList(t, s, "3", "9")
-			if stats.Users != 2 || stats.Items != 3 || stats.Shortest != 1 || stats.Longest != 2 || stats.Rows != 3 {
+			if stats.Users != 2 || stats.Items != 3 || stats.Shortest != 1 || stats.Longest != 2 ||
+				stats.Rows != 3 {
 				t.Errorf("statistics %+v", stats)
 			}
 		})
@@ -131,10 +133,13 @@ func TestImportArrangesItems(t *testing.T) {
 	}{
 		{"by rank", "in=user,item,rank\n1,5,3\n1,6,1\n1,7,2\n", ImportOptions{}, []string{"6", "7", "5"}},
 		{"by score", "in=user,item,score\n1,5,3\n1,6,1\n1,7,2\n", ImportOptions{}, []string{"5", "7", "6"}},
-		{"by rank before score", "in=user,item,score,rank\n1,5,3,3\n1,6,2,1\n1,7,1,2\n", ImportOptions{}, []string{"6", "7", "5"}},
-		{"by the score that is named", "in=user,item,score,rank\n1,5,3,3\n1,6,1,1\n1,7,2,2\n", ImportOptions{ScoreColumn: "score"}, []string{"5", "7", "6"}},
+		{"by rank before score", "in=user,item,score,rank\n1,5,3,3\n1,6,2,1\n1,7,1,2\n", ImportOptions{},
+			[]string{"6", "7", "5"}},
+		{"by the score that is named", "in=user,item,score,rank\n1,5,3,3\n1,6,1,1\n1,7,2,2\n",
+			ImportOptions{ScoreColumn: "score"}, []string{"5", "7", "6"}},
 		{"as they come", "in=user,item\n1,5\n2,5\n1,7\n1,6\n", ImportOptions{}, []string{"5", "7", "6"}},
-		{"first of duplicates", "in=user,item,rank\n1,5,3\n1,6,2\n1,5,1\n1,6,4\n", ImportOptions{}, []string{"5", "6"}},
+		{"first of duplicates", "in=user,item,rank\n1,5,3\n1,6,2\n1,5,1\n1,6,4\n", ImportOptions{},
+			[]string{"5", "6"}},
 		{"lists", `in={"user":1,"items":[9,5,9,7,5]}`, ImportOptions{}, []string{"9", "5", "7"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,7 +157,8 @@ func TestImportOfNobodyIsRefused(t *testing.T) {
 		"in=user,item\n":           "no lists to import: 0 rows were read and 0 of them were bad",
 		"in=user,item\nx,1\n1,y\n": "no lists to import: 2 rows were read and 2 of them were bad",
 	} {
-		_, _, err := importFiles(t, ImportOptions{MaxBad: 2, UserIDs: ingest.Number, ItemIDs: ingest.Number}, text)
+		_, _, err := importFiles(t, ImportOptions{MaxBad: 2, UserIDs: ingest.Number, ItemIDs: ingest.Number},
+			text)
 		if !errors.Is(err, ErrNoLists) || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
@@ -165,7 +171,8 @@ func TestImportOfListsThatAreAllTooLongIsRefused(t *testing.T) {
 		fmt.Fprintf(&rows, "1,%d\n", i)
 	}
 	_, _, err := importFiles(t, ImportOptions{MaxBad: 1}, "in="+rows.String())
-	if want := "no lists to import: 65536 rows were read and 1 users had too many items"; !errors.Is(err, ErrNoLists) || err.Error() != want {
+	if want := "no lists to import: 65536 rows were read and 1 users had too many items"; !errors.Is(err,
+		ErrNoLists) || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -173,7 +180,8 @@ func TestImportOfListsThatAreAllTooLongIsRefused(t *testing.T) {
 func TestImportOfAUserWithMillionsOfRowsKeepsToItsMemory(t *testing.T) {
 	rows := int(ingest.MostValues(4<<20)) + 100
 	text := strings.Repeat("1,7\n", rows) + "2,8\n"
-	want := fmt.Sprintf("all sources: user 1: expected at most 65535 items, found %d, duplicates included", rows)
+	want := fmt.Sprintf("all sources: user 1: expected at most 65535 items, found %d, duplicates included",
+		rows)
 	_, _, err := importFiles(t, ImportOptions{Memory: 4 << 20}, "in="+text)
 	if !errors.Is(err, ingest.ErrBadRows) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
@@ -207,7 +215,8 @@ func TestImportOfUsersInSeveralPlaces(t *testing.T) {
 			[]string{"5", "6", "7"}, "user 1 is in a and in b" + hint},
 		{"two lists of a file", []string{`a={"user":1,"items":[5]}` + "\n" + `{"user":1,"items":[6]}`},
 			[]string{"5", "6"}, "user 1 has several lists in a" + hint},
-		{"rows of two files", []string{"a=1,5\n1,6\n", "b=2,1\n1,7\n"}, []string{"5", "6", "7"}, "user 1 is in a and in b" + hint},
+		{"rows of two files", []string{"a=1,5\n1,6\n", "b=2,1\n1,7\n"}, []string{"5", "6", "7"},
+			"user 1 is in a and in b" + hint},
 		{"ranked rows of two files", []string{"a=user,item,rank\n1,5,2\n", "b=user,item,rank\n1,7,1\n"},
 			[]string{"7", "5"}, "user 1 is in a and in b" + hint},
 		{"rows of one file", []string{"a=1,5\n2,6\n1,7\n", "b=3,1\n"}, []string{"5", "7"}, ""},
@@ -220,7 +229,8 @@ func TestImportOfUsersInSeveralPlaces(t *testing.T) {
 			wantList(t, s, "1", tt.merged...)
 			s, _, err = importFiles(t, ImportOptions{Apart: true}, tt.files...)
 			switch {
-			case tt.refused == "" && err != nil, tt.refused != "" && (err == nil || err.Error() != tt.refused):
+			case tt.refused == "" && err != nil, tt.refused != "" &&
+				(err == nil || err.Error() != tt.refused):
 				t.Errorf("got %v, want %s", err, tt.refused)
 			case tt.refused == "":
 				wantList(t, s, "1", tt.merged...)
@@ -233,7 +243,8 @@ func TestImportOfListsThatAreTooLong(t *testing.T) {
 	var a, b strings.Builder
 	for i := range 40000 {
 		fmt.Fprintf(&a, "1,%d\n2,%d\n", i, i)
-		fmt.Fprintf(&b, "1,%d\n2,%d\n", i+25535, i+25536) // the first user has 65,535 in all, the second one more
+		// The first user has 65,535 in all, the second one more.
+		fmt.Fprintf(&b, "1,%d\n2,%d\n", i+25535, i+25536)
 	}
 	const want = "all sources: user 2: expected at most 65535 items, found 65536"
 	_, _, err := importFiles(t, ImportOptions{}, "a="+a.String(), "b="+b.String())
@@ -269,7 +280,8 @@ func TestImportFailsWithoutATrace(t *testing.T) {
 				cancel()
 			}()
 			dir := t.TempDir()
-			_, err := Import(ctx, []string{"-"}, filepath.Join(dir, "out.weir"), ImportOptions{Memory: 1 << 20, Ingest: ingest.Options{Stdin: r}})
+			_, err := Import(ctx, []string{"-"}, filepath.Join(dir, "out.weir"),
+				ImportOptions{Memory: 1 << 20, Ingest: ingest.Options{Stdin: r}})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("after %q: %v", start, err)
 			}
@@ -287,7 +299,8 @@ func TestImportFailsWithoutATrace(t *testing.T) {
 			w.CloseWithError(io.ErrUnexpectedEOF)
 		}()
 		dir := t.TempDir()
-		_, err := Import(ctx, []string{"-"}, filepath.Join(dir, "out.weir"), ImportOptions{Memory: 1 << 20, Ingest: ingest.Options{Stdin: r}})
+		_, err := Import(ctx, []string{"-"}, filepath.Join(dir, "out.weir"),
+			ImportOptions{Memory: 1 << 20, Ingest: ingest.Options{Stdin: r}})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
@@ -356,7 +369,8 @@ func TestItemSet(t *testing.T) {
 func TestImportLooksAtItsOutputBeforeItReads(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const rows = "user,item\n1,10\n"
-	if err := errors.Join(os.WriteFile("rows.csv", []byte(rows), 0o600), os.Mkdir("directory", 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile("rows.csv", []byte(rows), 0o600),
+		os.Mkdir("directory", 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for out, want := range map[string]string{
@@ -365,7 +379,9 @@ func TestImportLooksAtItsOutputBeforeItReads(t *testing.T) {
 		"rows.csv":         "rows.csv is a source",
 		"./rows.csv":       "rows.csv is a source",
 	} {
-		o := ImportOptions{Memory: 1 << 20, Progress: func(string, int64, int64, int64) { t.Errorf("%s: rows were read", out) }}
+		o := ImportOptions{Memory: 1 << 20, Progress: func(string, int64, int64, int64) {
+			t.Errorf("%s: rows were read", out)
+		}}
 		_, err := Import(t.Context(), []string{"rows.csv"}, out, o)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("to %s: %v, want %q", out, err, want)

@@ -151,7 +151,8 @@ const stripes = 8
 // open opens a feed whose snapshot is dir/feeds.weir, for the length of the test.
 func open(t testing.TB, dir string, change ...func(*Config)) *fixture {
 	t.Helper()
-	x := &fixture{t: t, dir: dir, metrics: metrics.New(stripes), cfg: Config{Path: filepath.Join(dir, "feeds.weir"), Watch: -1}}
+	x := &fixture{t: t, dir: dir, metrics: metrics.New(stripes),
+		cfg: Config{Path: filepath.Join(dir, "feeds.weir"), Watch: -1}}
 	for _, change := range change {
 		change(&x.cfg)
 	}

@@ -32,7 +32,8 @@ func (f *Feed) register(m *metrics.Registry) {
 	}
 	m.Gauge("weir_feed_generation", "Number of the generation that serves, from 1 at start.",
 		current(func(g *generation) float64 { return float64(g.number) }))
-	m.Gauge("weir_feed_snapshot_timestamp_seconds", "When the snapshot that serves was written, in Unix time.",
+	m.Gauge("weir_feed_snapshot_timestamp_seconds",
+		"When the snapshot that serves was written, in Unix time.",
 		current(func(g *generation) float64 { return float64(g.file.ModTime().UnixMilli()) / 1000 }))
 	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
 		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
@@ -43,8 +44,11 @@ func (f *Feed) register(m *metrics.Registry) {
 			return float64(g.positions.Exhausted()) / max(1, float64(g.lists.Stats().Users))
 		}))
 	m.Gauge("weir_feed_warmed_ratio", "Share of the lists that has been read into memory and checked.",
-		current(func(g *generation) float64 { return float64(g.lists.Warmed()) / max(1, float64(g.lists.ListBytes())) }))
-	m.Gauge("weir_feed_changed_in_place", "1 when the snapshot that serves was written to, which nobody may do.",
+		current(func(g *generation) float64 {
+			return float64(g.lists.Warmed()) / max(1, float64(g.lists.ListBytes()))
+		}))
+	m.Gauge("weir_feed_changed_in_place",
+		"1 when the snapshot that serves was written to, which nobody may do.",
 		current(func(g *generation) float64 {
 			if g.altered.Load() {
 				return 1

@@ -57,7 +57,8 @@ func TestPositionsThatAreKeptElsewhereAreAwaited(t *testing.T) {
 			at("GET", "", 5)
 			at("PUT", `{"position":19}`, 19)
 			var got struct{ Position, Remaining, Fallback int }
-			if err := json.Unmarshal([]byte(s.ok("GET", "/feed/1?size=4&meta=1", "")), &got); err != nil || got.Position != 20 || got.Fallback != 3 {
+			if err := json.Unmarshal([]byte(s.ok("GET", "/feed/1?size=4&meta=1", "")), &got); err != nil ||
+				got.Position != 20 || got.Fallback != 3 {
 				t.Errorf("at the end: %+v, %v", got, err)
 			}
 			at("DELETE", "", 0)
@@ -110,7 +111,8 @@ func TestNoItemIsGivenTwiceByPositionsKeptElsewhereWhateverIsSwapped(t *testing.
 				if answers.Add(1); resp.StatusCode == 500 {
 					continue // nothing is left, nor any fallback
 				}
-				if quoted := json.Unmarshal(body, &got); err != nil || quoted != nil || resp.StatusCode != 200 {
+				if quoted := json.Unmarshal(body, &got); err != nil || quoted != nil ||
+					resp.StatusCode != 200 {
 					t.Errorf("%d %s: %v, %v", resp.StatusCode, body, err, quoted)
 					return
 				}
@@ -149,7 +151,8 @@ func (h *held) Prepare(lists progress.Lists) (progress.Generation, error) {
 	return heldGeneration{g, h}, err
 }
 
-func (h heldGeneration) Submit(ctx context.Context, _ progress.User, _ progress.List, _ progress.Op, done func(progress.Move, error)) {
+func (h heldGeneration) Submit(ctx context.Context, _ progress.User, _ progress.List, _ progress.Op,
+	done func(progress.Move, error)) {
 	h.submitted.Add(1)
 	if h.err != nil {
 		done(progress.Move{}, h.err)
@@ -185,7 +188,8 @@ func TestWhoWaitsForAPositionIsLetGoOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		systest.Eventually(t, "a request that is pending", func() bool { return h.submitted.Load() == 1 })
-		if err := gone.(*net.TCPConn).SetLinger(0); err != nil { // a reset: who merely sends no more is answered
+		// A reset: who merely sends no more is answered.
+		if err := gone.(*net.TCPConn).SetLinger(0); err != nil {
 			t.Fatal(err)
 		}
 		gone.Close()

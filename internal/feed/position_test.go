@@ -59,7 +59,8 @@ func TestEveryItemIsGivenExactlyOnceTo64GoroutinesOfOneUser(t *testing.T) {
 		all := slices.Concat(given...)
 		slices.Sort(all)
 		if !slices.Equal(all, l[1]) {
-			t.Errorf("%d items were given, %d of them different, of a list of %d", len(all), len(slices.Compact(all)), len(l[1]))
+			t.Errorf("%d items were given, %d of them different, of a list of %d", len(all),
+				len(slices.Compact(all)), len(l[1]))
 		}
 		f.wantAt(len(l[1]), 1)
 		f.wantAt(0, 0, 2)
@@ -105,7 +106,8 @@ func TestManyUsersKeepTheirOwnPositions(t *testing.T) {
 			t.Fatalf("%d of %d users came to their end: the test wants some", ended, users)
 		}
 		// After the restart they are counted in the background.
-		systest.Eventually(t, "the count of the users at their end", func() bool { return f.value("weir_feed_exhausted_users") == float64(ended) })
+		systest.Eventually(t, "the count of the users at their end",
+			func() bool { return f.value("weir_feed_exhausted_users") == float64(ended) })
 		if ratio := f.value("weir_feed_exhausted_ratio"); ratio != float64(ended)/users {
 			t.Errorf("the ratio of exhausted users is %v, want %v", ratio, float64(ended)/users)
 		}
@@ -149,7 +151,8 @@ func TestTheCountOfExhaustedUsersIsExact(t *testing.T) {
 	l[3] = nil // an empty list is at its end
 	l.write(t, filepath.Join(dir, "feeds.weir"), dense, false)
 	f := open(t, dir)
-	systest.Eventually(t, "the empty list in the count", func() bool { return f.value("weir_feed_exhausted_users") == 1 })
+	systest.Eventually(t, "the empty list in the count",
+		func() bool { return f.value("weir_feed_exhausted_users") == 1 })
 	check := func() {
 		t.Helper()
 		want := 0
@@ -222,9 +225,11 @@ func TestPositionsFollowUsersThroughShapes(t *testing.T) {
 func TestNamesOfAnyKindHavePositions(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "feeds.weir")
-	names := []string{"0", "00", "007", "7", "anna", "18446744073709551615", "18446744073709551616", "\xff\x00", "é"}
+	names := []string{"0", "00", "007", "7", "anna", "18446744073709551615", "18446744073709551616",
+		"\xff\x00", "é"}
 	write := func(names []string) {
-		o := snapshot.Options{Users: snapshot.String, UserCount: uint64(len(names)), MaxItem: 100, Fallback: -1}
+		o := snapshot.Options{Users: snapshot.String, UserCount: uint64(len(names)), MaxItem: 100,
+			Fallback: -1}
 		w, err := snapshot.Create(path, o)
 		if err != nil {
 			t.Fatal(err)

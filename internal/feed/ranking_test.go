@@ -67,7 +67,8 @@ func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 		// Without scores the fill is a random one: it does not stay the same.
 		off.Store(true)
 		first := s.items("GET", "/feed/99999?size=3")
-		systest.Eventually(t, "another fill", func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
+		systest.Eventually(t, "another fill",
+			func() bool { return !slices.Equal(first, s.items("GET", "/feed/99999?size=3")) })
 	})
 }
 
@@ -98,7 +99,8 @@ func TestLongFillsKeepNobodyWaiting(t *testing.T) {
 	}
 	<-f.current.Load().warmed
 	s := serveOpen(t, f, server.Config{})
-	s.client.Transport.(*http.Transport).DisableKeepAlives = true // each request is on another loop than the one before
+	// Each request is on another loop than the one before.
+	s.client.Transport.(*http.Transport).DisableKeepAlives = true
 	for _, user := range []string{"9", "99999"} {
 		filled := make(chan []uint64)
 		go func() { filled <- s.items("GET", "/feed/"+user) }()

@@ -41,7 +41,8 @@ func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	g, err := f.load(ctx, true, least)
 	if err != nil {
 		f.stats.refused.Add(0, 1)
-		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w", f.current.Load().number, err)
+		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w",
+			f.current.Load().number, err)
 		f.log.Error("feed reload", "path", f.cfg.Path, "error", err)
 		return err
 	}
@@ -69,7 +70,8 @@ func (f *Feed) tend(ctx context.Context) {
 		g := f.current.Load()
 		select {
 		case <-g.warmed:
-			if err := disk.Guard(func() error { return g.positions.Tend(ctx) }); err != nil && ctx.Err() == nil {
+			if err := disk.Guard(func() error { return g.positions.Tend(ctx) }); err != nil &&
+				ctx.Err() == nil {
 				f.log.Error("users who were forgotten are not erased yet", "error", err)
 			}
 		default:
@@ -103,7 +105,8 @@ func (f *Feed) look(ctx context.Context, refused os.FileInfo) os.FileInfo {
 	if !g.altered.Load() {
 		if err := g.lists.ChangedOnDisk(); err != nil {
 			g.altered.Store(true)
-			f.log.Error("the snapshot that serves was changed in place; write a new file and rename it over the path, as weir import does",
+			f.log.Error("the snapshot that serves was changed in place; write a new file and rename it "+
+				"over the path, as weir import does",
 				"path", f.cfg.Path, "error", err)
 		}
 	}

@@ -240,7 +240,8 @@ func TestAGenerationIsUnmappedWhenItsLastReaderHasLeft(t *testing.T) {
 		t.Error("the file of a pinned generation is closed")
 	}
 	old.unpin(3)
-	systest.Eventually(t, "the end of the old generation", func() bool { return old.lists.ChangedOnDisk() != nil })
+	systest.Eventually(t, "the end of the old generation",
+		func() bool { return old.lists.ChangedOnDisk() != nil })
 	<-f.current.Load().warmed
 }
 
@@ -269,7 +270,8 @@ func TestTheEndCancelsAReload(t *testing.T) {
 	f := open(t, dir)
 	f.background.Cancel() // as Close begins
 	// That ends the reload a moment after it has begun, which this one may not last.
-	systest.Eventually(t, "a reload that was cancelled", func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
+	systest.Eventually(t, "a reload that was cancelled",
+		func() bool { return errors.Is(f.Reload(t.Context()), context.Canceled) })
 }
 
 // TestWhoEndsUnderAnOldGenerationIsCountedByTheNew has a request that began before a swap and ends after it.
@@ -341,7 +343,8 @@ func TestNoReaderSeesAnUnmappedGeneration(t *testing.T) {
 					}
 					g.unpin(i)
 					if err != nil || len(got) != 1 || got[0] != want {
-						t.Errorf("generation %d: the last item of user %d is %v, %v; want %d", g.number, i, got, err, want)
+						t.Errorf("generation %d: the last item of user %d is %v, %v; want %d", g.number, i,
+							got, err, want)
 						return
 					}
 				}
@@ -478,7 +481,8 @@ func TestSnapshotsThatAreRenamedWhileTheyAreOpenedAreKnownForWhatTheyAre(t *test
 			default:
 			}
 			spare := filepath.Join(files, "spare")
-			if err := errors.Join(os.Link(path, spare), os.Rename(other, path), os.Rename(spare, other)); err != nil {
+			if err := errors.Join(os.Link(path, spare), os.Rename(other, path),
+				os.Rename(spare, other)); err != nil {
 				t.Error(err)
 				return
 			}

@@ -132,11 +132,13 @@ func (v *visit) begin(q *query) error {
 	case q.position && !v.known():
 		return errNoList
 	case q.position && (q.set.N < 0 || q.set.N > length):
-		return &valueError{fmt.Sprintf("position must be a whole number from 0 to %d, the length of the user's list", length)}
+		return &valueError{fmt.Sprintf(
+			"position must be a whole number from 0 to %d, the length of the user's list", length)}
 	case q.hasList && q.list != v.list.Tag():
 		return errOtherList
 	case q.from > length:
-		return &valueError{fmt.Sprintf("from must be a whole number from 0 to %d, the length of the user's list", length)}
+		return &valueError{fmt.Sprintf(
+			"from must be a whole number from 0 to %d, the length of the user's list", length)}
 	case v.inline && q.size > maxNamesInline && v.g.lists.Items() == snapshot.String:
 		return errCostly
 	}

@@ -95,7 +95,8 @@ func (t *arrowTable) walkMembers(name, member string, field arrow.Field, path, i
 		}
 		return
 	}
-	t.add(column{name: name, member: member, shape: list}, field, arrowLeaf{path: path, list: true, member: inside})
+	t.add(column{name: name, member: member, shape: list}, field,
+		arrowLeaf{path: path, list: true, member: inside})
 }
 
 func (t *arrowTable) add(offer column, field arrow.Field, l arrowLeaf) {
@@ -124,7 +125,8 @@ func arrowType(typ arrow.DataType) storedType {
 		return storedType{form: formInteger}
 	case id == arrow.FLOAT32 || id == arrow.FLOAT64:
 		return storedType{form: formFloat}
-	case arrow.IsBaseBinary(id), id == arrow.FIXED_SIZE_BINARY, id == arrow.STRING_VIEW, id == arrow.BINARY_VIEW:
+	case arrow.IsBaseBinary(id), id == arrow.FIXED_SIZE_BINARY, id == arrow.STRING_VIEW,
+		id == arrow.BINARY_VIEW:
 		return storedType{form: formText}
 	}
 	return storedType{}

@@ -14,7 +14,8 @@ import (
 // viewsFile writes a file of two rows of string views.
 func viewsFile(t *testing.T) []byte {
 	t.Helper()
-	types := arrow.NewSchema([]arrow.Field{{Name: "user", Type: arrow.BinaryTypes.StringView}, {Name: "item", Type: arrow.BinaryTypes.StringView}}, nil)
+	types := arrow.NewSchema([]arrow.Field{{Name: "user", Type: arrow.BinaryTypes.StringView},
+		{Name: "item", Type: arrow.BinaryTypes.StringView}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, types)
 	for _, name := range []string{"a name that is too long for its view", "another of the same kind"} {
 		b.Field(0).(*array.StringViewBuilder).Append(name)
@@ -37,7 +38,8 @@ func viewsFile(t *testing.T) []byte {
 func TestViewsOfMoreBuffersThanThereAreAreRefused(t *testing.T) {
 	file := viewsFile(t)
 	rows := 0
-	if err := read(t, Options{Stdin: bytes.NewReader(file)}, func(b *Batch) { rows += b.Rows }); err != nil || rows != 2 {
+	if err := read(t, Options{Stdin: bytes.NewReader(file)}, func(b *Batch) { rows += b.Rows }); err != nil ||
+		rows != 2 {
 		t.Fatalf("%d rows, %v", rows, err)
 	}
 	counts := append([]byte{2, 0, 0, 0}, append([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 1, 0, 0, 0, 0, 0, 0, 0)...)

@@ -56,8 +56,9 @@ type converter struct {
 	field *Field
 	kind  Kind
 
-	values  any        // what append takes from: a slice, or an Arrow array of strings or decimals
-	bad     []badValue // what was rejected since the caller emptied it, by the index of the value in the column
+	values any // what append takes from: a slice, or an Arrow array of strings or decimals
+	// What was rejected since the caller emptied it, by the index of the value in the column.
+	bad     []badValue
 	scratch []byte
 
 	// Of a dictionary, whose values are converted once.

@@ -56,7 +56,8 @@ func openCSV(head []byte, whole bool, open func() (*stream, error), header *bool
 		return nil, fmt.Errorf("the first row is longer than %d MiB: is a quote not closed?", sampled>>20)
 	}
 	if len(rows[0]) < 2 {
-		return nil, fmt.Errorf("this looks like text of one column, %s: expected cells separated by a comma, tab, semicolon or '|'", shorten(rows[0][0]))
+		return nil, fmt.Errorf("this looks like text of one column, %s: expected cells separated by a "+
+			"comma, tab, semicolon or '|'", shorten(rows[0][0]))
 	}
 	names := rows[0]
 	t.named = header != nil && *header || header == nil && looksLikeHeader(rows)
@@ -137,8 +138,10 @@ func looksLikeHeader(rows [][][]byte) bool {
 
 // headerNames give a header away even when all values are names themselves.
 var headerNames = []string{
-	"user", "userid", "uid", "customer", "customerid", "visitor", "visitorid", "member", "memberid", "account", "accountid", "profileid",
-	"item", "itemid", "items", "itemids", "productid", "movieid", "contentid", "articleid", "videoid", "trackid", "postid",
+	"user", "userid", "uid", "customer", "customerid", "visitor", "visitorid", "member", "memberid",
+	"account", "accountid", "profileid",
+	"item", "itemid", "items", "itemids", "productid", "movieid", "contentid", "articleid", "videoid",
+	"trackid", "postid",
 	"recommendations", "key", "rank", "score", "rating",
 }
 
@@ -235,7 +238,8 @@ func sniffInner(rows [][][]byte, column int) byte {
 func splitCell(cell []byte, separator byte) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		cell := bytes.TrimSpace(cell)
-		if len(cell) >= 2 && (cell[0] == '[' && cell[len(cell)-1] == ']' || cell[0] == '{' && cell[len(cell)-1] == '}') {
+		if len(cell) >= 2 && (cell[0] == '[' && cell[len(cell)-1] == ']' || cell[0] == '{' &&
+			cell[len(cell)-1] == '}') {
 			cell = bytes.TrimSpace(cell[1 : len(cell)-1])
 		}
 		for len(cell) > 0 {
@@ -302,7 +306,8 @@ func (t *csvTable) parse(blk block, b *Batch, to target) {
 		var ok bool
 		cells, ok = splitRow(row, t.delimiter, cells[:0])
 		if !ok {
-			b.bad = append(b.bad, BadRow{File: to.file, Row: at, Want: "a closing quote", Found: shorten(cells[len(cells)-1])})
+			b.bad = append(b.bad, BadRow{File: to.file, Row: at, Want: "a closing quote",
+				Found: shorten(cells[len(cells)-1])})
 			continue
 		}
 		for i := range b.Columns {

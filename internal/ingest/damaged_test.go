@@ -50,7 +50,8 @@ func TestTextThatIsCutOffIsNotTakenForWhole(t *testing.T) {
 }
 
 func TestDamagedFilesAreSaidToBeSo(t *testing.T) {
-	for _, name := range []string{"als.parquet", "als_v2.parquet", "int64.parquet", "lz4.parquet", "als.arrow", "als.arrows"} {
+	for _, name := range []string{"als.parquet", "als_v2.parquet", "int64.parquet", "lz4.parquet",
+		"als.arrow", "als.arrows"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -61,7 +62,8 @@ func TestDamagedFilesAreSaidToBeSo(t *testing.T) {
 		}
 		for what, data := range map[string][]byte{"cut": data[:len(data)/2], "broken": broken} {
 			_, err := load(t, Options{Stdin: bytes.NewReader(data)}, 0, testFields(), "-")
-			if err == nil || !strings.HasPrefix(err.Error(), cutOrDamaged) || strings.Count(err.Error(), "damaged") > 1 {
+			if err == nil || !strings.HasPrefix(err.Error(), cutOrDamaged) ||
+				strings.Count(err.Error(), "damaged") > 1 {
 				t.Errorf("%s, %s: got %v", name, what, err)
 			}
 		}
@@ -76,7 +78,8 @@ func TestOtherCompressionOfParquetIsNamed(t *testing.T) {
 	// In the footer a codec follows the path of its column: 2 is gzip, 5 the old LZ4, both as zigzag varints.
 	file := bytes.ReplaceAll(data, []byte("user_id\x15\x04"), []byte("user_id\x15\x0a"))
 	_, err = load(t, Options{Stdin: bytes.NewReader(file)}, 0, testFields(), "-")
-	const want = "standard input: column user_id is compressed with LZ4: Snappy, gzip, zstd, LZ4_RAW and Brotli are read"
+	const want = "standard input: column user_id is compressed with LZ4: Snappy, gzip, zstd, LZ4_RAW and " +
+		"Brotli are read"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -37,7 +37,8 @@ func decimalFile(t *testing.T, size, scale int, rows [][2]string) []byte {
 	var fields schema.FieldList
 	var columns []chunk
 	for i, name := range []string{"item", "share"} {
-		node, err := schema.NewPrimitiveNodeLogical(name, required, schema.NewDecimalLogicalType(38, int32(i*scale)), physical, size, -1)
+		node, err := schema.NewPrimitiveNodeLogical(name, required,
+			schema.NewDecimalLogicalType(38, int32(i*scale)), physical, size, -1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,14 +70,20 @@ func decimalFile(t *testing.T, size, scale int, rows [][2]string) []byte {
 func TestDecimalsThatAreBytesAreNumbers(t *testing.T) {
 	nines := strings.Repeat("9", 38)
 	rows := [][2]string{
-		{"0", "0"}, {"7", "500"}, {"255", "1000"}, {"65536", "1"}, {"9223372036854775807", "333"}, {"9223372036854775808", "3"},
-		{"18446744073709551615", "999"}, {"18446744073709551616", "10"}, {nines, "10"}, {"-1", "10"}, {"-" + nines, "10"}, {"8", "1001"}, {"9", "-1"}, {"10", "-" + nines},
+		{"0", "0"}, {"7", "500"}, {"255", "1000"}, {"65536", "1"}, {"9223372036854775807", "333"},
+		{"9223372036854775808", "3"},
+		{"18446744073709551615", "999"}, {"18446744073709551616", "10"}, {nines, "10"}, {"-1", "10"},
+		{"-" + nines, "10"}, {"8", "1001"}, {"9", "-1"}, {"10", "-" + nines},
 	}
-	good := []string{"0/0", "7/0.5", "255/1", "65536/0.001", "9223372036854775807/0.333", "9223372036854775808/0.003", "18446744073709551615/0.999"}
-	const number, share = "item: expected a number from 0 to 18446744073709551615 (--item-ids string takes names), found ", "share: expected a share from 0 to 1, found "
+	good := []string{"0/0", "7/0.5", "255/1", "65536/0.001", "9223372036854775807/0.333",
+		"9223372036854775808/0.003", "18446744073709551615/0.999"}
+	const number, share = "item: expected a number from 0 to 18446744073709551615 (--item-ids string takes " +
+		"names), found ", "share: expected a share from 0 to 1, found "
 	const name = "item: expected a name of 1 to 255 bytes of UTF-8, found "
-	bad := []string{"row 8: " + number + "18446744073709551616", "row 9: " + number + nines, "row 10: " + number + "-1", "row 11: " + number + "-" + nines,
-		"row 12: " + share + "1.001", "row 13: " + share + "-0.001", "row 14: " + share + "-" + nines[:35] + "." + nines[35:]}
+	bad := []string{"row 8: " + number + "18446744073709551616", "row 9: " + number + nines,
+		"row 10: " + number + "-1", "row 11: " + number + "-" + nines,
+		"row 12: " + share + "1.001", "row 13: " + share + "-0.001", "row 14: " + share + "-" + nines[:35] +
+			"." + nines[35:]}
 	for _, c := range []struct {
 		name      string
 		size      int
@@ -86,10 +93,14 @@ func TestDecimalsThatAreBytesAreNumbers(t *testing.T) {
 	}{
 		{"of one length", 16, Auto, rows, good, bad},
 		{"of a length of their own", 0, Auto, rows, good, bad},
-		{"more than there is a use for", 40, Auto, [][2]string{{"1", "1"}}, nil, []string{"row 1: " + number + "a decimal of 40 bytes"}},
+		{"more than there is a use for", 40, Auto, [][2]string{{"1", "1"}}, nil,
+			[]string{"row 1: " + number + "a decimal of 40 bytes"}},
 		{"nothing", 0, Auto, [][2]string{{"", "1"}, {"5", ""}, {"6", "6"}}, []string{"6/0.006"},
-			[]string{"row 1: " + number + "a decimal of 0 bytes", "row 2: " + share + "a decimal of 0 bytes"}},
-		{"as names", 16, String, rows[6:10], []string{"18446744073709551615/-/0.999", "18446744073709551616/-/0.01", nines + "/-/0.01"}, []string{"row 4: " + name + "-1"}},
+			[]string{"row 1: " + number + "a decimal of 0 bytes", "row 2: " + share +
+				"a decimal of 0 bytes"}},
+		{"as names", 16, String, rows[6:10],
+			[]string{"18446744073709551615/-/0.999", "18446744073709551616/-/0.01", nines + "/-/0.01"},
+			[]string{"row 4: " + name + "-1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fields := nullableFields()
@@ -129,7 +140,8 @@ func TestDecimalsAreTheNearestFloats(t *testing.T) {
 		}
 	}
 	var c Column
-	v := converter{storedType: storedType{formDecimal, 1}, field: &Field{Type: Float}, values: []int64{3, -7, math.MaxInt32}}
+	v := converter{storedType: storedType{formDecimal, 1}, field: &Field{Type: Float},
+		values: []int64{3, -7, math.MaxInt32}}
 	v.append(&c, 0, 3)
 	if want := []float64{0.3, -0.7, 214748364.7}; !slices.Equal(c.Floats, want) {
 		t.Errorf("%v, want %v", c.Floats, want)
@@ -141,7 +153,8 @@ func TestScalesOfDecimals(t *testing.T) {
 		whole string
 		scale int
 		want  string
-	}{{"15", 0, "15"}, {"15", 1, "1.5"}, {"15", 2, "0.15"}, {"-15", 3, "-0.015"}, {"0", 2, "0.00"}, {"15", -2, "15e2"}, {"15", 101, "15e-101"}} {
+	}{{"15", 0, "15"}, {"15", 1, "1.5"}, {"15", 2, "0.15"}, {"-15", 3, "-0.015"}, {"0", 2, "0.00"},
+		{"15", -2, "15e2"}, {"15", 101, "15e-101"}} {
 		if got := decimalText(c.whole, c.scale); got != c.want {
 			t.Errorf("%s with scale %d is %s, want %s", c.whole, c.scale, got, c.want)
 		}

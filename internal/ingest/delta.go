@@ -45,10 +45,12 @@ func (p *boundedPages) Err() error {
 func (p *boundedPages) check(page file.Page) (err error) {
 	encoding := parquet.Encoding(page.Encoding())
 	ofBytes := encoding == parquet.Encodings.DeltaByteArray
-	if !ofBytes && encoding != parquet.Encodings.DeltaLengthByteArray && encoding != parquet.Encodings.DeltaBinaryPacked {
+	if !ofBytes && encoding != parquet.Encodings.DeltaLengthByteArray &&
+		encoding != parquet.Encodings.DeltaBinaryPacked {
 		return nil
 	}
-	if n := 8 * int64(page.NumValues()); encoding != parquet.Encodings.DeltaBinaryPacked && n > p.memory.most {
+	if n := 8 * int64(page.NumValues()); encoding != parquet.Encodings.DeltaBinaryPacked &&
+		n > p.memory.most {
 		p.memory.refused.Store(n)
 		return fmt.Errorf("a page of %d values", page.NumValues())
 	}

@@ -18,9 +18,10 @@ func deltaFile(t *testing.T, rows int, encoding parquet.Encoding, version parque
 	var b bytes.Buffer
 	name := schema.NewByteArrayNode("user", parquet.Repetitions.Optional, -1)
 	root := group("root", required, name, int64Node("item", required)).(*schema.GroupNode)
-	w := file.NewParquetWriter(&b, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithDictionaryDefault(false),
-		parquet.WithDataPageVersion(version), parquet.WithEncodingFor("user", encoding),
-		parquet.WithEncodingFor("item", parquet.Encodings.DeltaBinaryPacked))))
+	w := file.NewParquetWriter(&b, root,
+		file.WithWriterProps(parquet.NewWriterProperties(parquet.WithDictionaryDefault(false),
+			parquet.WithDataPageVersion(version), parquet.WithEncodingFor("user", encoding),
+			parquet.WithEncodingFor("item", parquet.Encodings.DeltaBinaryPacked))))
 	group, err := w.AppendRowGroupChecked()
 	if err != nil {
 		t.Fatal(err)
@@ -55,12 +56,14 @@ func deltaFile(t *testing.T, rows int, encoding parquet.Encoding, version parque
 }
 
 func TestPagesOfDeltasAreReadUnlessTheirBlocksAreTooLarge(t *testing.T) {
-	for _, encoding := range []parquet.Encoding{parquet.Encodings.DeltaByteArray, parquet.Encodings.DeltaLengthByteArray} {
+	for _, encoding := range []parquet.Encoding{parquet.Encodings.DeltaByteArray,
+		parquet.Encodings.DeltaLengthByteArray} {
 		for _, version := range []parquet.DataPageVersion{parquet.DataPageV1, parquet.DataPageV2} {
 			for _, rows := range []int{1, 2, 31, 33, 128, 129, 130, 5000} {
 				data := deltaFile(t, rows, encoding, version)
 				n := 0
-				if err := read(t, Options{Stdin: bytes.NewReader(data)}, func(b *Batch) { n += b.Rows }); err != nil || n != rows {
+				if err := read(t, Options{Stdin: bytes.NewReader(data)},
+					func(b *Batch) { n += b.Rows }); err != nil || n != rows {
 					t.Errorf("%v, version %d: %d of %d rows, %v", encoding, version, n, rows, err)
 				}
 			}
@@ -78,7 +81,8 @@ func TestBlocksOfDeltasAreBounded(t *testing.T) {
 	if rest, err := skipDeltas(append(header(128, 4, 1, 7), 9), true); err != nil || len(rest) != 1 {
 		t.Errorf("one value: %v %v", rest, err)
 	}
-	for _, b := range [][]byte{header(1<<32-128, 1, 3, 0), header(0, 1, 3, 0), header(128, 0, 3, 0), header(128, 256, 3, 0)} {
+	for _, b := range [][]byte{header(1<<32-128, 1, 3, 0), header(0, 1, 3, 0), header(128, 0, 3, 0),
+		header(128, 256, 3, 0)} {
 		if _, err := skipDeltas(b, false); err != errDelta {
 			t.Errorf("% x: got %v", b, err)
 		}

@@ -42,8 +42,10 @@ func decompress(r *bufio.Reader) (plain io.ReadCloser, compressed bool, err erro
 			return nil, true, damaged(err)
 		}
 		return decompressor{z}, true, nil
-	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}):
-		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(head) == 4 && head[0]&0xf0 == 0x50 &&
+		bytes.Equal(head[1:], []byte{0x2a, 0x4d, 0x18}):
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxWindow(maxWindow),
+			zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return nil, true, err
 		}
@@ -69,12 +71,14 @@ func (d decompressor) Read(p []byte) (int, error) {
 func damaged(err error) error {
 	var path *fs.PathError
 	switch {
-	case err == nil, errors.As(err, &path), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+	case err == nil, errors.As(err, &path), errors.Is(err, context.Canceled),
+		errors.Is(err, context.DeadlineExceeded):
 		return err
 	case errors.Is(err, errDamaged): // by the decompressor below
 		return err
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return fmt.Errorf("the window of zstd is larger than %d MiB: compress the file with a smaller one (%w)", maxWindow>>20, err)
+		return fmt.Errorf("the window of zstd is larger than %d MiB: compress the file with a smaller one "+
+			"(%w)", maxWindow>>20, err)
 	}
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
@@ -108,7 +112,9 @@ func detect(head []byte) (fileFormat, error) {
 	}
 	for _, f := range foreign {
 		if bytes.HasPrefix(head, []byte(f.magic)) {
-			return 0, fmt.Errorf("this is %s; Parquet, Arrow IPC, CSV, TSV and JSONL are read, plain or as .gz or .zst", f.name)
+			return 0, fmt.Errorf(
+				"this is %s; Parquet, Arrow IPC, CSV, TSV and JSONL are read, plain or as .gz or .zst",
+				f.name)
 		}
 	}
 	if bytes.IndexByte(head, 0) >= 0 {

@@ -175,19 +175,22 @@ func (f *Field) find(columns []column, grows bool, taken []int) (choice, error) 
 			return choice{column: -1, late: late}, nil
 		}
 		if i < 0 && holdsLists(columns, f.Column) {
-			return choice{column: -1}, fmt.Errorf("%s %s: the column holds lists, not single values", f.Flag, f.Column)
+			return choice{column: -1}, fmt.Errorf("%s %s: the column holds lists, not single values", f.Flag,
+				f.Column)
 		}
 		if i < 0 {
 			return choice{column: -1}, fmt.Errorf("%s %s: there is no such column", f.Flag, f.Column)
 		}
 		if !f.fits(columns[i]) {
-			return choice{column: -1}, fmt.Errorf("%s %s: the column is %s, not %s", f.Flag, f.Column, columns[i].typ, f.wanted())
+			return choice{column: -1}, fmt.Errorf("%s %s: the column is %s, not %s", f.Flag, f.Column,
+				columns[i].typ, f.wanted())
 		}
 		return choice{column: i, kind: columns[i].ids}, nil
 	}
 	for _, name := range f.Guess {
 		// A column of strings that is called a or b may be anything, unless somebody names it.
-		if i := at(name, false); i >= 0 && f.fits(columns[i]) && !slices.Contains(taken, i) && (f.Type == ID || columns[i].float || len(name) > 1) {
+		if i := at(name, false); i >= 0 && f.fits(columns[i]) && !slices.Contains(taken, i) &&
+			(f.Type == ID || columns[i].float || len(name) > 1) {
 			return choice{column: i, kind: columns[i].ids}, nil
 		}
 	}
@@ -262,7 +265,9 @@ func (f *Field) findList(columns []column, taken []int) (choice, error) {
 func (f *Field) member(columns []column, members []int) (int, error) {
 	name := columns[members[0]].name
 	if f.Column != "" && columns[members[0]].member == "" && f.Column != name {
-		return 0, fmt.Errorf("%s %s: there is no such column of single values, and the lists in %s have no members", f.Flag, f.Column, name)
+		return 0, fmt.Errorf(
+			"%s %s: there is no such column of single values, and the lists in %s have no members", f.Flag,
+			f.Column, name)
 	}
 	if f.Column != "" && columns[members[0]].member != "" {
 		for _, i := range members {
@@ -340,7 +345,8 @@ func choose(fields []Field, columns []column, grows bool) ([]choice, error) {
 		if c.column >= 0 {
 			if slices.Contains(taken, c.column) { // guesses pass over what is taken
 				other := slices.IndexFunc(order, func(o int) bool { return chosen[o].column == c.column })
-				return nil, fmt.Errorf("column %s is given as %s and as %s", columns[c.column].name, fields[order[other]].flag(), f.flag())
+				return nil, fmt.Errorf("column %s is given as %s and as %s", columns[c.column].name,
+					fields[order[other]].flag(), f.flag())
 			}
 			taken = append(taken, c.column)
 		}

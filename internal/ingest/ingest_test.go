@@ -23,11 +23,14 @@ import (
 // testFields are a user, an item or a list of them, a rank and a score.
 func testFields() []Field {
 	return []Field{
-		{Name: "user", KindFlag: "--user-ids", Flag: "--user-column", Guess: []string{"user", "userid", "uid", "input.userid", "1"}},
+		{Name: "user", KindFlag: "--user-ids", Flag: "--user-column",
+			Guess: []string{"user", "userid", "uid", "input.userid", "1"}},
 		{Name: "item", KindFlag: "--item-ids", Flag: "--item-column", Guess: []string{"item", "itemid", "2"},
-			Rest: true, List: true, ListFlag: "--items-column", GuessList: []string{"items", "recommendations", "output.recommendeditems"}},
+			Rest: true, List: true, ListFlag: "--items-column",
+			GuessList: []string{"items", "recommendations", "output.recommendeditems"}},
 		{Name: "rank", Type: Float, Flag: "--rank-column", Optional: true, Guess: []string{"rank"}},
-		{Name: "score", Type: Float, Flag: "--score-column", Optional: true, Guess: []string{"score", "rating"}},
+		{Name: "score", Type: Float, Flag: "--score-column", Optional: true,
+			Guess: []string{"score", "rating"}},
 	}
 }
 
@@ -86,7 +89,8 @@ func load(t testing.TB, o Options, maxBad int64, fields []Field, sources ...stri
 	if err != nil {
 		return r, err
 	}
-	if got, rows := in.Progress.Bytes.Load(), in.Progress.Rows.Load(); rows == 0 || got > in.Progress.Total.Load() && in.Progress.Total.Load() > 0 {
+	if got, rows := in.Progress.Bytes.Load(), in.Progress.Rows.Load(); rows == 0 ||
+		got > in.Progress.Total.Load() && in.Progress.Total.Load() > 0 {
 		t.Errorf("progress says %d bytes of %d and %d rows", got, in.Progress.Total.Load(), rows)
 	}
 	keys, err := sorter.CountKeys(t.Context())
@@ -161,9 +165,12 @@ func fixtures(t testing.TB) []fixture {
 	all := []fixture{
 		{name: "als.parquet", lists: true}, {name: "als_v2.parquet", lists: true},
 		{name: "als.arrow", lists: true}, {name: "als.arrows", lists: true},
-		{name: "int64.parquet", lists: true}, {name: "uint.parquet", lists: true}, {name: "fixed.arrow", lists: true},
-		{name: "names.parquet", lists: true, names: true}, {name: "names_plain.parquet", lists: true, names: true},
-		{name: "decimal.parquet", lists: true}, {name: "decimal_plain.parquet", lists: true}, {name: "decimal.arrow", lists: true},
+		{name: "int64.parquet", lists: true}, {name: "uint.parquet", lists: true},
+		{name: "fixed.arrow", lists: true},
+		{name: "names.parquet", lists: true, names: true}, {name: "names_plain.parquet", lists: true,
+			names: true},
+		{name: "decimal.parquet", lists: true}, {name: "decimal_plain.parquet", lists: true},
+		{name: "decimal.arrow", lists: true},
 		{name: "decimal_score.parquet"}, {name: "decimal_score.arrow"},
 		{name: "names.arrow", lists: true, names: true}, {name: "rank.arrow", names: true},
 		{name: "rank.parquet"}, {name: "score.parquet"}, {name: "rating.parquet"},
@@ -193,12 +200,17 @@ func textFixtures() []fixture {
 		separator    string
 	}{
 		{"weir.jsonl", true, false, "", `{"user": {user}, "items": [{items}]}` + "\n", ", "},
-		{"weir-strings.jsonl", true, true, "", `{"items":["{items}"],"x":{"user":[1,{}]},"user":"{user}"}` + "\r\n", `","`},
-		{"personalize.jsonl", true, false, "", `{"input":{"userId":"{user}"},"output":{"recommendedItems":[{items}],"scores":[0.5]},"error":null}` + "\n", `,`},
-		{"spark.jsonl", true, false, "", `{"userId":{user},"recommendations":[{"rating":0.1,"itemId":{items}}]}` + "\n", `},{"rating":0.5,"itemId":`},
+		{"weir-strings.jsonl", true, true, "", `{"items":["{items}"],"x":{"user":[1,{}]},"user":"{user}"}` +
+			"\r\n", `","`},
+		{"personalize.jsonl", true, false, "",
+			`{"input":{"userId":"{user}"},"output":{"recommendedItems":[{items}],"scores":[0.5]},"error":null}` + "\n", `,`},
+		{"spark.jsonl", true, false, "",
+			`{"userId":{user},"recommendations":[{"rating":0.1,"itemId":{items}}]}` + "\n",
+			`},{"rating":0.5,"itemId":`},
 		{"rows.jsonl", false, false, "", `{"user":{user},"item":{item},"score":{score}}` + "\n", ""},
 		{"header.csv", false, false, "user_id,item_id,rank\n", "{user},{item},{rank}\n", ""},
-		{"header.tsv", false, true, "user\tskip\titem\tscore\r\n", "{user}\t\"a\tb\"\t\"{item}\"\t{score}\r\n", ""},
+		{"header.tsv", false, true, "user\tskip\titem\tscore\r\n",
+			"{user}\t\"a\tb\"\t\"{item}\"\t{score}\r\n", ""},
 		{"bom.csv", false, false, "\xef\xbb\xbfscore;\"item\";user\n", "{score};{item};{user}\n", ""},
 		{"lists.csv", true, false, "user,items\n", "{user},\"[{items}]\"\n", ", "},
 		{"bars.csv", true, true, "user,items\n", "{user},{items}\n", "|"},
@@ -216,7 +228,8 @@ func textFixtures() []fixture {
 				list = fixtureLists(true, true)[user]
 			}
 			if text.lists {
-				row := strings.NewReplacer("{user}", user, "{items}", strings.Join(list, text.separator)).Replace(text.format)
+				row := strings.NewReplacer("{user}", user, "{items}",
+					strings.Join(list, text.separator)).Replace(text.format)
 				if len(list) == 0 {
 					row = strings.NewReplacer(`[""]`, `[]`, `[{"rating":0.1,"itemId":}]`, `[]`).Replace(row)
 				}
@@ -224,7 +237,8 @@ func textFixtures() []fixture {
 				continue
 			}
 			for k := len(list) - 1; k >= 0; k-- { // the other way round
-				b.WriteString(strings.NewReplacer("{user}", user, "{item}", list[k], "{rank}", fmt.Sprint(k+1),
+				b.WriteString(strings.NewReplacer("{user}", user, "{item}", list[k], "{rank}",
+					fmt.Sprint(k+1),
 					"{score}", fmt.Sprint(1/float64(k+2))).Replace(text.format))
 			}
 		}
@@ -291,11 +305,16 @@ func TestOlderListLayouts(t *testing.T) {
 		def         []int16 // of the two items of the first user and of the empty list of the second
 		ratings     []int16 // the same, nil when there are none
 	}{
-		"hive":                  {int64Node("user", optional), group("items", optional, group("bag", repeat, array)), one, []int16{3, 3, 1}, nil},
-		"hive structs":          {int64Node("user", required), group("items", optional, group("bag", repeat, pair)), nil, []int16{4, 4, 1}, []int16{3, 3, 1}},
-		"two levels":            {int64Node("user", required), group("items", optional, int32Node("array", repeat)), nil, []int16{2, 2, 1}, nil},
-		"two levels of structs": {int64Node("user", required), group("items", optional, group("array", repeat, item, rating)), nil, []int16{3, 3, 1}, []int16{2, 2, 1}},
-		"repeated":              {int64Node("user", required), int32Node("items", repeat), nil, []int16{1, 1, 0}, nil},
+		"hive": {int64Node("user", optional),
+			group("items", optional, group("bag", repeat, array)), one, []int16{3, 3, 1}, nil},
+		"hive structs": {int64Node("user", required),
+			group("items", optional, group("bag", repeat, pair)), nil, []int16{4, 4, 1}, []int16{3, 3, 1}},
+		"two levels": {int64Node("user", required),
+			group("items", optional, int32Node("array", repeat)), nil, []int16{2, 2, 1}, nil},
+		"two levels of structs": {int64Node("user", required),
+			group("items", optional, group("array", repeat, item, rating)), nil, []int16{3, 3, 1},
+			[]int16{2, 2, 1}},
+		"repeated": {int64Node("user", required), int32Node("items", repeat), nil, []int16{1, 1, 0}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rep := []int16{0, 1, 0}
@@ -313,7 +332,8 @@ func TestOlderListLayouts(t *testing.T) {
 	}
 }
 
-var required, optional, repeat = parquet.Repetitions.Required, parquet.Repetitions.Optional, parquet.Repetitions.Repeated
+var required, optional, repeat = parquet.Repetitions.Required, parquet.Repetitions.Optional,
+	parquet.Repetitions.Repeated
 
 func group(name string, rep parquet.Repetition, fields ...schema.Node) schema.Node {
 	return schema.MustGroup(schema.NewGroupNode(name, rep, fields, -1))

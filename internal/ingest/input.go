@@ -182,7 +182,8 @@ func (in *Input) addDir(dir string) error {
 		return fmt.Errorf("%s: there is no _SUCCESS but a %s: the job that writes it has not finished "+
 			"(--allow-incomplete reads what is there)", dir, filepath.Base(unfinished))
 	default:
-		in.options.Note(fmt.Sprintf("%s: no _SUCCESS in this directory, reading its %d files all the same", dir, len(files)))
+		in.options.Note(fmt.Sprintf("%s: no _SUCCESS in this directory, reading its %d files all the same",
+			dir, len(files)))
 	}
 	for _, f := range files {
 		if err := in.addFile(f); err != nil {

@@ -38,7 +38,8 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 		}
 		lines++
 		s := jsonscan.Scanner{B: line, Lenient: true}
-		if err := s.Object(func(name []byte) error { return t.learn(&s, string(name), true) }); err != nil && broken == nil {
+		if err := s.Object(func(name []byte) error { return t.learn(&s, string(name), true) }); err != nil &&
+			broken == nil {
 			broken = fmt.Errorf("line %d is no JSON object: %s", lines, shorten(line))
 		}
 	}
@@ -50,7 +51,9 @@ func openJSONL(head []byte, whole bool, open func() (*stream, error)) (table, er
 		}
 	}
 	t.offers = slices.DeleteFunc(t.offers, func(c column) bool { // it is known after all
-		return c.null && slices.ContainsFunc(t.offers, func(o column) bool { return o.name == c.name && !o.null })
+		return c.null && slices.ContainsFunc(t.offers, func(o column) bool {
+			return o.name == c.name && !o.null
+		})
 	})
 	if len(t.offers) == 0 {
 		if broken == nil {
@@ -135,7 +138,8 @@ type wanted struct {
 	outer, member string // outer.member, or outer alone
 	element       string // of the objects in a list
 	list          bool
-	late          []string // names as Field.Guess has them, in place of all that: it was not in the first rows
+	// Names as Field.Guess has them, in place of all that: it was not in the first rows.
+	late []string
 }
 
 func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) error) error {
@@ -268,7 +272,9 @@ func (p *jsonlParser) member(s *jsonscan.Scanner, name []byte) (err error) {
 func (p *jsonlParser) lateField(name []byte) int {
 	i, known := p.late[string(name)]
 	if !known {
-		i = slices.IndexFunc(p.fields, func(w wanted) bool { return slices.Contains(w.late, plain(string(name))) })
+		i = slices.IndexFunc(p.fields, func(w wanted) bool {
+			return slices.Contains(w.late, plain(string(name)))
+		})
 		p.late[string(name)] = i
 	}
 	return i

@@ -64,7 +64,8 @@ func (b *budget) Free(old []byte) {
 // explain returns the error of a decoder, or that its memory was refused.
 func (b *budget) explain(err error) error {
 	if n := b.refused.Load(); err != nil && n > 0 {
-		return fmt.Errorf("a page or record batch needs a buffer of %.1f MiB: raise --memory, which has not the "+
+		return fmt.Errorf("a page or record batch needs a buffer of %.1f MiB: raise --memory, which has "+
+			"not the "+
 			"room, or write smaller ones", float64(n)/(1<<20))
 	}
 	return damaged(err)

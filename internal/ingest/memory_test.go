@@ -28,7 +28,8 @@ func allocated(f func()) uint64 {
 }
 
 func TestPagesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
-	for name, codec := range map[string]compress.Compression{"zstd": compress.Codecs.Zstd, "gzip": compress.Codecs.Gzip, "Brotli": compress.Codecs.Brotli} {
+	for name, codec := range map[string]compress.Compression{"zstd": compress.Codecs.Zstd,
+		"gzip": compress.Codecs.Gzip, "Brotli": compress.Codecs.Brotli} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
 			ingesttest.LongList(t, &b, 8<<20, 1, codec, 1<<30)
@@ -41,7 +42,8 @@ func TestPagesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
 				_, err = load(t, Options{Stdin: bytes.NewReader(data), Memory: least}, 0, testFields(), "-")
 			})
 			const want = "standard input: a page or record batch needs a buffer of "
-			if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "raise --memory") {
+			if err == nil || !strings.HasPrefix(err.Error(), want) ||
+				!strings.Contains(err.Error(), "raise --memory") {
 				t.Errorf("got %v, want %s", err, want)
 			}
 			if n > least {
@@ -92,7 +94,8 @@ func read(t *testing.T, o Options, use func(*Batch)) error {
 }
 
 func TestRecordBatchesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
-	types := arrow.NewSchema([]arrow.Field{{Name: "user", Type: arrow.PrimitiveTypes.Int64}, {Name: "item", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	types := arrow.NewSchema([]arrow.Field{{Name: "user", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "item", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b := array.NewRecordBuilder(memory.DefaultAllocator, types)
 	zeros := make([]int64, 4<<20)
 	b.Field(0).(*array.Int64Builder).AppendValues(zeros, nil)
@@ -122,7 +125,8 @@ func TestRecordBatchesThatNeedMoreThanTheMemoryAreRefused(t *testing.T) {
 				if err := w.Close(); err != nil {
 					t.Fatal(err)
 				}
-				_, err := load(t, Options{Stdin: bytes.NewReader(out.Bytes()), Memory: least}, 0, testFields(), "-")
+				_, err := load(t, Options{Stdin: bytes.NewReader(out.Bytes()), Memory: least}, 0,
+					testFields(), "-")
 				if err == nil || !strings.Contains(err.Error(), "raise --memory") {
 					t.Errorf("got %v", err)
 				}

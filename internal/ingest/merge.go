@@ -118,7 +118,8 @@ const (
 func (s *Sorter) readers(withValues bool) (heap, error) {
 	block := min(mostBlock, int(s.o.Memory/4/int64(len(s.runs)+1)))
 	if block < leastBlock {
-		return nil, fmt.Errorf("%d runs cannot be merged in %d bytes of memory: raise --memory", len(s.runs), s.o.Memory)
+		return nil, fmt.Errorf("%d runs cannot be merged in %d bytes of memory: raise --memory",
+			len(s.runs), s.o.Memory)
 	}
 	var h heap
 	for i, r := range s.runs {
@@ -215,7 +216,8 @@ func (s *Sorter) Merge(ctx context.Context, prepare func(*Groups), fn func(*Grou
 	return failed
 }
 
-func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *Groups, prepare func(*Groups)) error {
+func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *Groups,
+	prepare func(*Groups)) error {
 	h, err := s.readers(true)
 	if err != nil {
 		return err

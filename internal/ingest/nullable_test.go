@@ -18,8 +18,10 @@ func nullableFields() []Field {
 	share := func(x float64) bool { return x >= 0 && x <= 1 }
 	return []Field{
 		{Name: "item", IDs: String, Flag: "--item-column", Guess: []string{"item"}},
-		{Name: "segment", IDs: String, Flag: "--segment-column", Guess: []string{"segment"}, Optional: true, Nullable: true},
-		{Name: "share", Type: Float, Flag: "--share-column", Guess: []string{"share"}, Optional: true, Range: share, Ranged: "a share from 0 to 1"},
+		{Name: "segment", IDs: String, Flag: "--segment-column", Guess: []string{"segment"}, Optional: true,
+			Nullable: true},
+		{Name: "share", Type: Float, Flag: "--share-column", Guess: []string{"share"}, Optional: true,
+			Range: share, Ranged: "a share from 0 to 1"},
 	}
 }
 
@@ -76,7 +78,8 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 		}
 	}
 	columns := func(item, segment, share arrow.DataType) *arrow.Schema {
-		return ingesttest.Schema(arrow.Field{Name: "item", Type: item}, arrow.Field{Name: "segment", Type: segment}, arrow.Field{Name: "share", Type: share})
+		return ingesttest.Schema(arrow.Field{Name: "item", Type: item},
+			arrow.Field{Name: "segment", Type: segment}, arrow.Field{Name: "share", Type: share})
 	}
 	const share = "share: expected a share from 0 to 1, found "
 	const segment = "segment: expected a name of 1 to 255 bytes of UTF-8, found "
@@ -85,9 +88,11 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 		rows, bad []string
 	}{
 		"CSV": {
-			text("a.csv", "item,segment,share\na,young,0.5\nb,,1\nc, ,0\nd,null,1e-3\ne,x,1.5\nf,,-0.1\ng,,NaN\nh,,\n,y,0.5\n"),
+			text("a.csv", "item,segment,share\na,young,0.5\nb,,1\nc, ,0\nd,null,1e-3\ne,x,1.5\nf,,-0.1\n"+
+				"g,,NaN\nh,,\n,y,0.5\n"),
 			[]string{"a/young/0.5", "b//1", "c//0", "d/null/0.001"},
-			[]string{"row 6: " + share + `"1.5"`, "row 7: " + share + `"-0.1"`, "row 8: " + share + `"NaN"`, "row 9: " + share + `""`,
+			[]string{"row 6: " + share + `"1.5"`, "row 7: " + share + `"-0.1"`, "row 8: " + share + `"NaN"`,
+				"row 9: " + share + `""`,
 				`row 10: item: expected a name of 1 to 255 bytes of UTF-8, found ""`},
 		},
 		"TSV": {text("a.tsv", "item\tsegment\na\t\nb\tyoung\n"), []string{"a//-", "b/young/-"}, nil},
@@ -109,29 +114,38 @@ func TestNullableIDsMayBeMissingInSingleRows(t *testing.T) {
 {"item":"null","segment":"x","share":1}
 `),
 			[]string{"a/young/0.5", "b//1", "c//0", "d//1", "e/null/1", "5/7/1", "null/x/1"},
-			[]string{"row 7: " + share + `"2"`, "row 8: " + share + "null", "row 9: " + share + "nothing", "row 10: " + share + `"0.5"`,
-				"row 11: item: expected a name of 1 to 255 bytes of UTF-8, found null", "row 12: " + segment + "true",
+			[]string{"row 7: " + share + `"2"`, "row 8: " + share + "null", "row 9: " + share + "nothing",
+				"row 10: " + share + `"0.5"`,
+				"row 11: item: expected a name of 1 to 255 bytes of UTF-8, found null", "row 12: " + segment +
+					"true",
 				"row 13: " + segment + `the object "{\"a\":1}"`, "row 14: " + segment + `the list "[\"a\"]"`},
 		},
 		"no such column": {text("a.csv", "item,share\na,1\n"), []string{"a/-/1"}, nil},
 		"Parquet": {
-			text("a.parquet", string(ingesttest.Parquet(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64),
-				`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":0.5},{"item":"c","segment":"","share":0.5},{"item":"d","share":2},
+			text("a.parquet", string(
+				ingesttest.Parquet(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String,
+					arrow.PrimitiveTypes.Float64),
+					`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":0.5},{"item":"c","segment":"","share":0.5},{"item":"d","share":2},
 				{"item":"e"},{"item":"f","share":"NaN"},{"item":"g","segment":"young","share":0.5}]`))),
 			[]string{"a/young/0.5", "b//0.5", "c//0.5", "g/young/0.5"},
 			[]string{"row 4: " + share + "2", "row 5: " + share + "null", "row 6: " + share + "NaN"},
 		},
 		"Parquet of numbers": {
-			text("a.parquet", string(ingesttest.Parquet(t, columns(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int64),
-				`[{"item":1,"segment":7,"share":1},{"item":2,"share":0},{"item":3,"share":2},{"item":4,"segment":7,"share":-1},
+			text("a.parquet", string(
+				ingesttest.Parquet(t, columns(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Int32,
+					arrow.PrimitiveTypes.Int64),
+					`[{"item":1,"segment":7,"share":1},{"item":2,"share":0},{"item":3,"share":2},{"item":4,"segment":7,"share":-1},
 				{"item":-5,"share":1},{"item":6,"segment":-7,"share":1},{"item":7,"share":1}]`))),
 			[]string{"1/7/1", "2//0", "7//1"},
-			[]string{"row 3: " + share + "2", "row 4: " + share + "-1", "row 5: item: expected a name of 1 to 255 bytes of UTF-8, found -5",
+			[]string{"row 3: " + share + "2", "row 4: " + share + "-1",
+				"row 5: item: expected a name of 1 to 255 bytes of UTF-8, found -5",
 				"row 6: " + segment + "-7"},
 		},
 		"Arrow": {
-			text("a.arrows", string(ingesttest.Arrow(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64),
-				`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":1},{"item":"c","segment":"","share":0},{"item":"d","share":-1},
+			text("a.arrows", string(
+				ingesttest.Arrow(t, columns(arrow.BinaryTypes.String, arrow.BinaryTypes.String,
+					arrow.PrimitiveTypes.Float64),
+					`[{"item":"a","segment":"young","share":0.5},{"item":"b","share":1},{"item":"c","segment":"","share":0},{"item":"d","share":-1},
 				{"item":"e","segment":"z"}]`))),
 			[]string{"a/young/0.5", "b//1", "c//0"},
 			[]string{"row 4: " + share + "-1", "row 5: " + share + "null"},

@@ -10,8 +10,9 @@ import (
 
 func TestRowsKnowTheirNumbers(t *testing.T) {
 	for name, text := range map[string]string{
-		"rows.csv":   "item,alpha\na,1\n\nb,x\nc,3\n\"d\nd\",4\ne,5\n",
-		"rows.jsonl": "\n{\"item\":\"a\",\"alpha\":1}\n\n{\"item\":\"b\"}\n{\"item\":\"c\",\"alpha\":3}\nnonsense\n{\"item\":\"e\",\"alpha\":5}\n",
+		"rows.csv": "item,alpha\na,1\n\nb,x\nc,3\n\"d\nd\",4\ne,5\n",
+		"rows.jsonl": "\n{\"item\":\"a\",\"alpha\":1}\n\n{\"item\":\"b\"}\n{\"item\":\"c\",\"alpha\":3}\n" +
+			"nonsense\n{\"item\":\"e\",\"alpha\":5}\n",
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
@@ -22,7 +23,8 @@ func TestRowsKnowTheirNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer in.Close()
-		plan, err := in.Plan([]Field{{Name: "item", IDs: String, Guess: []string{"item"}}, {Name: "alpha", Type: Float, Guess: []string{"alpha"}}})
+		plan, err := in.Plan([]Field{{Name: "item", IDs: String, Guess: []string{"item"}},
+			{Name: "alpha", Type: Float, Guess: []string{"alpha"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

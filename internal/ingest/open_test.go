@@ -38,16 +38,21 @@ func TestDirectoriesOfPartFiles(t *testing.T) {
 		notes           []string
 		err             string
 	}{
-		{name: "a finished job", files: []string{"d/_SUCCESS", "d/part-1=1,2\n", "d/part-0=1,3\n", "d/.part-0.crc=x", "d/_meta/x=y", "d/empty="},
+		{name: "a finished job", files: []string{"d/_SUCCESS", "d/part-1=1,2\n", "d/part-0=1,3\n",
+			"d/.part-0.crc=x", "d/_meta/x=y", "d/empty="},
 			want: map[string][]string{"1": {"3", "2"}}, notes: []string{note}},
 		{name: "by day", files: []string{"d/_SUCCESS", "d/day-2/part-0=1,2\n", "d/day-1/part-0=1,3\n"},
 			want: map[string][]string{"1": {"3", "2"}}, notes: []string{note}},
 		{name: "no _SUCCESS", files: []string{"d/part-0=1,2\n"}, want: map[string][]string{"1": {"2"}},
 			notes: []string{"d: no _SUCCESS in this directory, reading its 1 files all the same", note}},
 		{name: "an unfinished job", files: []string{"d/part-0=1,2\n", "d/_temporary/0/part-1=1,3\n"},
-			err: "d: there is no _SUCCESS but a _temporary: the job that writes it has not finished (--allow-incomplete reads what is there)"},
-		{name: "an unfinished job, allowed", files: []string{"d/part-0=1,2\n", "d/_temporary/0/part-1=1,3\n"}, allowIncomplete: true,
-			want: map[string][]string{"1": {"2"}}, notes: []string{"d: no _SUCCESS in this directory, reading its 1 files all the same", note}},
+			err: "d: there is no _SUCCESS but a _temporary: the job that writes it has not finished " +
+				"(--allow-incomplete reads what is there)"},
+		{name: "an unfinished job, allowed", files: []string{"d/part-0=1,2\n", "d/_temporary/0/part-1=1,3\n"},
+			allowIncomplete: true,
+			want:            map[string][]string{"1": {"2"}},
+			notes: []string{"d: no _SUCCESS in this directory, reading its 1 files all the same",
+				note}},
 		{name: "nothing", files: []string{"d/_SUCCESS"}, err: "d: there are no part files in this directory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,45 +92,77 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 	}{
 		{name: "empty", want: "f: there are no rows to read"},
 		{name: "spaces", content: " \n\n", want: "f: there are no rows to read"},
-		{name: "ORC", content: "ORC\x00...", want: "f: this is ORC; Parquet, Arrow IPC, CSV, TSV and JSONL are read, plain or as .gz or .zst"},
-		{name: "JSON array", content: `[{"user":1}]`, want: "f: this is a JSON array; one object a line is read (jq -c '.[]' makes that of it)"},
-		{name: "binary", content: "ab\x00cd", want: "f: this is neither Parquet nor Arrow IPC, and text has no zero bytes"},
-		{name: "one column", content: "hello\n", want: `f: this looks like text of one column, "hello": expected cells separated by a comma, tab, semicolon or '|'`},
+		{name: "ORC", content: "ORC\x00...",
+			want: "f: this is ORC; Parquet, Arrow IPC, CSV, TSV and JSONL are read, plain or as .gz or .zst"},
+		{name: "JSON array", content: `[{"user":1}]`,
+			want: "f: this is a JSON array; one object a line is read (jq -c '.[]' makes that of it)"},
+		{name: "binary", content: "ab\x00cd",
+			want: "f: this is neither Parquet nor Arrow IPC, and text has no zero bytes"},
+		{name: "one column", content: "hello\n",
+			want: `f: this looks like text of one column, "hello": expected cells separated by a comma, tab, semicolon or '|'`},
 		{name: "broken JSON", content: "{\"user\":\n", want: `f: line 1 is no JSON object: "{\"user\":"`},
-		{name: "cut Parquet", content: string(parquet[:2000]), want: "f: the file is cut off or damaged: parquet: file is smaller than indicated metadata size"},
-		{name: "cut Arrow", content: string(arrow[:2000]), want: "f: the file is cut off or damaged: unexpected EOF"},
-		{name: "cut gzip", content: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x33", want: "f: the file is cut off or damaged: unexpected EOF"},
-		{name: "cut gzip header", content: "\x1f\x8b\x08\x00", want: "f: the file is cut off or damaged: unexpected EOF"},
-		{name: "broken zstd", content: "\x28\xb5\x2f\xfd\x01\x50\x07", want: "f: the file is cut off or damaged: unknown dictionary"},
+		{name: "cut Parquet", content: string(parquet[:2000]),
+			want: "f: the file is cut off or damaged: parquet: file is smaller than indicated metadata size"},
+		{name: "cut Arrow", content: string(arrow[:2000]),
+			want: "f: the file is cut off or damaged: unexpected EOF"},
+		{name: "cut gzip", content: "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x33",
+			want: "f: the file is cut off or damaged: unexpected EOF"},
+		{name: "cut gzip header", content: "\x1f\x8b\x08\x00",
+			want: "f: the file is cut off or damaged: unexpected EOF"},
+		{name: "broken zstd", content: "\x28\xb5\x2f\xfd\x01\x50\x07",
+			want: "f: the file is cut off or damaged: unknown dictionary"},
 		{name: "zstd with a large window", content: "\x28\xb5\x2f\xfd\x00\x90\x19\x00\x00a,b",
 			want: "f: the window of zstd is larger than 128 MiB: compress the file with a smaller one"},
-		{name: "unknown columns", content: "a,b\n1,2\n", want: "f: no column looks like the user: name it with --user-column" + columns + "a (text), b (text)"},
-		{name: "no items", content: `{"user":1,"x":"y","z":2}`, want: "f: no column looks like the item: name it with --item-column or --items-column" + columns + "user (numbers), x (strings), z (numbers)"},
+		{name: "unknown columns", content: "a,b\n1,2\n",
+			want: "f: no column looks like the user: name it with --user-column" + columns +
+				"a (text), b (text)"},
+		{name: "no items", content: `{"user":1,"x":"y","z":2}`,
+			want: "f: no column looks like the item: name it with --item-column or --items-column" + columns +
+				"user (numbers), x (strings), z (numbers)"},
 		{name: "wrong name", content: "user,item\n1,2\n", fields: func(f []Field) { f[0].Column = "usr" },
 			want: "f: --user-column usr: there is no such column" + columns + "user (text), item (text)"},
-		{name: "wrong list name", content: string(parquet), fields: func(f []Field) { f[1].ListColumn = "userId" },
+		{name: "wrong list name", content: string(parquet), fields: func(f []Field) {
+			f[1].ListColumn = "userId"
+		},
 			want: "f: --items-column userId: there is no such column of lists" + columns +
 				"userId (integer), recommendations.movieId (integer), recommendations.rating (float)"},
 		{name: "wrong member", content: string(parquet), fields: func(f []Field) { f[1].Column = "film" },
 			want: "f: --item-column film: the structs in recommendations have no such member" + columns +
 				"userId (integer), recommendations.movieId (integer), recommendations.rating (float)"},
-		{name: "rank of lists", content: `{"user":1,"items":[2],"n":3}`, fields: func(f []Field) { f[2].Column = "n" },
+		{name: "rank of lists", content: `{"user":1,"items":[2],"n":3}`, fields: func(f []Field) {
+			f[2].Column = "n"
+		},
 			want: "f: --rank-column n: lists are taken in their own order, and column items holds lists"},
-		{name: "rank that is lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[2].Column = "n" },
-			want: "f: --rank-column n: the column holds lists, not single values: lists are taken in their own order" + columns +
+		{name: "rank that is lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) {
+			f[2].Column = "n"
+		},
+			want: "f: --rank-column n: the column holds lists, not single values: lists are taken in their " +
+				"own order" + columns +
 				"user (numbers), items (list of numbers), n (list of numbers)"},
-		{name: "users that are lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) { f[0].Column = "n" },
-			want: "f: --user-column n: the column holds lists, not single values" + columns + "user (numbers), items (list of numbers), n (list of numbers)"},
-		{name: "wrong item beside lists", content: `{"user":1,"items":[2]}`, fields: func(f []Field) { f[1].Column = "film" },
-			want: "f: --item-column film: there is no such column of single values, and the lists in items have no members" + columns +
+		{name: "users that are lists", content: `{"user":1,"items":[2],"n":[3]}`, fields: func(f []Field) {
+			f[0].Column = "n"
+		},
+			want: "f: --user-column n: the column holds lists, not single values" + columns +
+				"user (numbers), items (list of numbers), n (list of numbers)"},
+		{name: "wrong item beside lists", content: `{"user":1,"items":[2]}`, fields: func(f []Field) {
+			f[1].Column = "film"
+		},
+			want: "f: --item-column film: there is no such column of single values, and the lists in items " +
+				"have no members" + columns +
 				"user (numbers), items (list of numbers)"},
 		{name: "no single values", content: `{"user":{"id":1},"item":[[2]],"n":true,"m":null}`,
 			want: "f: no column looks like the user: name it with --user-column" + columns +
 				"user.id (numbers), item (list of lists), n (booleans), m (null)"},
-		{name: "without a header", content: "1,ann\n2,bob\n", fields: func(f []Field) { f[0].Column = "user" },
-			want: "f: --user-column user: there is no such column" + columns + "1 (text), 2 (text), by their numbers, as there is no header"},
-		{name: "no numbers", content: `{"user":1,"item":2,"n":"x"}`, fields: func(f []Field) { f[2].Column = "n" },
-			want: "f: --rank-column n: the column is strings, not numbers" + columns + "user (numbers), item (numbers), n (strings)"},
+		{name: "without a header", content: "1,ann\n2,bob\n", fields: func(f []Field) {
+			f[0].Column = "user"
+		},
+			want: "f: --user-column user: there is no such column" + columns +
+				"1 (text), 2 (text), by their numbers, as there is no header"},
+		{name: "no numbers", content: `{"user":1,"item":2,"n":"x"}`, fields: func(f []Field) {
+			f[2].Column = "n"
+		},
+			want: "f: --rank-column n: the column is strings, not numbers" + columns +
+				"user (numbers), item (numbers), n (strings)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree(t, "f="+tt.content)
@@ -134,7 +171,8 @@ func TestSourcesThatCannotBeReadSayWhy(t *testing.T) {
 				tt.fields(fields)
 			}
 			_, err := load(t, Options{}, 0, fields, "f")
-			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(tt.want, columns) && err.Error() != tt.want {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.want) || strings.Contains(tt.want, columns) &&
+				err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
@@ -147,16 +185,25 @@ func TestColumnsByFlag(t *testing.T) {
 		fields     func([]Field)
 		want       []string // of user 1
 	}{
-		{"named", "a,b,c\n1,2,2\n1,3,1\n", func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "a", "b", "c" }, []string{"3", "2"}},
-		{"numbered", "9;2;1\n8;3;1\n", func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "3", "2", "1" }, []string{"3", "2"}},
-		{"score", "user,item,s\n1,2,0.5\n1,3,0.75\n1,4,-1\n", func(f []Field) { f[3].Column = "s" }, []string{"3", "2", "4"}},
-		{"a guess does not take a named column", "user,item,id\n7,2,1\n8,3,1\n", func(f []Field) { f[0].Column = "id" }, []string{"2", "3"}},
-		{"a member of structs", `{"user":1,"recs":[{"a":5,"b":6}]}`, func(f []Field) { f[1].ListColumn, f[1].Column = "recs", "b" }, []string{"6"}},
-		{"one of two lists", `{"user":1,"old":[2],"new":[3]}`, func(f []Field) { f[1].ListColumn = "new" }, []string{"3"}},
-		{"nested", `{"meta":{"user":1},"items":[4]}`, func(f []Field) { f[0].Column = "meta.user" }, []string{"4"}},
+		{"named", "a,b,c\n1,2,2\n1,3,1\n",
+			func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "a", "b", "c" }, []string{"3", "2"}},
+		{"numbered", "9;2;1\n8;3;1\n",
+			func(f []Field) { f[0].Column, f[1].Column, f[2].Column = "3", "2", "1" }, []string{"3", "2"}},
+		{"score", "user,item,s\n1,2,0.5\n1,3,0.75\n1,4,-1\n", func(f []Field) { f[3].Column = "s" },
+			[]string{"3", "2", "4"}},
+		{"a guess does not take a named column", "user,item,id\n7,2,1\n8,3,1\n",
+			func(f []Field) { f[0].Column = "id" }, []string{"2", "3"}},
+		{"a member of structs", `{"user":1,"recs":[{"a":5,"b":6}]}`,
+			func(f []Field) { f[1].ListColumn, f[1].Column = "recs", "b" }, []string{"6"}},
+		{"one of two lists", `{"user":1,"old":[2],"new":[3]}`, func(f []Field) { f[1].ListColumn = "new" },
+			[]string{"3"}},
+		{"nested", `{"meta":{"user":1},"items":[4]}`, func(f []Field) { f[0].Column = "meta.user" },
+			[]string{"4"}},
 		{"the only list", `{"user":1,"anything":[4]}`, func([]Field) {}, []string{"4"}},
-		{"the one left over is the item", "user_id,book_id,rating\n1,2,3.5\n1,3,4.5\n", func([]Field) {}, []string{"3", "2"}},
-		{"ranks stay in order of the input when equal", "user,item,rank\n1,2,1\n1,3,1\n1,4,0\n", func([]Field) {}, []string{"4", "2", "3"}},
+		{"the one left over is the item", "user_id,book_id,rating\n1,2,3.5\n1,3,4.5\n", func([]Field) {},
+			[]string{"3", "2"}},
+		{"ranks stay in order of the input when equal", "user,item,rank\n1,2,1\n1,3,1\n1,4,0\n",
+			func([]Field) {}, []string{"4", "2", "3"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree(t, "f="+tt.text)
@@ -236,7 +283,9 @@ func TestStandardInputIsReadOnce(t *testing.T) {
 func TestRowsAcrossBlocks(t *testing.T) {
 	long := strings.Repeat("x", 3*blockSize)
 	for name, row := range map[string]func(b *strings.Builder, i string, pad string){
-		"csv": func(b *strings.Builder, i, pad string) { b.WriteString(i + ",\"a\n" + pad + "\"\"b\"," + i + "\n") },
+		"csv": func(b *strings.Builder, i, pad string) {
+			b.WriteString(i + ",\"a\n" + pad + "\"\"b\"," + i + "\n")
+		},
 		"jsonl": func(b *strings.Builder, i, pad string) {
 			b.WriteString(`{"user":` + i + `,"pad":"` + pad + `","items":[` + i + "]}\n")
 		},
@@ -294,9 +343,13 @@ func TestSourcesAreKept(t *testing.T) {
 }
 
 func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
-	dated := ingesttest.Schema(arrow.Field{Name: "user", Type: arrow.FixedWidthTypes.Timestamp_us}, arrow.Field{Name: "item", Type: &arrow.Decimal128Type{Precision: 18, Scale: 2}},
-		arrow.Field{Name: "deep", Type: arrow.ListOf(arrow.ListOf(arrow.PrimitiveTypes.Uint32))}, arrow.Field{Name: "rank", Type: arrow.PrimitiveTypes.Int32})
-	noIDs := ingesttest.Schema(arrow.Field{Name: "user", Type: &arrow.Decimal128Type{Precision: 20, Scale: -1}}, arrow.Field{Name: "item", Type: arrow.PrimitiveTypes.Int64},
+	dated := ingesttest.Schema(arrow.Field{Name: "user", Type: arrow.FixedWidthTypes.Timestamp_us},
+		arrow.Field{Name: "item", Type: &arrow.Decimal128Type{Precision: 18, Scale: 2}},
+		arrow.Field{Name: "deep", Type: arrow.ListOf(arrow.ListOf(arrow.PrimitiveTypes.Uint32))},
+		arrow.Field{Name: "rank", Type: arrow.PrimitiveTypes.Int32})
+	noIDs := ingesttest.Schema(
+		arrow.Field{Name: "user", Type: &arrow.Decimal128Type{Precision: 20, Scale: -1}},
+		arrow.Field{Name: "item", Type: arrow.PrimitiveTypes.Int64},
 		arrow.Field{Name: "days", Type: arrow.ListOf(arrow.FixedWidthTypes.Date32)})
 	ipcFile, parquetFile := ingesttest.Arrow(t, noIDs, "[]"), ingesttest.Parquet(t, dated, "[]")
 	for _, tt := range []struct {
@@ -305,11 +358,15 @@ func TestColumnsThatHoldNoIDsAreNamed(t *testing.T) {
 		user, column string // flags
 	}{
 		{name: "Parquet, guessed", data: parquetFile,
-			want: "f: no column looks like the user: name it with --user-column; the columns are user (Timestamp), item (decimal), deep.list.element (list of lists), rank (integer)"},
-		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item", want: "f: --item-column item: the column is decimal, not ids;"},
+			want: "f: no column looks like the user: name it with --user-column; the columns are user " +
+				"(Timestamp), item (decimal), deep.list.element (list of lists), rank (integer)"},
+		{name: "Parquet, by flag", data: parquetFile, user: "rank", column: "item",
+			want: "f: --item-column item: the column is decimal, not ids;"},
 		{name: "Arrow, guessed", data: ipcFile,
-			want: "f: no column looks like the user: name it with --user-column; the columns are user (decimal), item (integer), days (list of date32)"},
-		{name: "Arrow, by flag", data: ipcFile, user: "user", want: "f: --user-column user: the column is decimal, not ids;"},
+			want: "f: no column looks like the user: name it with --user-column; the columns are user " +
+				"(decimal), item (integer), days (list of date32)"},
+		{name: "Arrow, by flag", data: ipcFile, user: "user",
+			want: "f: --user-column user: the column is decimal, not ids;"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tree(t, "f="+string(tt.data))
@@ -328,7 +385,8 @@ func TestOneColumnIsOneField(t *testing.T) {
 	fields := testFields()
 	fields[0].Column, fields[1].Column = "item", "item"
 	_, err := load(t, Options{}, 0, fields, "f")
-	if want := "f: column item is given as --user-column and as --item-column"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "f: column item is given as --user-column and as --item-column"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -340,8 +398,10 @@ func TestFirstRowsMayBeAsLongAsAnyOther(t *testing.T) {
 	}
 	want := map[string][]string{"1": ids, "2": {"a", "b"}}
 	for name, text := range map[string]string{
-		"JSON lines":             `{"items":["` + strings.Join(ids, `","`) + `"],"user":1}` + "\n" + `{"items":["a","b"],"user":2}`,
-		"one long line of JSON":  `{"user":2,"items":["a","b"]}` + "\n" + `{"user":1,"items":["` + strings.Join(ids, `","`) + `"]}` + "\n",
+		"JSON lines": `{"items":["` + strings.Join(ids, `","`) + `"],"user":1}` + "\n" +
+			`{"items":["a","b"],"user":2}`,
+		"one long line of JSON": `{"user":2,"items":["a","b"]}` + "\n" + `{"user":1,"items":["` +
+			strings.Join(ids, `","`) + `"]}` + "\n",
 		"CSV with a header":      "user,items\n1," + strings.Join(ids, "|") + "\n2,a|b\n",
 		"CSV without a header":   "1," + strings.Join(ids, "|") + "\n2,a|b\n",
 		"CSV, a long second row": "user,items\n2,a|b\n1," + strings.Join(ids, "|") + "\n",
@@ -359,7 +419,8 @@ func TestFirstRowsMayBeAsLongAsAnyOther(t *testing.T) {
 				}
 				for user, list := range want {
 					if !slices.Equal(r.lists[user], list) {
-						t.Errorf("%s: user %s has %d items, want %d", source, user, len(r.lists[user]), len(list))
+						t.Errorf("%s: user %s has %d items, want %d", source, user, len(r.lists[user]),
+							len(list))
 					}
 				}
 			}
@@ -369,8 +430,9 @@ func TestFirstRowsMayBeAsLongAsAnyOther(t *testing.T) {
 
 func TestListsMayBeEmptyForALongTime(t *testing.T) {
 	for name, tt := range map[string]struct{ later, note string }{
-		"always":          {``, "user from column user (numbers); item from lists of column items (numbers)"},
-		"then of numbers": {`{"user":1,"items":[5,6]}`, "user from column user (numbers); item from lists of column items (numbers)"},
+		"always": {``, "user from column user (numbers); item from lists of column items (numbers)"},
+		"then of numbers": {`{"user":1,"items":[5,6]}`,
+			"user from column user (numbers); item from lists of column items (numbers)"},
 		"then of objects": {`{"user":1,"items":[{"score":0.5,"itemId":5},{"itemId":6}]}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -146,7 +146,8 @@ func (w *schemaWalk) add(n schema.Node, offer column, def, listDef int16) {
 		offer.ids, offer.float, offer.typ = stored.describe()
 	}
 	w.table.offers = append(w.table.offers, offer)
-	w.table.leaves = append(w.table.leaves, leaf{index: w.index, stored: stored, maxDef: def, listDef: listDef})
+	w.table.leaves = append(w.table.leaves, leaf{index: w.index, stored: stored, maxDef: def,
+		listDef: listDef})
 	w.index++
 }
 
@@ -216,7 +217,8 @@ func (t *parquetTable) readGroup(ctx context.Context, g *file.RowGroupReader, b 
 			return damaged(err)
 		}
 		if !slices.Contains(codecs, chunk.Compression()) {
-			return fmt.Errorf("column %s is compressed with %s: Snappy, gzip, zstd, LZ4_RAW and Brotli are read",
+			return fmt.Errorf("column %s is compressed with %s: Snappy, gzip, zstd, LZ4_RAW and Brotli are "+
+				"read",
 				t.offers[c.column].name, chunk.Compression())
 		}
 		r := &columnReader{leaf: t.leaves[c.column], done: ctx.Done()}
@@ -308,7 +310,8 @@ func (r *columnReader) run(t *parquetTable, g *file.RowGroupReader) (err error) 
 		return err
 	}
 	of := t.data.MetaData().Schema.Column(r.index)
-	bounded := &boundedPages{PageReader: pages, memory: t.memory, rep: of.MaxRepetitionLevel(), def: of.MaxDefinitionLevel()}
+	bounded := &boundedPages{PageReader: pages, memory: t.memory, rep: of.MaxRepetitionLevel(),
+		def: of.MaxDefinitionLevel()}
 	//lint:ignore SA1019 no other reader takes pages that are bounded before they are decoded
 	chunk := file.NewColumnReader(of, bounded, t.memory, t.data.BufferPool())
 	defer chunk.Close()

@@ -48,7 +48,8 @@ func (in *Input) Plan(fields []Field) (*Plan, error) {
 			return nil, err
 		}
 		p.Kinds = append(p.Kinds, kind)
-		p.Found = append(p.Found, slices.ContainsFunc(p.chosen, func(c []choice) bool { return c != nil && c[f].column >= 0 }))
+		p.Found = append(p.Found,
+			slices.ContainsFunc(p.chosen, func(c []choice) bool { return c != nil && c[f].column >= 0 }))
 		p.Lists = p.Lists || p.chosen[first][f].list
 	}
 	return p, nil
@@ -72,7 +73,8 @@ func (p *Plan) Missing(fields ...int) string {
 	for _, f := range fields {
 		if field := &p.fields[f]; field.Column == "" && p.chosen[i][f].column < 0 {
 			if c := field.misfit(columns); c != "" {
-				says += fmt.Sprintf("column %s cannot be the %s, expected %s; ", c, field.Name, field.wanted())
+				says += fmt.Sprintf("column %s cannot be the %s, expected %s; ", c, field.Name,
+					field.wanted())
 			}
 		}
 	}
@@ -195,7 +197,8 @@ func (p *Plan) String() string {
 				list = "lists of "
 			}
 		}
-		parts = append(parts, fmt.Sprintf("%s from %scolumn %s%s", p.fields[f].Name, list, strings.Join(names, ", "), kind))
+		parts = append(parts, fmt.Sprintf("%s from %scolumn %s%s", p.fields[f].Name, list,
+			strings.Join(names, ", "), kind))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -220,7 +223,8 @@ func (p *Plan) Read(ctx context.Context, account *Account, fn func(*Batch) error
 	return nil
 }
 
-func (p *Plan) readOne(ctx context.Context, t table, to target, account *Account, fn func(*Batch) error) (err error) {
+func (p *Plan) readOne(ctx context.Context, t table, to target, account *Account,
+	fn func(*Batch) error) (err error) {
 	var own error    // not the decoder's: needs no file name
 	calling := false // a panic is not the decoder's
 	decode := func() (err error) {
@@ -246,7 +250,8 @@ func (p *Plan) readOne(ctx context.Context, t table, to target, account *Account
 	return fmt.Errorf("%s: %w", to.file, err)
 }
 
-func (p *Plan) deliver(ctx context.Context, b *Batch, source int, account *Account, fn func(*Batch) error) error {
+func (p *Plan) deliver(ctx context.Context, b *Batch, source int, account *Account,
+	fn func(*Batch) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -156,7 +156,8 @@ func (s *Sorter) AddLists(source int, keys *Column, values []uint64, ends []uint
 	}
 	from := 0
 	for i, end := range ends {
-		b.lists = append(b.lists, record[uint64, uint64]{s.key(keys, i), uint64(base + from), uint64(int(end) - from)})
+		b.lists = append(b.lists, record[uint64, uint64]{s.key(keys, i), uint64(base + from),
+			uint64(int(end) - from)})
 		from = int(end)
 	}
 	return nil

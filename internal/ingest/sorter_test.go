@@ -202,7 +202,8 @@ func TestSorterKeepsApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			if err := errors.Join(add(s, tt.lists, 3, tt.first...), add(s, tt.lists, 4, tt.second...)); err != nil {
+			if err := errors.Join(add(s, tt.lists, 3, tt.first...),
+				add(s, tt.lists, 4, tt.second...)); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.CountKeys(t.Context()); err != nil {
@@ -210,7 +211,8 @@ func TestSorterKeepsApart(t *testing.T) {
 			}
 			err = s.Merge(t.Context(), nil, func(*Groups) error { return nil })
 			var got *SharedKeyError
-			if errors.As(err, &got); tt.want == nil && err != nil || tt.want != nil && (got == nil || *got != *tt.want) {
+			if errors.As(err, &got); tt.want == nil && err != nil || tt.want != nil &&
+				(got == nil || *got != *tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
 		})
@@ -278,13 +280,15 @@ func TestSorterKeepsOnlySoManyValuesOfOneKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen[4] != 1 || seen[6] != batches || seen[7] != 1 || seen[5] == 0 || seen[5] > int(MostValues(memory)) {
+	if seen[4] != 1 || seen[6] != batches || seen[7] != 1 || seen[5] == 0 ||
+		seen[5] > int(MostValues(memory)) {
 		t.Errorf("values by key: %v", seen)
 	}
 }
 
 func TestHowManyValuesOfAKeyThereMayBe(t *testing.T) {
-	for memory, want := range map[int64]uint64{1 << 10: 262_144, 32 << 20: 262_144, 64 << 20: 524_288, 512 << 20: 4_194_304, 1 << 40: 4_194_304} {
+	for memory, want := range map[int64]uint64{1 << 10: 262_144, 32 << 20: 262_144, 64 << 20: 524_288,
+		512 << 20: 4_194_304, 1 << 40: 4_194_304} {
 		if got := MostValues(memory); got != want {
 			t.Errorf("with %d bytes %d values, want %d", memory, got, want)
 		}
@@ -342,7 +346,8 @@ func TestTableNumbersStringsOnce(t *testing.T) {
 	if table.Len() != len(numbers) {
 		t.Errorf("%d strings, want %d", table.Len(), len(numbers))
 	}
-	if got := slices.Collect(table.All(table.Sorted())); !slices.Equal(got, slices.Sorted(maps.Keys(numbers))) {
+	if got := slices.Collect(table.All(table.Sorted())); !slices.Equal(got,
+		slices.Sorted(maps.Keys(numbers))) {
 		t.Error("the strings are not in the order of their bytes")
 	}
 	table.reset()

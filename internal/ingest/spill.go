@@ -113,7 +113,8 @@ func (s *Sorter) writeLists(r *run, b *buffer, name func(uint64) []byte) error {
 	return w.err
 }
 
-func writeRows[K, O word](s *Sorter, r *run, b *buffer, rows, scratch *[]record[K, O], name func(uint64) []byte) error {
+func writeRows[K, O word](s *Sorter, r *run, b *buffer, rows, scratch *[]record[K, O],
+	name func(uint64) []byte) error {
 	if len(*scratch) < len(*rows) {
 		*scratch = make([]record[K, O], cap(*rows))
 	}

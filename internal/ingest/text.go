@@ -82,7 +82,8 @@ func readText(ctx context.Context, s *stream, skip int64, to target,
 
 // cutBlocks reads the stream to its end and submits it block by block. What is left of a block
 // after its last whole row begins the next.
-func cutBlocks(ctx context.Context, s *stream, skip int64, cut func([]byte) int, free chan *job, submit func(*job)) {
+func cutBlocks(ctx context.Context, s *stream, skip int64, cut func([]byte) int, free chan *job,
+	submit func(*job)) {
 	line := int64(1)
 	var rest []byte
 	for skip > 0 {

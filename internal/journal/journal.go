@@ -3,20 +3,23 @@
 //
 // What it promises:
 //
-//   - What Append returned nil for survives the end of the process, kill -9 included: it was written to the file, one write
-//     for a whole batch. Of a batch all records are replayed or none.
-//   - A background sync follows every interval (default 500 ms) in which something was appended. After a power failure the
-//     records of the last interval, and of the sync that was in progress, may be missing; Lag and the metrics say how many
-//     bytes and for how long. What is replayed is always a prefix of what was appended.
-//   - Open tells a torn end from damage, as package record does. Torn is what was never synced: it is cut off, and the log
-//     says so. Damage to what was on the disk once, a file that is missing, or one of another format is refused with the
-//     file and the offset (record.ErrCorrupt, record.ErrVersion), and the directory is left as it is, unless
-//     Options.AcceptLoss gives up what follows.
-//   - Checkpoint replaces the checkpoint as a whole and removes files only when it is on the disk, while appends go on.
-//     Whenever it fails or is killed, the former checkpoint and what followed it are there, or the new one is.
-//   - An Append that failed has left nothing, and the journal takes the next one: a full disk costs what comes while it is
-//     full. A failed sync poisons it, for nobody can tell what has reached the disk: every later append fails with
-//     record.ErrPoisoned, and nothing is retried until the next Open, which writes anew what may be missing.
+//   - What Append returned nil for survives the end of the process, kill -9 included: it was written to the
+//     file, one write for a whole batch. Of a batch all records are replayed or none.
+//   - A background sync follows every interval (default 500 ms) in which something was appended. After a
+//     power failure the records of the last interval, and of the sync that was in progress, may be missing;
+//     Lag and the metrics say how many bytes and for how long. What is replayed is always a prefix of what
+//     was appended.
+//   - Open tells a torn end from damage, as package record does. Torn is what was never synced: it is cut
+//     off, and the log says so. Damage to what was on the disk once, a file that is missing, or one of
+//     another format is refused with the file and the offset (record.ErrCorrupt, record.ErrVersion), and
+//     the directory is left as it is, unless Options.AcceptLoss gives up what follows.
+//   - Checkpoint replaces the checkpoint as a whole and removes files only when it is on the disk, while
+//     appends go on. Whenever it fails or is killed, the former checkpoint and what followed it are there,
+//     or the new one is.
+//   - An Append that failed has left nothing, and the journal takes the next one: a full disk costs what
+//     comes while it is full. A failed sync poisons it, for nobody can tell what has reached the disk:
+//     every later append fails with record.ErrPoisoned, and nothing is retried until the next Open, which
+//     writes anew what may be missing.
 //   - A directory is used by one process at a time: it is locked. It is the journal's own.
 //
 // Append takes some microseconds, the time of a system call, and allocates nothing. Once in a segment
@@ -84,8 +87,9 @@ type Options struct {
 	Segment int64             // bytes of a file before the next is begun, DefaultSegment if zero
 	Log     *slog.Logger      // nil logs nothing
 	Metrics *metrics.Registry // where to register; nil shows nothing. One journal of a Name a registry.
-	Name    string            // metrics are called weir_NAME_journal_..., in snake_case; weir_journal_... if empty
-	Faults  disk.Faults       // for tests
+	// Metrics are called weir_NAME_journal_..., in snake_case; weir_journal_... if empty.
+	Name   string
+	Faults disk.Faults // for tests
 	// AcceptLoss gives up damaged batches and all that follow them, where Open would refuse.
 	AcceptLoss bool
 
@@ -133,7 +137,8 @@ type Journal struct {
 // journal that is damaged, of which files are missing (record.ErrCorrupt), that another version of the
 // program wrote (record.ErrVersion), or that another process has open (disk.ErrLocked) is refused and left
 // as it is.
-func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []byte) error) (*Journal, error) {
+func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []byte) error) (*Journal,
+	error) {
 	began := time.Now()
 	j := &Journal{dir: dir, id: o.id, segment: o.Segment, log: o.Log, faults: o.Faults, step: o.step}
 	if j.log == nil {
@@ -161,7 +166,8 @@ func Open(dir string, o Options, load func(io.Reader) error, replay func(rec []b
 	if name == "" {
 		name = "journal"
 	}
-	j.syncer.Start(record.SyncerOptions{Name: name, Path: dir, Interval: interval, Flush: j.flush, Log: j.log, Metrics: o.Metrics})
+	j.syncer.Start(record.SyncerOptions{Name: name, Path: dir, Interval: interval, Flush: j.flush, Log: j.log,
+		Metrics: o.Metrics})
 	return j, nil
 }
 

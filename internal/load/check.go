@@ -29,7 +29,8 @@ func (p *Plan) check() error {
 		flag  string
 		value Duration
 	}{
-		{"--duration", p.Duration}, {"--warmup", p.Warmup}, {"--ramp", p.Ramp}, {"--timeout", p.Timeout}, {"--every", p.Every},
+		{"--duration", p.Duration}, {"--warmup", p.Warmup}, {"--ramp", p.Ramp}, {"--timeout", p.Timeout},
+		{"--every", p.Every},
 	} {
 		if d.value < 0 {
 			return fmt.Errorf("%s must not be negative, got %v", d.flag, time.Duration(d.value))
@@ -42,7 +43,8 @@ func (p *Plan) check() error {
 		flag  string
 		value int
 	}{
-		{"--connections", p.Connections}, {"--pipeline", p.Pipeline}, {"--max-connections", p.MaxConnections}, {"--warm", p.Warm}, {"--threads", p.Threads},
+		{"--connections", p.Connections}, {"--pipeline", p.Pipeline}, {"--max-connections", p.MaxConnections},
+		{"--warm", p.Warm}, {"--threads", p.Threads},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("%s must not be negative, got %d", n.flag, n.value)
@@ -53,29 +55,36 @@ func (p *Plan) check() error {
 	case p.Timeout == 0:
 		return errors.New("--timeout must be more than 0s: a request has to be given up at some time")
 	case closed && client.Arrivals(p.Arrivals) == client.Poisson:
-		return errors.New("--arrivals poisson is of the open model: in the closed one requests are sent when answers come; leave it out, or give a --rate")
+		return errors.New("--arrivals poisson is of the open model: in the closed one requests are sent " +
+			"when answers come; leave it out, or give a --rate")
 	case p.Connections > control.MaxConnections:
 		return fmt.Errorf("--connections must be at most %d, got %d", control.MaxConnections, p.Connections)
 	case p.Rate != "" && p.Connections > 0:
-		return errors.New("--rate is of the open model and --connections of the closed one: leave one of them out; how many connections the open model may use is --max-connections")
+		return errors.New("--rate is of the open model and --connections of the closed one: leave one of " +
+			"them out; how many connections the open model may use is --max-connections")
 	case p.Pipeline > 1 && !closed:
 		return errors.New("--pipeline is of the closed model: give --connections")
 	case p.Stages != "" && p.Mode != "classic":
 		return fmt.Errorf("--stages are for --mode classic, not %s", p.Mode)
 	case p.Stages != "" && (p.Rate != "" || p.Connections > 0):
-		return errors.New("--stages say the rate or the connections themselves: leave --rate and --connections out")
+		return errors.New(
+			"--stages say the rate or the connections themselves: leave --rate and --connections out")
 	case p.Stages != "" && (p.Duration > 0 || p.Ramp > 0):
 		return errors.New("--stages say how long each of them is: leave --duration and --ramp out")
 	case p.Mode == "adaptive" && closed:
-		return errors.New("--mode adaptive searches for a rate, and the closed model has none: leave --connections out")
+		return errors.New("--mode adaptive searches for a rate, and the closed model has none: leave " +
+			"--connections out")
 	case p.Mode == "adaptive" && p.Ramp > 0:
 		return errors.New("--mode adaptive finds its own way up: leave --ramp out; where it begins is --rate")
 	case p.Mode != "adaptive" && len(p.Healthy) > 0:
-		return fmt.Errorf("--healthy-when is what --mode adaptive keeps true; to end a %s run use --stop-when", p.Mode)
+		return fmt.Errorf(
+			"--healthy-when is what --mode adaptive keeps true; to end a %s run use --stop-when", p.Mode)
 	case closed && p.Every > 0:
-		return errors.New("--every makes a rate, and the closed model has none: leave --connections or --every out")
+		return errors.New("--every makes a rate, and the closed model has none: leave --connections or " +
+			"--every out")
 	case p.Rate != "" && !strings.HasSuffix(p.Rate, "x") && p.Every > 0 && p.Mode != "adaptive":
-		return errors.New("--rate and --every both say how much: leave one of them out, or give a multiple like --rate 60x")
+		return errors.New("--rate and --every both say how much: leave one of them out, or give a multiple " +
+			"like --rate 60x")
 	}
 	for _, a := range p.Agents {
 		if err := access.CheckAgent(a); err != nil {
@@ -97,8 +106,9 @@ func (p *Plan) closed() bool {
 // spec is the part of a plan that says what is asked for, with its files read.
 func (p *Plan) spec() (scenario.Spec, error) {
 	s := scenario.Spec{
-		URL: p.URL, Method: p.Method, Body: p.Body, Headers: p.Headers, Scenario: p.Scenario, Target: p.Target,
-		Users: p.Users, FirstUser: p.FirstUser, Every: time.Duration(p.Every),
+		URL: p.URL, Method: p.Method, Body: p.Body, Headers: p.Headers, Scenario: p.Scenario,
+		Target: p.Target,
+		Users:  p.Users, FirstUser: p.FirstUser, Every: time.Duration(p.Every),
 		Items: p.Items, MaxItem: p.MaxItem, MaxIndex: p.MaxIndex,
 		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL, FeedURLs: p.FeedURLs,
 		Requests: p.Requests, Vars: p.Vars, VarsOrder: p.VarsOrder,
@@ -110,7 +120,8 @@ func (p *Plan) spec() (scenario.Spec, error) {
 // client is the part of a plan that says how requests are made.
 func (p *Plan) client(targets []client.Target) client.Options {
 	o := client.Options{
-		Targets: targets, Closed: p.closed(), Connections: p.Connections, Pipeline: p.Pipeline, MaxConnections: p.MaxConnections, Warm: p.Warm,
+		Targets: targets, Closed: p.closed(), Connections: p.Connections, Pipeline: p.Pipeline,
+		MaxConnections: p.MaxConnections, Warm: p.Warm,
 		Arrivals: client.Arrivals(p.Arrivals), Timeout: time.Duration(p.Timeout), Threads: p.Threads,
 		HTTP2: p.HTTP2, Insecure: p.Insecure, Seed: p.Seed,
 	}
@@ -128,7 +139,8 @@ func (p *Plan) conditions(flag string, text []string) ([]control.Condition, erro
 	}
 	for i := range all {
 		if c := &all[i]; c.OfTarget() && p.TargetMetrics == "" {
-			return nil, fmt.Errorf("%s: %s needs --target-metrics, the URL where the target says it: http://127.0.0.1:8081/metrics of weir", flag, c)
+			return nil, fmt.Errorf("%s: %s needs --target-metrics, the URL where the target says it: "+
+				"http://127.0.0.1:8081/metrics of weir", flag, c)
 		}
 	}
 	return all, nil
@@ -140,7 +152,8 @@ func (p *Plan) verdicts() ([]control.Condition, error) {
 	all, err := p.conditions(flag, p.FailWhen)
 	for i := range all {
 		if c := &all[i]; c.For > 0 {
-			return nil, fmt.Errorf("%s: %s: it looks at the whole run, so leave out \"for\"; what ends a run early is --stop-when", flag, c)
+			return nil, fmt.Errorf("%s: %s: it looks at the whole run, so leave out \"for\"; what ends a "+
+				"run early is --stop-when", flag, c)
 		}
 	}
 	return all, err
@@ -158,7 +171,8 @@ func (p *Plan) rate(natural float64) (float64, error) {
 	case p.closed():
 		return 0, nil // readers of feeds come by themselves, but here as often as they are answered
 	case natural > control.MaxRate:
-		return 0, fmt.Errorf("--every %v is %.4g requests a second for all --users together, and at most %.0f can be made", time.Duration(p.Every), natural, control.MaxRate)
+		return 0, fmt.Errorf("--every %v is %.4g requests a second for all --users together, and at most "+
+			"%.0f can be made", time.Duration(p.Every), natural, control.MaxRate)
 	}
 	return natural, nil
 }
@@ -185,10 +199,13 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 		}), nil
 	}
 	if rate == 0 && p.Connections == 0 && p.Stages == "" {
-		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, --mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the target sustains")
+		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, " +
+			"--mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the " +
+			"target sustains")
 	}
 	o := control.StagedOptions{
-		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(), StopWhen: stop,
+		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(),
+		StopWhen: stop,
 	}
 	if p.Mode == "constant" {
 		return control.Constant(o), nil

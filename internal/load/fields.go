@@ -23,12 +23,13 @@ type Field struct {
 	Group string `json:"group,omitempty"` // of the form; a field without one is not in it
 	Label string `json:"label,omitempty"`
 	// Kind is int, url, lines, list, text, check, radio or select; a line of text otherwise.
-	Kind        string      `json:"kind,omitempty"`
-	Options     [][2]string `json:"options,omitempty"` // of radio and select: values, and what they are called
+	Kind string `json:"kind,omitempty"`
+	// Of radio and select: values, and what they are called.
+	Options     [][2]string `json:"options,omitempty"`
 	Placeholder string      `json:"placeholder,omitempty"`
 	Hint        string      `json:"hint,omitempty"`
-	// When says for which choices the field is there: "scenario:feed,predict|model:users" is for either of the
-	// two scenarios, and for the model.
+	// When says for which choices the field is there: "scenario:feed,predict|model:users" is for either of
+	// the two scenarios, and for the model.
 	When string `json:"when,omitempty"`
 	Half bool   `json:"half,omitempty"` // of the width
 	Need bool   `json:"need,omitempty"`

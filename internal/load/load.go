@@ -122,7 +122,8 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	_, search := r.control.(control.Searcher)
 	r.recorder = report.NewRecorder(report.RecorderOptions{
 		Name: p.Name, Plan: p, Started: time.Now(), Runners: max(1, len(p.Agents)),
-		Natural: r.scenario.Rate(), Parts: r.scenario.Parts(), Search: search && p.Mode == "adaptive", TargetMetrics: r.target != nil,
+		Natural: r.scenario.Rate(), Parts: r.scenario.Parts(), Search: search && p.Mode == "adaptive",
+		TargetMetrics: r.target != nil,
 	})
 	return r, nil
 }
@@ -214,7 +215,8 @@ func (r *Run) generate(ctx context.Context) (agent.Engine, error) {
 // loop goes from window to window until the load, which began at a time, is to end, and returns the last
 // decision. The last window ends when the plan does, even if this program is late. No window is much
 // shorter than an interval, as those between a late tick and the next one would be.
-func (r *Run) loop(ctx context.Context, load agent.Engine, d control.Decision, began time.Time) (control.Decision, error) {
+func (r *Run) loop(ctx context.Context, load agent.Engine, d control.Decision,
+	began time.Time) (control.Decision, error) {
 	tick := time.NewTicker(Interval)
 	defer tick.Stop()
 	whole := r.plan.Whole()
@@ -334,7 +336,8 @@ func (r *Run) judge(result *report.Result, target measure.Target) {
 		if v.Known {
 			got = c.Say(v.Value)
 		}
-		result.Verdicts = append(result.Verdicts, report.Verdict{Condition: c.String(), Value: v.Value, Got: got, Failed: v.Holds || !v.Known})
+		result.Verdicts = append(result.Verdicts, report.Verdict{Condition: c.String(), Value: v.Value,
+			Got: got, Failed: v.Holds || !v.Known})
 	}
 }
 

@@ -69,7 +69,8 @@ func TestARunCountsWhatTheTargetSaw(t *testing.T) {
 		}
 	})
 	file := filepath.Join(t.TempDir(), "requests.jsonl")
-	lines := `{"url":"/?answer=ok"}` + "\n" + `{"url":"/?answer=shed"}` + "\n" + `{"url":"/?answer=fail"}` + "\n"
+	lines := `{"url":"/?answer=ok"}` + "\n" + `{"url":"/?answer=shed"}` + "\n" + `{"url":"/?answer=fail"}` +
+		"\n"
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,10 +89,12 @@ func TestARunCountsWhatTheTargetSaw(t *testing.T) {
 		t.Errorf("the target saw %d requests, the result has %d", got, result.Requests)
 	}
 	if result.Served == 0 || result.Shed == 0 || result.Failures["status"] == 0 {
-		t.Errorf("served %d, shed %d, failed %v: all three were answered in turn", result.Served, result.Shed, result.Failures)
+		t.Errorf("served %d, shed %d, failed %v: all three were answered in turn", result.Served, result.Shed,
+			result.Failures)
 	}
 	if result.Requests != result.Served+result.Shed+result.Errors {
-		t.Errorf("%d requests are not %d served, %d shed and %d errors", result.Requests, result.Served, result.Shed, result.Errors)
+		t.Errorf("%d requests are not %d served, %d shed and %d errors", result.Requests, result.Served,
+			result.Shed, result.Errors)
 	}
 	at := 0.0 // a busy machine makes fewer points, and longer ones
 	for i, p := range result.Trace {
@@ -196,7 +199,8 @@ func TestAgentsMakeTheLoadTogether(t *testing.T) {
 		p.Agents = append(p.Agents, s.Listener.Addr().String())
 	}
 	unasked := asked.Load()
-	if _, err := New(t.Context(), p, Options{Token: "guess"}); err == nil || !strings.Contains(err.Error(), p.Agents[0]) {
+	if _, err := New(t.Context(), p, Options{Token: "guess"}); err == nil ||
+		!strings.Contains(err.Error(), p.Agents[0]) {
 		t.Errorf("with a wrong token the error is %v, expected it to name the agent", err)
 	}
 	if asked.Load() != unasked {
@@ -211,8 +215,10 @@ func TestAgentsMakeTheLoadTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := uint64(asked.Load() - before); got == 0 || got != result.Served || result.Generator.Runners != 2 {
-		t.Errorf("the target saw %d requests, the result has %d of %d runners", got, result.Served, result.Generator.Runners)
+	if got := uint64(asked.Load() - before); got == 0 || got != result.Served ||
+		result.Generator.Runners != 2 {
+		t.Errorf("the target saw %d requests, the result has %d of %d runners", got, result.Served,
+			result.Generator.Runners)
 	}
 }
 
@@ -273,7 +279,8 @@ func TestASearchEndsWithItsTarget(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the target is gone: it has answered nothing since ") {
 		t.Errorf("the error is %v", err)
 	}
-	if result == nil || err == nil || result.Reason != err.Error() || len(result.Marks) == 0 || !strings.HasPrefix(result.Marks[0], "Nothing was answered any more from ") {
+	if result == nil || err == nil || result.Reason != err.Error() || len(result.Marks) == 0 ||
+		!strings.HasPrefix(result.Marks[0], "Nothing was answered any more from ") {
 		t.Fatalf("the reason is %q, the marks are %q", result.Reason, result.Marks)
 	}
 	if result.Seconds > 20 || result.Ceiling != nil && result.Ceiling.Converged {
@@ -351,7 +358,8 @@ func TestAStoppedRunHasTheRateThatItHad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.Rate.Intended < 900 || result.Rate.Intended > 1100 || result.Rate.Served < 900 {
-		t.Errorf("of 1000/s the result has %.0f/s intended and %.0f/s served in %.2f s", result.Rate.Intended, result.Rate.Served, result.Seconds)
+		t.Errorf("of 1000/s the result has %.0f/s intended and %.0f/s served in %.2f s", result.Rate.Intended,
+			result.Rate.Served, result.Seconds)
 	}
 }
 
@@ -359,7 +367,8 @@ func TestMetricsOfTheTargetAreRead(t *testing.T) {
 	var seconds atomic.Int64
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		n := seconds.Add(1)
-		w.Write([]byte("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total " + string(rune('0'+n)) + "\n" +
+		w.Write([]byte("# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total " +
+			string(rune('0'+n)) + "\n" +
 			"# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 1e6\n"))
 	}))
 	defer metrics.Close()
@@ -376,8 +385,10 @@ func TestMetricsOfTheTargetAreRead(t *testing.T) {
 	if got := w.target(); !(got.CPU > 0) {
 		t.Errorf("then %+v, expected CPU", got)
 	}
-	for _, body := range []string{"", "nonsense {", "process_cpu_seconds_total{a=\"1\"} 1\nprocess_cpu_seconds_total{a=\"2\"} 1\n"} {
-		bad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(body)) }))
+	for _, body := range []string{"", "nonsense {",
+		"process_cpu_seconds_total{a=\"1\"} 1\nprocess_cpu_seconds_total{a=\"2\"} 1\n"} {
+		bad := httptest.NewServer(
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(body)) }))
 		if _, err := watchTarget(t.Context(), bad.URL); err == nil {
 			t.Errorf("metrics %q were taken", body)
 		}
@@ -405,7 +416,8 @@ func TestVerdictsOnTheTargetAreKnownOfShortRunsToo(t *testing.T) {
 		if cpu := result.Verdicts[0]; !cpu.Failed || cpu.Value < 250 || cpu.Value > 350 {
 			t.Errorf("in a run of %v: %+v, want about 300%%", d, cpu)
 		}
-		if memory := result.Verdicts[1]; !memory.Failed || memory.Got != "not known: the target's metrics did not say" {
+		if memory := result.Verdicts[1]; !memory.Failed ||
+			memory.Got != "not known: the target's metrics did not say" {
 			t.Errorf("memory that the metrics do not have: %+v", memory)
 		}
 	}
@@ -419,7 +431,8 @@ func TestMetricsAreNotLookedForElsewhere(t *testing.T) {
 	url, _ := target(t, nil)
 	p := plan(url)
 	p.TargetMetrics = moved.URL
-	if _, err := New(t.Context(), p, Options{}); err == nil || !strings.Contains(err.Error(), "answers 302") || asked.Load() > 0 {
+	if _, err := New(t.Context(), p, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "answers 302") || asked.Load() > 0 {
 		t.Errorf("metrics that have moved: %v, and the other server was asked %d times", err, asked.Load())
 	}
 }
@@ -440,30 +453,45 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 		{"a bad verdict", func(p *Plan) { p.FailWhen = []string{"p95 > fast"} }, "--fail-when"},
 		{"health without a search", func(p *Plan) { p.Healthy = []string{"p95<1ms"} }, "--healthy-when"},
 		{"bad health", func(p *Plan) { p.Mode, p.Healthy = "adaptive", []string{"p95"} }, "--healthy-when"},
-		{"a search without a rate", func(p *Plan) { p.Mode, p.Rate, p.Connections = "adaptive", "", 3 }, "adaptive"},
-		{"a search with a ramp", func(p *Plan) { p.Mode, p.Ramp = "adaptive", Duration(time.Second) }, "--ramp"},
+		{"a search without a rate", func(p *Plan) { p.Mode, p.Rate, p.Connections = "adaptive", "", 3 },
+			"adaptive"},
+		{"a search with a ramp", func(p *Plan) { p.Mode, p.Ramp = "adaptive", Duration(time.Second) },
+			"--ramp"},
 		{"stages of a constant run", func(p *Plan) { p.Rate, p.Stages = "", "1/s:1s" }, "classic"},
 		{"stages and a rate", func(p *Plan) { p.Mode, p.Stages = "classic", "1/s:1s" }, "--rate"},
-		{"a verdict on a part of the run", func(p *Plan) { p.FailWhen = []string{"p95>1ms for 5s"} }, "--fail-when"},
-		{"a condition on a target that is not asked", func(p *Plan) { p.StopWhen = []string{"errors>1%,cpu > 90%"} }, "--stop-when: cpu > 90% needs --target-metrics"},
-		{"a verdict on a target that is not asked", func(p *Plan) { p.FailWhen = []string{"memory>1GB"} }, "--fail-when: memory > 1GB needs --target-metrics"},
-		{"health of a target that is not asked", func(p *Plan) { p.Mode, p.Healthy = "adaptive", []string{"cpu<90%"} }, "--healthy-when: cpu < 90% needs --target-metrics"},
-		{"more connections than can be", func(p *Plan) { p.Rate, p.Connections = "", 2_000_000 }, "--connections"},
+		{"a verdict on a part of the run", func(p *Plan) { p.FailWhen = []string{"p95>1ms for 5s"} },
+			"--fail-when"},
+		{"a condition on a target that is not asked",
+			func(p *Plan) { p.StopWhen = []string{"errors>1%,cpu > 90%"} },
+			"--stop-when: cpu > 90% needs --target-metrics"},
+		{"a verdict on a target that is not asked", func(p *Plan) { p.FailWhen = []string{"memory>1GB"} },
+			"--fail-when: memory > 1GB needs --target-metrics"},
+		{"health of a target that is not asked",
+			func(p *Plan) { p.Mode, p.Healthy = "adaptive", []string{"cpu<90%"} },
+			"--healthy-when: cpu < 90% needs --target-metrics"},
+		{"more connections than can be", func(p *Plan) { p.Rate, p.Connections = "", 2_000_000 },
+			"--connections"},
 		{"more than can be sent", func(p *Plan) { p.Rate = "20M/s" }, "--rate"},
 		{"more users than can be sent for", func(p *Plan) {
-			p.URL, p.Target, p.Scenario, p.Rate, p.Users, p.Every, p.NoCheck = "", url, "feed", "", 1000, Duration(time.Microsecond), true
+			p.URL, p.Target, p.Scenario, p.Rate, p.Users, p.Every, p.NoCheck = "", url, "feed", "", 1000,
+				Duration(time.Microsecond), true
 		}, "--every"},
-		{"bad stages", func(p *Plan) { p.Mode, p.Rate, p.Duration, p.Stages = "classic", "", 0, "1/s" }, "--stages"},
+		{"bad stages", func(p *Plan) { p.Mode, p.Rate, p.Duration, p.Stages = "classic", "", 0, "1/s" },
+			"--stages"},
 		{"negative time", func(p *Plan) { p.Warmup = Duration(-1) }, "--warmup"},
 		{"no time for answers", func(p *Plan) { p.Timeout = 0 }, "--timeout"},
-		{"arrivals of the closed model", func(p *Plan) { p.Rate, p.Connections, p.Arrivals = "", 4, "poisson" }, "--arrivals poisson is of the open model"},
+		{"arrivals of the closed model",
+			func(p *Plan) { p.Rate, p.Connections, p.Arrivals = "", 4, "poisson" },
+			"--arrivals poisson is of the open model"},
 		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals"},
 		{"an agent without a port", func(p *Plan) { p.Agents = []string{"host"} }, "--agents"},
 		{"two rates", func(p *Plan) { p.Users, p.Every = 5, Duration(time.Second) }, "--every"},
 		{"another's host", func(p *Plan) { p.URL = "http://192.0.2.1/" }, "--i-own-this-target"},
 		{"a target that is not there", func(p *Plan) { p.URL = "http://127.0.0.1:1/" }, "127.0.0.1:1"},
-		{"metrics that are not there", func(p *Plan) { p.TargetMetrics = "http://127.0.0.1:1/metrics" }, "--target-metrics"},
-		{"a file that is not there", func(p *Plan) { p.URL, p.Target, p.Requests = "", url, "/no/such/file" }, "--requests"},
+		{"metrics that are not there", func(p *Plan) { p.TargetMetrics = "http://127.0.0.1:1/metrics" },
+			"--target-metrics"},
+		{"a file that is not there", func(p *Plan) { p.URL, p.Target, p.Requests = "", url, "/no/such/file" },
+			"--requests"},
 	} {
 		p := plan(url)
 		c.plan(&p)
@@ -501,7 +529,8 @@ func TestWhoStopsACheckIsNotToldHowToDoWithoutIt(t *testing.T) {
 	defer close(release)
 	ctx, stop := context.WithCancel(t.Context())
 	url, _ := target(t, func(http.ResponseWriter, *http.Request) { stop(); <-release })
-	if _, err := New(ctx, plan(url), Options{}); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "--no-check") {
+	if _, err := New(ctx, plan(url), Options{}); !errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "--no-check") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -564,7 +593,9 @@ func TestPlansThatCannotBeReadSayWhere(t *testing.T) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
-	if _, err := ReadPlan([]byte(`{"warmup":"0s","ramp":"0s","every":"0s","connections":0,"threads":0,"seed":0,"first_user":0,"duration":null}`)); err != nil {
+	if _, err := ReadPlan(
+		[]byte(
+			`{"warmup":"0s","ramp":"0s","every":"0s","connections":0,"threads":0,"seed":0,"first_user":0,"duration":null}`)); err != nil {
 		t.Errorf("zeros that are what they say: %v", err)
 	}
 }
@@ -590,7 +621,8 @@ func TestARunSendsWhatItsScheduleHasAndLastsAsLongAsItsPlan(t *testing.T) {
 	p := plan(url)
 	p.Rate, p.Duration = "10/s", Duration(time.Second)
 	if result := run(t, p); result.Requests != 10 || math.Abs(result.Rate.Intended-10) > 1e-9 {
-		t.Errorf("%d requests in %v s, %v/s intended: expected 10 in one second", result.Requests, result.Seconds, result.Rate.Intended)
+		t.Errorf("%d requests in %v s, %v/s intended: expected 10 in one second", result.Requests,
+			result.Seconds, result.Rate.Intended)
 	}
 }
 

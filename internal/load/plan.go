@@ -8,13 +8,15 @@ type Plan struct {
 	Name string `json:"name,omitempty"`
 
 	// What is asked for.
-	URL       string   `json:"url,omitempty"` // one URL; else a scenario
-	Method    string   `json:"method,omitempty"`
-	Headers   []string `json:"headers,omitempty"` // "Name: value"
-	Body      string   `json:"body,omitempty"`
-	Scenario  string   `json:"scenario,omitempty"`   // feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1"
-	Target    string   `json:"target,omitempty"`     // the scenario's origin
-	Users     int      `json:"users,omitempty"`      // of feed and predict: ids to choose from; of poll: readers
+	URL     string   `json:"url,omitempty"` // one URL; else a scenario
+	Method  string   `json:"method,omitempty"`
+	Headers []string `json:"headers,omitempty"` // "Name: value"
+	Body    string   `json:"body,omitempty"`
+	// Feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1".
+	Scenario string `json:"scenario,omitempty"`
+	Target   string `json:"target,omitempty"` // the scenario's origin
+	// Of feed and predict: ids to choose from; of poll: readers.
+	Users     int      `json:"users,omitempty"`
 	FirstUser uint64   `json:"first_user,omitempty"` // the smallest id
 	Items     int      `json:"items,omitempty"`      // items a prediction, or items a feed request
 	MaxItem   int      `json:"max_item,omitempty"`   // ids of items to choose from

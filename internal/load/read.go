@@ -59,7 +59,8 @@ func ReadPlan(text []byte) (Plan, error) {
 		}
 		member := v.Field(i)
 		if err := json.Unmarshal(raw, member.Addr().Interface()); err != nil {
-			return p, &FieldError{name, fmt.Sprintf("%s must be %s, got %.60s", name, kind(member.Type()), raw)}
+			return p, &FieldError{name, fmt.Sprintf("%s must be %s, got %.60s", name,
+				kind(member.Type()), raw)}
 		}
 		if f, _ := field(func(f *Field) bool { return f.Name == name }); member.IsZero() && f.Default {
 			return p, &FieldError{name, noZero(name, member.Interface())}

@@ -29,7 +29,9 @@ func logins(t *testing.T) *httptest.Server {
 	})
 	mux.HandleFunc("GET /odd", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"stock":0}`) })
 	mux.HandleFunc("GET /gone", func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
-	mux.HandleFunc("GET /moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/odd", http.StatusFound) })
+	mux.HandleFunc("GET /moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/odd", http.StatusFound)
+	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -48,7 +50,8 @@ func TestAFileOfRequestsLogsInChecksAnswersAndCountsThemApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := Default()
-	p.Requests, p.Target, p.Connections, p.Duration, p.NoCheck = file, s.URL, 2, Duration(500*time.Millisecond), true
+	p.Requests, p.Target, p.Connections, p.Duration, p.NoCheck = file, s.URL, 2,
+		Duration(500*time.Millisecond), true
 	p.Headers = []string{"X-Api-Key: 123"}
 	run, err := New(t.Context(), p, Options{})
 	if err != nil {
@@ -66,11 +69,13 @@ func TestAFileOfRequestsLogsInChecksAnswersAndCountsThemApart(t *testing.T) {
 			t.Errorf("the part %s is %+v", q.Name, q)
 		}
 	}
-	if r.Redirects == 0 || r.Redirects != r.Statuses["302"] || r.Statuses["404"] != r.Failures["status"] || r.Failures["unexpected"] == 0 {
+	if r.Redirects == 0 || r.Redirects != r.Statuses["302"] || r.Statuses["404"] != r.Failures["status"] ||
+		r.Failures["unexpected"] == 0 {
 		t.Errorf("%d redirects, answers %v, failures %v", r.Redirects, r.Statuses, r.Failures)
 	}
 	said, _ := json.Marshal([]any{r.Samples, r.Marks})
-	for _, want := range []string{"stock is 0, expected 7", `"kind":"404","request":"GET /gone"`, "were redirects"} {
+	for _, want := range []string{"stock is 0, expected 7", `"kind":"404","request":"GET /gone"`,
+		"were redirects"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("%s lacks %q", said, want)
 		}
@@ -80,11 +85,12 @@ func TestAFileOfRequestsLogsInChecksAnswersAndCountsThemApart(t *testing.T) {
 func TestWrongExpectationsAreNamedByTheirLine(t *testing.T) {
 	s := logins(t)
 	for line, want := range map[string]string{
-		`{"url":"/odd","expect":{"status":"ok"}}`:                                             ":1: expect: status: expected a code",
-		`{"url":"/odd","expect":{"colour":1}}`:                                                "colour",
-		`{"url":"/odd","take":{"a":"cookie:x"}}`:                                              ":1: take: expected names",
-		`{"url":"/odd?x={{b}}","take":{"a":"json:x"}}`:                                        "{{b}} is a variable",
-		`{"url":"/odd","take":{"a":"json:x"}}` + "\n" + `{"url":"/me","take":{"a":"json:x"}}`: ":2: take: a is taken twice",
+		`{"url":"/odd","expect":{"status":"ok"}}`:      ":1: expect: status: expected a code",
+		`{"url":"/odd","expect":{"colour":1}}`:         "colour",
+		`{"url":"/odd","take":{"a":"cookie:x"}}`:       ":1: take: expected names",
+		`{"url":"/odd?x={{b}}","take":{"a":"json:x"}}`: "{{b}} is a variable",
+		`{"url":"/odd","take":{"a":"json:x"}}` + "\n" +
+			`{"url":"/me","take":{"a":"json:x"}}`: ":2: take: a is taken twice",
 	} {
 		file := filepath.Join(t.TempDir(), "r.jsonl")
 		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
@@ -106,7 +112,8 @@ func TestAMixIsCountedByItsParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := Default()
-	p.Requests, p.Target, p.Rate, p.Duration, p.NoCheck = file, s.URL, "200/s", Duration(500*time.Millisecond), true
+	p.Requests, p.Target, p.Rate, p.Duration, p.NoCheck = file, s.URL, "200/s",
+		Duration(500*time.Millisecond), true
 	run, err := New(t.Context(), p, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +122,8 @@ func TestAMixIsCountedByItsParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Parts) != 2 || r.Parts[0].Served != r.Served || r.Parts[1].Errors != r.Errors || r.Parts[0].Mean <= 0 || r.Statuses["404"] == 0 {
+	if len(r.Parts) != 2 || r.Parts[0].Served != r.Served || r.Parts[1].Errors != r.Errors ||
+		r.Parts[0].Mean <= 0 || r.Statuses["404"] == 0 {
 		t.Errorf("the parts are %+v of %+v", r.Parts, r.Statuses)
 	}
 	if len(r.Samples) == 0 || r.Samples[0].Request != "GET /gone" {

@@ -43,7 +43,8 @@ type watcher struct {
 func watchTarget(ctx context.Context, from string) (*watcher, error) {
 	w := &watcher{url: from, client: http.Client{Timeout: scrapeLimit, CheckRedirect: access.NoRedirect}}
 	if err := w.read(ctx); err != nil {
-		return nil, fmt.Errorf("--target-metrics: %w; those of weir are at /metrics of its --admin port, as in http://127.0.0.1:8081/metrics", err)
+		return nil, fmt.Errorf("--target-metrics: %w; those of weir are at /metrics of its --admin port, "+
+			"as in http://127.0.0.1:8081/metrics", err)
 	}
 	return w, nil
 }

@@ -112,7 +112,8 @@ func (k *keyFile) each(fn func(slot, number uint64, name []byte) error) error {
 
 // entries gives the entries of a frame to fn, the first of which has that slot, and returns that of the
 // entry behind them.
-func (k *keyFile) entries(b []byte, slot uint64, fn func(slot, number uint64, name []byte) error) (uint64, error) {
+func (k *keyFile) entries(b []byte, slot uint64, fn func(slot, number uint64, name []byte) error) (uint64,
+	error) {
 	for ; len(b) > 0; slot++ {
 		kind, n := binary.Uvarint(b)
 		length := 8
@@ -205,7 +206,8 @@ func (k *keyFile) erase(gone func(slot uint64) bool) (err error) {
 	if err := os.Remove(fresh.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	fresh.log, _, err = record.OpenLog(fresh.path, keyFormat, record.LogOptions{Faults: k.faults}, func([]byte) error { return nil })
+	fresh.log, _, err = record.OpenLog(fresh.path, keyFormat, record.LogOptions{Faults: k.faults},
+		func([]byte) error { return nil })
 	if err != nil {
 		return err
 	}

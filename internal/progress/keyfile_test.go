@@ -136,7 +136,8 @@ func TestATornTailIsCutOff(t *testing.T) {
 			if err != nil {
 				t.Fatalf("byte %d: %v", cut, err)
 			}
-			if len(keysOf(t, f)) == len(firstKeys)+len(secondKeys) { // a byte between frames, which means nothing
+			// A byte between frames, which means nothing.
+			if len(keysOf(t, f)) == len(firstKeys)+len(secondKeys) {
 				f.close()
 				continue
 			}
@@ -275,7 +276,8 @@ func TestErasedKeysLeaveTheFileAndOthersKeepTheirSlots(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		got := keysOf(t, f)
-		want := map[uint64]key{1: firstKeys[1], 2: firstKeys[2], 3: secondKeys[0], 4: secondKeys[1], 6: {5, ""}}
+		want := map[uint64]key{1: firstKeys[1], 2: firstKeys[2], 3: secondKeys[0],
+			4: secondKeys[1], 6: {5, ""}}
 		if len(got) != len(want) || f.count != 7 {
 			t.Errorf("%s: keys %v, counted %d", what, got, f.count)
 		}
@@ -314,11 +316,13 @@ func FuzzKeyFilesAreReadOrRefused(f *testing.F) {
 		}
 		if sealed {
 			os.Remove(path)
-			l, _, err := record.OpenLog(path, keyFormat, record.LogOptions{}, func([]byte) error { return nil })
+			l, _, err := record.OpenLog(path, keyFormat, record.LogOptions{},
+				func([]byte) error { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(l.Append(append(make([]byte, record.FrameHeader), entries...)), l.Sync(), l.Close()); err != nil {
+			if err := errors.Join(l.Append(append(make([]byte, record.FrameHeader), entries...)), l.Sync(),
+				l.Close()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -28,7 +28,8 @@ type Options struct {
 }
 
 func (o Options) cells(name string) cells.Options {
-	return cells.Options{SyncInterval: o.SyncInterval, Metrics: o.Metrics, Name: name, Logger: o.Logger, AcceptLoss: o.AcceptLoss, Faults: o.Faults}
+	return cells.Options{SyncInterval: o.SyncInterval, Metrics: o.Metrics, Name: name, Logger: o.Logger,
+		AcceptLoss: o.AcceptLoss, Faults: o.Faults}
 }
 
 // Local is Positions in the files of a directory. A process that is killed loses nothing, a machine that
@@ -76,7 +77,8 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	if l.keys, err = cells.Open(filepath.Join(dir, "keys.cells"), 0, o.cells(o.Name+"_keys")); err != nil {
 		return l, err
 	}
-	if l.file, err = openKeyFile(filepath.Join(dir, "keys.log"), l.keys.Len(), o.AcceptLoss, o.Faults); err != nil {
+	if l.file, err = openKeyFile(filepath.Join(dir, "keys.log"), l.keys.Len(), o.AcceptLoss,
+		o.Faults); err != nil {
 		return l, err
 	}
 	if _, err := os.Lstat(l.marker()); err == nil {
@@ -199,7 +201,8 @@ func (l *Local) assign(lists Lists) ([]uint32, error) {
 			continue
 		}
 		if l.file.count >= math.MaxUint32-1 {
-			return nil, errors.New("the data directory knows 4,294,967,294 keys, the most there can be; begin a new one")
+			return nil, errors.New(
+				"the data directory knows 4,294,967,294 keys, the most there can be; begin a new one")
 		}
 		slot, err := l.file.add(number, name)
 		if err != nil {

@@ -73,12 +73,13 @@ func TestADirectoryThatIsDeletedUnderPositionsIsAnError(t *testing.T) {
 func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
 	dir := t.TempDir()
 	var failing atomic.Bool
-	l := openLocal(t, dir, progress.Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error {
-		if failing.CompareAndSwap(true, false) {
-			return errors.New("no such luck")
-		}
-		return nil
-	}}})
+	l := openLocal(t, dir, progress.Options{SyncInterval: time.Hour,
+		Faults: disk.Faults{FailSync: func() error {
+			if failing.CompareAndSwap(true, false) {
+				return errors.New("no such luck")
+			}
+			return nil
+		}}})
 	book := func(as positionstest.Shape, ids ...uint64) *positionstest.Book {
 		return positionstest.NewBook(1, as, 9, ids...)
 	}
@@ -91,7 +92,8 @@ func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	failing.Store(true)
-	if _, err := l.Prepare(book(positionstest.Scattered, 1<<40, 1<<41, 1<<42)); err == nil || !strings.Contains(err.Error(), "no such luck") {
+	if _, err := l.Prepare(book(positionstest.Scattered, 1<<40, 1<<41, 1<<42)); err == nil ||
+		!strings.Contains(err.Error(), "no such luck") {
 		t.Errorf("keys whose sync failed: %v", err)
 	}
 	if _, err := l.Prepare(book(positionstest.Dense, 0, 1)); err != nil {
@@ -100,7 +102,8 @@ func TestAfterAFailedSyncOfKeysTheirCountIsThatOfCells(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(keys, synced.Size()); err != nil { // the power went, and what was not synced with it
+	// The power went, and what was not synced with it.
+	if err := os.Truncate(keys, synced.Size()); err != nil {
 		t.Fatal(err)
 	}
 	if err := openLocal(t, dir, progress.Options{}).Close(); err != nil {
@@ -232,7 +235,8 @@ func TestTheLastToCountLooksAgain(t *testing.T) {
 				if i == 0 && !t.Failed() {
 					m, err := g.Do(u, list, progress.Get())
 					if n := g.Exhausted(); err != nil || (n == 1) != (m.To == items) || n < 0 || n > 1 {
-						t.Errorf("round %d: %d users are counted as exhausted, and one is at %d of %d", round, n, m.To, items)
+						t.Errorf("round %d: %d users are counted as exhausted, and one is at %d of %d", round,
+							n, m.To, items)
 					}
 				}
 				meet()

@@ -173,12 +173,14 @@ type Move struct{ From, To int }
 
 // localDurability is that of cells which are synced every interval.
 func localDurability(interval time.Duration) string {
-	return fmt.Sprintf("a change that was answered survives the end of the process, kill -9 included; a power loss takes those of the "+
+	return fmt.Sprintf("a change that was answered survives the end of the process, kill -9 included; a "+
+		"power loss takes those of the "+
 		"last %v and of the sync under way", interval)
 }
 
 // registerDurability shows what is promised as a label.
 func registerDurability(m *metrics.Registry, store, durability string) {
-	m.Gauge("weir_progress_durability", "1; the label says what an answered change survives.", func() float64 { return 1 },
+	m.Gauge("weir_progress_durability", "1; the label says what an answered change survives.",
+		func() float64 { return 1 },
 		"store", store, "durability", durability)
 }

@@ -11,14 +11,17 @@ import (
 )
 
 func options(faults positionstest.Faults) progress.Options {
-	return progress.Options{Name: "test", SyncInterval: 5 * time.Millisecond, Faults: disk.Faults{FailSync: faults.Sync}}
+	return progress.Options{Name: "test", SyncInterval: 5 * time.Millisecond,
+		Faults: disk.Faults{FailSync: faults.Sync}}
 }
 
-var local = positionstest.Positions{Open: func(dir string, faults positionstest.Faults) (progress.Positions, error) {
+var local = positionstest.Positions{Open: func(dir string, faults positionstest.Faults) (progress.Positions,
+	error) {
 	return progress.OpenLocal(dir, options(faults))
 }}
 
-var localIndex = positionstest.Index{Open: func(dir string, faults positionstest.Faults) (progress.Index, error) {
+var localIndex = positionstest.Index{Open: func(dir string, faults positionstest.Faults) (progress.Index,
+	error) {
 	return progress.OpenIndex(filepath.Join(dir, "index.cells"), options(faults))
 }}
 

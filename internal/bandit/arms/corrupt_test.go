@@ -54,15 +54,18 @@ func use(t testing.TB, dir string, data []byte) error {
 	if err := f.Load(t.Context(), nil); err != nil {
 		return err
 	}
-	keys := append(words(data[min(len(data), headerBytes):]), Key{0, numberHalf}, Key{0, math.MaxUint64}, Key{math.MaxUint64, numberHalf}, Key{1, leastHash})
+	keys := append(words(data[min(len(data), headerBytes):]), Key{0, numberHalf}, Key{0, math.MaxUint64},
+		Key{math.MaxUint64, numberHalf}, Key{1, leastHash})
 	for at := headerBytes; at+cellBytes <= len(data); at += cellBytes {
 		keys = append(keys, words(data[at:at+16])...)
 	}
 	var found Found
 	f.FindAll(&found, keys)
 	for i, k := range keys {
-		if a, b, scopes, _ := f.FindItem(k); a != found.Alpha[i] || b != found.Beta[i] || scopes != found.Scopes[i] {
-			t.Errorf("arm %x is %v %v %v, and among others %v %v %v", k, a, b, scopes, found.Alpha[i], found.Beta[i], found.Scopes[i])
+		if a, b, scopes, _ := f.FindItem(k); a != found.Alpha[i] || b != found.Beta[i] ||
+			scopes != found.Scopes[i] {
+			t.Errorf("arm %x is %v %v %v, and among others %v %v %v", k, a, b, scopes, found.Alpha[i],
+				found.Beta[i], found.Scopes[i])
 		}
 		if a, b, ok := f.Find(k); ok && (!ValidShape(a) || !ValidShape(b)) {
 			t.Errorf("arm %x is %v %v", k, a, b)
@@ -135,7 +138,8 @@ func forge(h header, body []byte) []byte {
 		return body[at:min(at+n, uint64(len(body)))]
 	}
 	arms, users := h.armCells%(1<<40)*cellBytes, h.userCells%(1<<40)*cellBytes
-	h.sums = [3]uint64{xxh3.Hash(cut(0, arms)), xxh3.Hash(cut(arms, users)), xxh3.Hash(cut(arms+users, math.MaxInt64))}
+	h.sums = [3]uint64{xxh3.Hash(cut(0, arms)), xxh3.Hash(cut(arms, users)),
+		xxh3.Hash(cut(arms+users, math.MaxInt64))}
 	return append(h.encode(), body...)
 }
 
@@ -160,16 +164,19 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	}
 	for name, field := range fields {
 		was := *field(&right)
-		for _, lie := range []uint64{0, 1, was - 1, was + 1, 2 * was, was << 32, 1 << 40, 1 << 59, 1 << 63, math.MaxUint64, was + 1<<59} {
+		for _, lie := range []uint64{0, 1, was - 1, was + 1, 2 * was, was << 32, 1 << 40, 1 << 59, 1 << 63,
+			math.MaxUint64, was + 1<<59} {
 			if lie == was {
 				continue
 			}
 			h := right
 			*field(&h) = lie
-			for _, size := range []uint64{right.bytes, headerBytes + (h.armCells+h.userCells)*cellBytes + h.names} {
+			for _, size := range []uint64{right.bytes,
+				headerBytes + (h.armCells+h.userCells)*cellBytes + h.names} {
 				h.bytes = size
 				// Homes too few and names left over do no harm; anything else is refused.
-				if err := use(t, dir, forge(h, body)); err == nil && !strings.HasPrefix(name, "homes") && name != "segments" || err != nil && !damaged(err) {
+				if err := use(t, dir, forge(h, body)); err == nil && !strings.HasPrefix(name, "homes") &&
+					name != "segments" || err != nil && !damaged(err) {
 					t.Errorf("%s are said to be %d instead of %d: %v", name, lie, was, err)
 				}
 			}
@@ -189,7 +196,8 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 		t.Helper()
 		b := append([]byte(nil), body...)
 		binary.LittleEndian.PutUint64(b[at:], value)
-		if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), want) {
+		if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", name, err, want)
 		}
 	}
@@ -200,7 +208,8 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	binary.LittleEndian.PutUint64(b[arms-16:], one)
 	binary.LittleEndian.PutUint64(b[arms-8:], one)
 	binary.LittleEndian.PutUint64(b[arms-24:], 5<<keptShift)
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "not empty") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "not empty") {
 		t.Errorf("arms without an end: %v", err)
 	}
 	change("users without an end", arms+users-24, 5<<keptShift, "not empty")
@@ -225,7 +234,8 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 	b = append([]byte(nil), body...)
 	b[arms+users] = 0xff // the length of the first name
 	b[arms+users+1] = 0xff
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "names") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "names") {
 		t.Errorf("a name that is too long: %v", err)
 	}
 	b = append([]byte(nil), body...)
@@ -234,7 +244,8 @@ func TestLiesWithRightChecksumsAreHarmless(t *testing.T) {
 		last += 2 + uint64(b[last])
 	}
 	b[last]++
-	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "names") {
+	if err := use(t, dir, forge(right, b)); !errors.Is(err, record.ErrCorrupt) ||
+		!strings.Contains(err.Error(), "names") {
 		t.Errorf("a last name that is longer by one than the file: %v", err)
 	}
 }
@@ -253,7 +264,8 @@ func FuzzAFileOfAnybody(f *testing.F) {
 		if len(body) > 1<<16 {
 			return
 		}
-		h := header{armHomes: armHomes, armCells: armCells, userHomes: userHomes, userCells: userCells, names: names}
+		h := header{armHomes: armHomes, armCells: armCells, userHomes: userHomes, userCells: userCells,
+			names: names}
 		h.stats = Stats{Arms: armCells, Users: userCells, Segments: segments}
 		h.bytes = uint64(headerBytes + len(body))
 		if err := use(t, t.TempDir(), forge(h, body)); err != nil && !damaged(err) {

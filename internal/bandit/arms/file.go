@@ -9,8 +9,10 @@
 // homes of users, cells of users, arms, users, segments, arms of segments, arms of users, bytes of the
 // names, bytes of the file, XXH3 of the arms, of the users, of the names. Little-endian, as all:
 //
-//	4096  arms: cells of 32 bytes, lower half of the key, mask of scopes (4 bytes), upper 4 bytes of the key, alpha, beta
-//	then  users: cells of 32 bytes, key in the same form, number of the segment, 0
+//	4096  arms: cells of 32 bytes, lower half of the key, mask of scopes (4 bytes), upper 4 bytes of the
+//
+// key, alpha, beta 	then  users: cells of 32 bytes, key in the same form, number of the segment, 0
+//
 //	then  names of the segments: uint16 length, bytes
 //
 // A cell whose upper 4 bytes of the key are 0 is empty. The mask of an item says for which segments and
@@ -38,7 +40,8 @@ import (
 )
 
 // Format is what a file begins with.
-var Format = record.Format{Magic: "weirarms", Version: 1, Is: "a file of arms", Replace: "make one with weir import-arms"}
+var Format = record.Format{Magic: "weirarms", Version: 1, Is: "a file of arms",
+	Replace: "make one with weir import-arms"}
 
 const (
 	headerBytes = record.PageSize
@@ -74,7 +77,8 @@ type header struct {
 
 // numbers are the fields of the header, in their order.
 func (h *header) numbers() []*uint64 {
-	return []*uint64{&h.armHomes, &h.armCells, &h.userHomes, &h.userCells, &h.stats.Arms, &h.stats.Users, &h.stats.Segments,
+	return []*uint64{&h.armHomes, &h.armCells, &h.userHomes, &h.userCells, &h.stats.Arms, &h.stats.Users,
+		&h.stats.Segments,
 		&h.stats.SegmentArms, &h.stats.UserArms, &h.names, &h.bytes, &h.sums[0], &h.sums[1], &h.sums[2]}
 }
 
@@ -98,7 +102,8 @@ func (h *header) decode(path string, page []byte) error {
 	h.stats.Bytes = int64(h.bytes)
 	const most = 1 << 40
 	switch {
-	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) || h.stats.Segments > MaxSegments,
+	case h.armCells > most || h.userCells > most || h.names > MaxSegments*(2+MaxName) ||
+		h.stats.Segments > MaxSegments,
 		h.bytes != headerBytes+(h.armCells+h.userCells)*cellBytes+h.names:
 		return Format.Corrupt(path, 0, "the sizes in its header do not go together")
 	case h.armHomes > most || h.userHomes > most,
@@ -156,7 +161,8 @@ func Open(path string) (*File, error) {
 	}
 	a.info = info
 	if info.Size() != a.header.stats.Bytes {
-		return nil, Format.Corrupt(path, info.Size(), "it has %d bytes and not the %d of its header", info.Size(), a.header.stats.Bytes)
+		return nil, Format.Corrupt(path, info.Size(), "it has %d bytes and not the %d of its header",
+			info.Size(), a.header.stats.Bytes)
 	}
 	if a.mapping, err = disk.MapReadOnly(f); err != nil {
 		return nil, err
@@ -164,7 +170,8 @@ func Open(path string) (*File, error) {
 	if err := a.open(); err != nil {
 		return nil, errors.Join(err, a.mapping.Close())
 	}
-	runtime.AddCleanup(a, func(m *disk.Mapping) { m.Close() }, a.mapping) //nolint:errcheck // nobody is left to be told
+	runtime.AddCleanup(a, func(m *disk.Mapping) { m.Close() },
+		a.mapping) //nolint:errcheck // nobody is left to be told
 	return a, nil
 }
 
@@ -314,7 +321,8 @@ func (a *File) Segment(user Key) (*Segment, bool) {
 func empty(cell []byte) bool { return binary.LittleEndian.Uint32(cell[12:]) == 0 }
 
 func shapes(cell []byte) (alpha, beta float64) {
-	return math.Float64frombits(binary.LittleEndian.Uint64(cell[16:])), math.Float64frombits(binary.LittleEndian.Uint64(cell[24:]))
+	return math.Float64frombits(binary.LittleEndian.Uint64(cell[16:])),
+		math.Float64frombits(binary.LittleEndian.Uint64(cell[24:]))
 }
 
 // home returns where in the bytes the home of a key begins.
@@ -357,5 +365,6 @@ func (t *table) beyondHome(k Key) []byte {
 
 // isOf reports whether a cell is that of a key.
 func isOf(cell []byte, k Key) bool {
-	return binary.LittleEndian.Uint64(cell) == k.Lo && uint64(binary.LittleEndian.Uint32(cell[12:])) == k.Hi>>keptShift
+	return binary.LittleEndian.Uint64(cell) == k.Lo &&
+		uint64(binary.LittleEndian.Uint32(cell[12:])) == k.Hi>>keptShift
 }

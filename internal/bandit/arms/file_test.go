@@ -144,14 +144,16 @@ func checkFile(t *testing.T, f *File, arms map[Key][2]float64, users map[Key]str
 
 func TestAFileHoldsWhatWasAdded(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, size := range []struct{ arms, users int }{{1, 0}, {0, 1}, {0, 0}, {1, 1}, {2, 3}, {10, 10}, {63, 100}, {1000, 1}, {5000, 7000}, {20_000, 0}} {
+	for _, size := range []struct{ arms, users int }{{1, 0}, {0, 1}, {0, 0}, {1, 1}, {2, 3}, {10, 10},
+		{63, 100}, {1000, 1}, {5000, 7000}, {20_000, 0}} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			var rows []added
 			arms, users := make(map[Key][2]float64), make(map[Key]string)
 			want := Stats{}
 			segments := make(map[string]bool)
 			for _, k := range hard(r, size.arms) {
-				row := added{level: Level(r.IntN(3)), key: k, a: math.Exp(r.NormFloat64() * 20), b: math.Exp(r.NormFloat64() * 20)}
+				row := added{level: Level(r.IntN(3)), key: k, a: math.Exp(r.NormFloat64() * 20),
+					b: math.Exp(r.NormFloat64() * 20)}
 				arms[k] = [2]float64{row.a, row.b}
 				want.Arms++
 				switch row.level {
@@ -183,7 +185,8 @@ func TestAFileHoldsWhatWasAdded(t *testing.T) {
 			if len(f.Segments()) != len(segments) {
 				t.Errorf("there are the segments %v", f.Segments())
 			}
-			checkFile(t, f, arms, users, append(hard(r, 2000), Key{0, numberHalf}, Key{math.MaxUint64, math.MaxUint64}))
+			checkFile(t, f, arms, users, append(hard(r, 2000), Key{0, numberHalf},
+				Key{math.MaxUint64, math.MaxUint64}))
 		})
 	}
 }
@@ -237,7 +240,8 @@ func TestRowsBeyondMemoryGoThroughATemporaryFile(t *testing.T) {
 		}
 		put(t, w, rows)
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 || w.arms.file == nil {
-			t.Errorf("in between there are %v %v, want the new file, and a temporary one without a name", entries, err)
+			t.Errorf("in between there are %v %v, want the new file, and a temporary one without a name",
+				entries, err)
 		}
 		if err := w.Abort(); err != nil {
 			t.Error(err)
@@ -250,7 +254,8 @@ func TestRowsBeyondMemoryGoThroughATemporaryFile(t *testing.T) {
 
 func TestDuplicates(t *testing.T) {
 	k, other := NumberKey(1), NumberKey(2)
-	rows := []added{{key: other, a: 9, b: 9}, {key: k, a: 2, b: 3}, {key: k, a: 10, b: 20, counts: true}, {key: k, a: 100, b: 200, counts: true}}
+	rows := []added{{key: other, a: 9, b: 9}, {key: k, a: 2, b: 3}, {key: k, a: 10, b: 20, counts: true},
+		{key: k, a: 100, b: 200, counts: true}}
 	prior := [2]float64{0.5, 1.5}
 	for _, c := range []struct {
 		name string
@@ -266,7 +271,8 @@ func TestDuplicates(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path, stats := write(t, Options{Duplicates: c.d, Prior: prior}, c.rows)
-			checkFile(t, load(t, path), map[Key][2]float64{k: c.want, other: {9, 9}}, nil, []Key{NumberKey(3)})
+			checkFile(t, load(t, path), map[Key][2]float64{k: c.want, other: {9, 9}}, nil,
+				[]Key{NumberKey(3)})
 			if stats.Arms != 2 {
 				t.Errorf("%d arms, want 2", stats.Arms)
 			}
@@ -293,7 +299,8 @@ func TestDuplicates(t *testing.T) {
 		}
 	}
 	t.Run("refused", func(t *testing.T) { refused(t, rows[:3], DuplicateError{First: 1, Second: 2}) })
-	users := []added{{key: NumberKey(5), segment: "b"}, {key: k, segment: "a"}, {key: other, segment: "a"}, {key: k, segment: "c"}}
+	users := []added{{key: NumberKey(5), segment: "b"}, {key: k, segment: "a"}, {key: other, segment: "a"},
+		{key: k, segment: "c"}}
 	t.Run("users refused", func(t *testing.T) {
 		refused(t, append(users, rows[0]), DuplicateError{User: true, First: 1, Second: 3})
 	})
@@ -304,7 +311,8 @@ func TestDuplicates(t *testing.T) {
 			if stats.Segments != 3 {
 				t.Errorf("%d segments, want 3", stats.Segments)
 			}
-			path, stats = write(t, Options{Duplicates: d}, append(users, added{key: other, segment: "b"})) // nobody is left in a
+			// Nobody is left in a.
+			path, stats = write(t, Options{Duplicates: d}, append(users, added{key: other, segment: "b"}))
 			f := load(t, path)
 			checkFile(t, f, nil, map[Key]string{k: "c", other: "b", NumberKey(5): "b"}, nil)
 			if n := len(f.Segments()); stats.Segments != 2 || n != 2 {
@@ -318,7 +326,8 @@ func TestTheOrderOfRowsDoesNotShow(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	var rows []added
 	for i, k := range hard(r, 20_000) {
-		rows = append(rows, added{level: Level(i % 3), key: k, a: r.Float64() + 0.1, b: r.Float64() + 0.1, counts: i%5 == 0})
+		rows = append(rows, added{level: Level(i % 3), key: k, a: r.Float64() + 0.1, b: r.Float64() + 0.1,
+			counts: i%5 == 0})
 	}
 	for i, k := range hard(r, 3000) {
 		rows = append(rows, added{key: k, segment: fmt.Sprint("segment ", i%7)})
@@ -414,7 +423,8 @@ func TestSumsThatAreNoShapesAreRefused(t *testing.T) {
 }
 
 func TestLoadSaysHowFarItIs(t *testing.T) {
-	path, stats := write(t, Options{}, []added{{key: NumberKey(1), a: 1, b: 1}, {key: NumberKey(1), segment: "s"}})
+	path, stats := write(t, Options{},
+		[]added{{key: NumberKey(1), a: 1, b: 1}, {key: NumberKey(1), segment: "s"}})
 	f, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -460,7 +470,8 @@ func TestAnItemSaysForWhichScopesItMayHaveArms(t *testing.T) {
 	both, alone, plain := NumberKey(1), NumberKey(2), NumberKey(3)
 	for _, err := range []error{
 		w.Add(Item, both, 2, 3), w.Hint(both, scope("s")), w.Add(Segmented, scope("s").Key(both), 4, 5),
-		w.Hint(alone, scope("s")), w.Hint(alone, scope("t")), w.Add(Segmented, scope("s").Key(alone), 6, 7), w.Add(Segmented, scope("t").Key(alone), 6, 7),
+		w.Hint(alone, scope("s")), w.Hint(alone, scope("t")), w.Add(Segmented, scope("s").Key(alone), 6, 7),
+		w.Add(Segmented, scope("t").Key(alone), 6, 7),
 		w.Add(Item, plain, 8, 9),
 	} {
 		if err != nil {
@@ -481,7 +492,8 @@ func TestAnItemSaysForWhichScopesItMayHaveArms(t *testing.T) {
 		alpha, beta float64
 		ok          bool
 		may         []string
-	}{{"with its own", both, 2, 3, true, []string{"s"}}, {"without", alone, 0, 0, false, []string{"s", "t"}}, {"plain", plain, 8, 9, true, nil}} {
+	}{{"with its own", both, 2, 3, true, []string{"s"}}, {"without", alone, 0, 0, false, []string{"s", "t"}},
+		{"plain", plain, 8, 9, true, nil}} {
 		alpha, beta, scopes, ok := f.FindItem(c.item)
 		if alpha != c.alpha || beta != c.beta || ok != c.ok {
 			t.Errorf("item %s: %v %v %v", c.name, alpha, beta, ok)

@@ -19,7 +19,8 @@ type Found struct {
 // Size makes room for n arms, and leaves open what is there.
 func (f *Found) Size(n int) {
 	if cap(f.Alpha) < n {
-		f.Alpha, f.Beta, f.Scopes, f.beyond = make([]float64, n), make([]float64, n), make([]Mask, n), make([]int32, n)
+		f.Alpha, f.Beta, f.Scopes, f.beyond = make([]float64, n), make([]float64, n), make([]Mask, n),
+			make([]int32, n)
 	}
 	f.Alpha, f.Beta, f.Scopes, f.beyond = f.Alpha[:n], f.Beta[:n], f.Scopes[:n], f.beyond[:n]
 }
@@ -77,8 +78,10 @@ func (t *table) inHomesGo(keys []Key, f *Found) (left int) {
 		f.beyond[left] = int32(i)
 		left += int(first & second & 1)
 		le := binary.LittleEndian
-		f.Alpha[i] = math.Float64frombits(le.Uint64(cells[16:])&^first | le.Uint64(cells[cellBytes+16:])&^second)
-		f.Beta[i] = math.Float64frombits(le.Uint64(cells[24:])&^first | le.Uint64(cells[cellBytes+24:])&^second)
+		f.Alpha[i] = math.Float64frombits(
+			le.Uint64(cells[16:])&^first | le.Uint64(cells[cellBytes+16:])&^second)
+		f.Beta[i] = math.Float64frombits(
+			le.Uint64(cells[24:])&^first | le.Uint64(cells[cellBytes+24:])&^second)
 		f.Scopes[i] = maskOf(cells)&^Mask(first) | maskOf(cells[cellBytes:])&^Mask(second)
 	}
 	return left
@@ -86,7 +89,8 @@ func (t *table) inHomesGo(keys []Key, f *Found) (left int) {
 
 // differs returns all ones where a cell is not that of a key, else 0.
 func differs(cell []byte, k Key) uint64 {
-	lo, hi := binary.LittleEndian.Uint64(cell)^k.Lo, uint64(binary.LittleEndian.Uint32(cell[12:]))^k.Hi>>keptShift
+	lo, hi := binary.LittleEndian.Uint64(cell)^k.Lo,
+		uint64(binary.LittleEndian.Uint32(cell[12:]))^k.Hi>>keptShift
 	x := lo | hi
 	return uint64(int64(x|-x) >> 63)
 }

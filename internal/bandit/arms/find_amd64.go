@@ -5,7 +5,8 @@ package arms
 // findHomes is findHomesGo in assembly.
 //
 //go:noescape
-func findHomes(cells *byte, homes uint64, keys []Key, alpha, beta *float64, scopes *Mask, beyond *int32) (left int)
+func findHomes(cells *byte, homes uint64, keys []Key, alpha, beta *float64, scopes *Mask,
+	beyond *int32) (left int)
 
 // inHomes looks for keys in their homes: see inHomesGo.
 func (t *table) inHomes(keys []Key, f *Found) (left int) {

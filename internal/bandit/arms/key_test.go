@@ -20,7 +20,8 @@ func TestANumberIsItsText(t *testing.T) {
 			t.Fatalf("the text %d has key %x, the number %x", n, got, want)
 		}
 	}
-	for _, n := range []uint64{0, 7, 1e19, 9999999999999999999, 18446744073709551609, 18446744073709551610, 18446744073709551615} {
+	for _, n := range []uint64{0, 7, 1e19, 9999999999999999999, 18446744073709551609, 18446744073709551610,
+		18446744073709551615} {
 		if got, want := KeyOf([]byte(strconv.FormatUint(n, 10))), NumberKey(n); got != want {
 			t.Errorf("the text %d has key %x, the number %x", n, got, want)
 		}
@@ -28,8 +29,10 @@ func TestANumberIsItsText(t *testing.T) {
 }
 
 func TestOtherTextIsNoNumber(t *testing.T) {
-	for _, s := range []string{"", "007", "00", "-7", "+7", "7 ", " 7", "7.0", "7e0", "0x7", "18446744073709551616", "18446744073709551620",
-		"20000000000000000000", "99999999999999999999", "100000000000000000000", strings.Repeat("1", 255), "٧", "/", ":", "1/", "a"} {
+	for _, s := range []string{"", "007", "00", "-7", "+7", "7 ", " 7", "7.0", "7e0", "0x7",
+		"18446744073709551616", "18446744073709551620",
+		"20000000000000000000", "99999999999999999999", "100000000000000000000", strings.Repeat("1", 255),
+		"٧", "/", ":", "1/", "a"} {
 		k := KeyOf([]byte(s))
 		if h := xxh3.HashString128(s); k.Hi <= numberHalf || k.Lo != h.Lo {
 			t.Errorf("%q has key %x, want its hash %x", s, k, h)
@@ -39,7 +42,8 @@ func TestOtherTextIsNoNumber(t *testing.T) {
 
 // FuzzKeyOf compares with math/big what is taken for a number.
 func FuzzKeyOf(f *testing.F) {
-	for _, s := range []string{"7", "007", "0", "", "18446744073709551615", "18446744073709551616", "99999999999999999999", "-1", "1_0", "x"} {
+	for _, s := range []string{"7", "007", "0", "", "18446744073709551615", "18446744073709551616",
+		"99999999999999999999", "-1", "1_0", "x"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -119,10 +123,14 @@ func TestHomesAreSpread(t *testing.T) {
 		"near the top":        func(i uint64) Key { return NumberKey(-i - 1) },
 		"texts":               func(i uint64) Key { return KeyOf(strconv.AppendUint([]byte("sku-"), i, 10)) },
 		"of a user":           func(i uint64) Key { return user.Key(NumberKey(i)) },
-		"texts of a user":     func(i uint64) Key { return user.Key(KeyOf(strconv.AppendUint([]byte("sku-"), i, 10))) },
-		"of a segment":        func(i uint64) Key { return segment.Key(NumberKey(i)) },
-		"of many users":       func(i uint64) Key { return UserScope(NumberKey(i)).Key(NumberKey(7)) },
-		"of users and items":  func(i uint64) Key { return UserScope(NumberKey(i / 400)).Key(NumberKey(i % 400)) },
+		"texts of a user": func(i uint64) Key {
+			return user.Key(KeyOf(strconv.AppendUint([]byte("sku-"), i, 10)))
+		},
+		"of a segment":  func(i uint64) Key { return segment.Key(NumberKey(i)) },
+		"of many users": func(i uint64) Key { return UserScope(NumberKey(i)).Key(NumberKey(7)) },
+		"of users and items": func(i uint64) Key {
+			return UserScope(NumberKey(i / 400)).Key(NumberKey(i % 400))
+		},
 	} {
 		var counts [homes]int
 		for i := range uint64(keys) {
@@ -181,7 +189,8 @@ func TestMixIsABijection(t *testing.T) {
 // words makes keys out of bytes, for fuzzing.
 func words(b []byte) (keys []Key) {
 	for ; len(b) >= 16; b = b[16:] {
-		keys = append(keys, Key{binary.LittleEndian.Uint64(b), max(numberHalf, binary.LittleEndian.Uint64(b[8:]))})
+		keys = append(keys, Key{binary.LittleEndian.Uint64(b),
+			max(numberHalf, binary.LittleEndian.Uint64(b[8:]))})
 	}
 	return keys
 }

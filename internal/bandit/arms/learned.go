@@ -22,18 +22,20 @@ import (
 type Learned struct {
 	halfLife float64 // microseconds; 0 is for ever
 	limit    int
-	latest   atomic.Int64 // of all times of events; what is asked for before, as by a clock that was set back, counts as asked then
-	cells    atomic.Pointer[cells]
+	// Of all times of events; what is asked for before, as by a clock that was set back, counts as asked then.
+	latest atomic.Int64
+	cells  atomic.Pointer[cells]
 }
 
 // cells is an open-addressing table. It only fills; growing makes another one.
 type cells struct {
-	words    []atomic.Uint64 // cellWords an arm
-	size     uint64          // cells
-	seeds    [2]uint64       // odd
-	count    atomic.Int64    // in use
-	idle     atomic.Int64    // of these, those with sums of 0: what they taught was forgotten, or weighs nothing
-	landmark int64           // when an event has the weight 1, Unix microseconds
+	words []atomic.Uint64 // cellWords an arm
+	size  uint64          // cells
+	seeds [2]uint64       // odd
+	count atomic.Int64    // in use
+	// Of these, those with sums of 0: what they taught was forgotten, or weighs nothing.
+	idle     atomic.Int64
+	landmark int64 // when an event has the weight 1, Unix microseconds
 }
 
 // A cell is the two halves of a key and the bits of two sums.
@@ -50,7 +52,8 @@ func NewLearned(limit int, halfLife time.Duration) *Learned {
 }
 
 func newCells(size uint64, landmark int64) *cells {
-	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size, seeds: [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1}, landmark: landmark}
+	return &cells{words: make([]atomic.Uint64, size*cellWords), size: size,
+		seeds: [2]uint64{rand.Uint64() | 1, rand.Uint64() | 1}, landmark: landmark}
 }
 
 // Len returns the number of arms that events teach of.
@@ -234,7 +237,8 @@ func (c *cells) add(k Key, alpha, beta float64) {
 func (c *cells) each(f func(k Key, alpha, beta float64) bool) {
 	for at := 0; at < len(c.words); at += cellWords {
 		k := Key{c.words[at].Load(), c.words[at+1].Load()}
-		if k.Hi != 0 && !f(k, math.Float64frombits(c.words[at+2].Load()), math.Float64frombits(c.words[at+3].Load())) {
+		if k.Hi != 0 && !f(k, math.Float64frombits(c.words[at+2].Load()),
+			math.Float64frombits(c.words[at+3].Load())) {
 			return
 		}
 	}

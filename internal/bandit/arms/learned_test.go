@@ -94,7 +94,8 @@ func TestRestoringDoesNotCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := other.cells.Load()
-		for at := c.home(a.Key); c.words[at*cellWords+1].Load() != a.Key.Hi || c.words[at*cellWords].Load() != a.Key.Lo; at = (at + 1) % c.size {
+		for at := c.home(a.Key); c.words[at*cellWords+1].Load() != a.Key.Hi ||
+			c.words[at*cellWords].Load() != a.Key.Lo; at = (at + 1) % c.size {
 			steps++
 		}
 		if i%1000 == 0 {
@@ -185,7 +186,8 @@ func TestUnitsAreRenewed(t *testing.T) {
 	renewed := 0
 	for i := range 3000 {
 		now += r.Int64N(6 * int64(halfLife/time.Microsecond))
-		e := event{NumberKey(r.Uint64N(200)), r.Float64(), now - r.Int64N(1+r.Int64N(20*int64(halfLife/time.Microsecond)))}
+		e := event{NumberKey(r.Uint64N(200)), r.Float64(),
+			now - r.Int64N(1+r.Int64N(20*int64(halfLife/time.Microsecond)))}
 		before := l.cells.Load()
 		if err := l.Add(e.k, e.reward, e.at); err != nil {
 			t.Fatal(err)
@@ -245,7 +247,8 @@ func TestAClockThatIsSetBackMakesNothingMore(t *testing.T) {
 	for _, now := range []int64{start + 99_000_000, start + 50_000_000, start, start - 1_000_000_000_000, 0} {
 		a, b, ok := l.View(now).Find(NumberKey(1))
 		if !ok || math.Abs(a-2) > 1e-9 || b != 0 {
-			t.Errorf("%d seconds after the first event: %v %v %t, want 2 and 0", (now-start)/1_000_000, a, b, ok)
+			t.Errorf("%d seconds after the first event: %v %v %t, want 2 and 0", (now-start)/1_000_000,
+				a, b, ok)
 		}
 		if all := l.Copy(nil, now); len(all) != 1 || all[0].Alpha != a || all[0].Beta != 0 {
 			t.Errorf("%d seconds after the first event these are copied: %v", (now-start)/1_000_000, all)
@@ -405,7 +408,9 @@ func FuzzLearned(f *testing.F) {
 func TestNobodyCanChooseWhereArmsAre(t *testing.T) {
 	const n = 5000
 	for name, key := range map[string]func(i uint64) Key{
-		"of one order":          func(i uint64) Key { return Key{math.MaxUint64 ^ (i+1)<<keptShift, (i + 1) << keptShift} },
+		"of one order": func(i uint64) Key {
+			return Key{math.MaxUint64 ^ (i+1)<<keptShift, (i + 1) << keptShift}
+		},
 		"numbers close by":      func(i uint64) Key { return Key{i << 3, numberHalf} },
 		"numbers of one end":    func(i uint64) Key { return Key{math.MaxUint64 - i, numberHalf} },
 		"alike in their bottom": func(i uint64) Key { return Key{i << 50, numberHalf} },

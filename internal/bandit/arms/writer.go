@@ -70,7 +70,8 @@ func Create(path string, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{o: o, out: out, arms: rows{dir: o.TempDir}, users: rows{dir: o.TempDir}, segments: make(map[string]int)}, nil
+	return &Writer{o: o, out: out, arms: rows{dir: o.TempDir}, users: rows{dir: o.TempDir},
+		segments: make(map[string]int)}, nil
 }
 
 // Add adds an arm with its posterior.
@@ -98,7 +99,8 @@ func (w *Writer) AddUser(user Key, segment string) error {
 			return fmt.Errorf("more than %d segments of users", MaxSegments)
 		}
 		if len(segment) == 0 || len(segment) > MaxName {
-			return fmt.Errorf("the name of a segment has %d bytes: 1 to %d are possible", len(segment), MaxName)
+			return fmt.Errorf("the name of a segment has %d bytes: 1 to %d are possible", len(segment),
+				MaxName)
 		}
 		w.segments[segment] = n
 		w.names = append(w.names, segment)
@@ -125,25 +127,27 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 		return Stats{}, err
 	}
 	var err error
-	h.armHomes, h.armCells, h.sums[0], err = w.write(out, &w.arms, w.o.Duplicates, func(done uint64) { progress(done, total) }, func(r *row) (a, b uint64, err error) {
-		if r.hint {
-			return 0, 0, nil
-		}
-		h.stats.Arms++
-		switch r.level {
-		case Segmented:
-			h.stats.SegmentArms++
-		case Pair:
-			h.stats.UserArms++
-		}
-		if r.counts {
-			r.a, r.b = w.o.Prior[0]+r.a, w.o.Prior[1]+r.b
-		}
-		if !ValidShape(r.a) || !ValidShape(r.b) {
-			return 0, 0, fmt.Errorf("the alpha of an arm comes to %v and its beta to %v: finite numbers above 0 are possible", r.a, r.b)
-		}
-		return math.Float64bits(r.a), math.Float64bits(r.b), nil
-	})
+	h.armHomes, h.armCells, h.sums[0], err = w.write(out, &w.arms, w.o.Duplicates,
+		func(done uint64) { progress(done, total) }, func(r *row) (a, b uint64, err error) {
+			if r.hint {
+				return 0, 0, nil
+			}
+			h.stats.Arms++
+			switch r.level {
+			case Segmented:
+				h.stats.SegmentArms++
+			case Pair:
+				h.stats.UserArms++
+			}
+			if r.counts {
+				r.a, r.b = w.o.Prior[0]+r.a, w.o.Prior[1]+r.b
+			}
+			if !ValidShape(r.a) || !ValidShape(r.b) {
+				return 0, 0, fmt.Errorf("the alpha of an arm comes to %v and its beta to %v: finite "+
+					"numbers above 0 are possible", r.a, r.b)
+			}
+			return math.Float64bits(r.a), math.Float64bits(r.b), nil
+		})
 	if err != nil {
 		return Stats{}, err
 	}
@@ -154,15 +158,16 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 	// Segments are numbered again: no user may be left in one whose users were added again.
 	var kept []string
 	numbers := make([]int, len(w.names)) // of those that are kept, from 1
-	h.userHomes, h.userCells, h.sums[1], err = w.write(out, &w.users, duplicates, func(done uint64) { progress(w.arms.added+done, total) }, func(r *row) (a, b uint64, err error) {
-		h.stats.Users++
-		number := &numbers[int(r.a)]
-		if *number == 0 {
-			kept = append(kept, w.names[int(r.a)])
-			*number = len(kept)
-		}
-		return uint64(*number - 1), 0, nil
-	})
+	h.userHomes, h.userCells, h.sums[1], err = w.write(out, &w.users, duplicates,
+		func(done uint64) { progress(w.arms.added+done, total) }, func(r *row) (a, b uint64, err error) {
+			h.stats.Users++
+			number := &numbers[int(r.a)]
+			if *number == 0 {
+				kept = append(kept, w.names[int(r.a)])
+				*number = len(kept)
+			}
+			return uint64(*number - 1), 0, nil
+		})
 	if err != nil {
 		var twice *DuplicateError
 		if errors.As(err, &twice) {
@@ -195,7 +200,8 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 }
 
 // write writes a section: rows in the order of their homes, each in its home or the next free cell.
-func (w *Writer) write(out io.Writer, rows *rows, duplicates Duplicates, progress func(uint64), values func(*row) (a, b uint64, err error)) (homes, cells, sum uint64, err error) {
+func (w *Writer) write(out io.Writer, rows *rows, duplicates Duplicates, progress func(uint64),
+	values func(*row) (a, b uint64, err error)) (homes, cells, sum uint64, err error) {
 	count, err := rows.distinct(duplicates, progress)
 	if err != nil || count == 0 {
 		return 0, 0, xxh3.Hash(nil), err
@@ -342,7 +348,8 @@ func (s *rows) load(p *part) error {
 	}
 	read(p.latest)
 	slices.SortFunc(s.memory, func(a, b row) int {
-		return cmp.Or(cmp.Compare(a.key.order(), b.key.order()), cmp.Compare(a.key.Hi>>keptShift, b.key.Hi>>keptShift), cmp.Compare(a.number, b.number))
+		return cmp.Or(cmp.Compare(a.key.order(), b.key.order()),
+			cmp.Compare(a.key.Hi>>keptShift, b.key.Hi>>keptShift), cmp.Compare(a.number, b.number))
 	})
 	return nil
 }

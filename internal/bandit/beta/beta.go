@@ -85,7 +85,8 @@ func Seeded(seed uint64, dst, alpha, beta []float64) {
 
 func checkLengths(dst, alpha, beta []float64) {
 	if len(alpha) != len(dst) || len(beta) != len(dst) {
-		panic(fmt.Sprintf("beta: %d samples of %d alphas and %d betas: the slices must have one length", len(dst), len(alpha), len(beta)))
+		panic(fmt.Sprintf("beta: %d samples of %d alphas and %d betas: the slices must have one length",
+			len(dst), len(alpha), len(beta)))
 	}
 }
 

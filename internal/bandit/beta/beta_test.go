@@ -9,7 +9,8 @@ import (
 
 // goldenShapes goes through all that the reference does: shapes below one, at one, great ones and such as
 // are clamped.
-var goldenShapes = []float64{1e-3, 0.02, 0.5, 0.999, 1, 1.5, 3, 25, 400, 1e5, 1e9, 0, -1, math.NaN(), math.Inf(1), math.Inf(-1)}
+var goldenShapes = []float64{1e-3, 0.02, 0.5, 0.999, 1, 1.5, 3, 25, 400, 1e5, 1e9, 0, -1, math.NaN(),
+	math.Inf(1), math.Inf(-1)}
 
 // pairs returns all pairs of shapes.
 func pairs(shapes []float64) (alpha, beta []float64) {
@@ -23,8 +24,10 @@ func pairs(shapes []float64) (alpha, beta []float64) {
 
 func TestSeededIsTheSameOnEveryProcessor(t *testing.T) {
 	golden := []uint64{
-		0x3ff0000000000000, 0x3f438268c6724b72, 0x3e033355e370073f, 0x3fd17031203cd9fa, 0x3ff0000000000000, 0x3fefe806f172029c,
-		0x3e9c493cab50049c, 0x3fefffffff34881b, 0x141c8185f0c4a101, 0x3ff0000000000000, 0x3feffffffe247b82, 0x192899380838048c,
+		0x3ff0000000000000, 0x3f438268c6724b72, 0x3e033355e370073f, 0x3fd17031203cd9fa, 0x3ff0000000000000,
+		0x3fefe806f172029c,
+		0x3e9c493cab50049c, 0x3fefffffff34881b, 0x141c8185f0c4a101, 0x3ff0000000000000, 0x3feffffffe247b82,
+		0x192899380838048c,
 	}
 	alpha, beta := pairs(goldenShapes)
 	dst := make([]float64, len(alpha))

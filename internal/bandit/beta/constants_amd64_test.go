@@ -43,7 +43,8 @@ func TestKernelsConstantsAreWhatTheySay(t *testing.T) {
 	} {
 		scale := math.Sqrt(1 / (2 * k.toSquares))
 		if scale*(1-k.rootsError)*3 < 1 || scale*3 > 1.0004 {
-			t.Errorf("%s: the scale %v does not make up for roots that are %v too small", k.name, scale, k.rootsError)
+			t.Errorf("%s: the scale %v does not make up for roots that are %v too small", k.name, scale,
+				k.rootsError)
 		}
 		if greatest := math.Pow(scale*(1+k.rootsError)*3, 2) - 1; k.loss < 4096*greatest/2/(scale*scale) {
 			t.Errorf("%s: loss is %v, which is too little if 9 d c^2 is up to 1+%v", k.name, k.loss, greatest)

@@ -19,7 +19,8 @@ func TestLogIsThatOfPackageMath(t *testing.T) {
 			t.Errorf("log(%v) = %v, want %v", x, got, want)
 		}
 	}
-	for _, x := range []float64{1, 2, 0.5, math.Sqrt2, math.Sqrt2 / 2, 1 - 0x1p-53, 1 + 0x1p-52, 0x1p-53, 0x1p-1022, math.MaxFloat64} {
+	for _, x := range []float64{1, 2, 0.5, math.Sqrt2, math.Sqrt2 / 2, 1 - 0x1p-53, 1 + 0x1p-52, 0x1p-53,
+		0x1p-1022, math.MaxFloat64} {
 		check(x)
 	}
 	r := rand.New(rand.NewPCG(1, 1))
@@ -36,7 +37,8 @@ func TestExpIsThatOfPackageMath(t *testing.T) {
 			t.Errorf("exp(%v) = %v, want %v", x, got, want)
 		}
 	}
-	for _, x := range []float64{0, -0x1p-60, -1, -math.Ln2 / 2, -708, -709, -740, -745, -745.2, -746, -1e6, math.Inf(-1)} {
+	for _, x := range []float64{0, -0x1p-60, -1, -math.Ln2 / 2, -708, -709, -740, -745, -745.2, -746,
+		-1e6, math.Inf(-1)} {
 		check(x)
 	}
 	r := rand.New(rand.NewPCG(1, 2))

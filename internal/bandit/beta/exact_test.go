@@ -25,8 +25,10 @@ type exact struct {
 
 // The nodes and weights of Gauss and Legendre for eight points on [-1, 1], the positive half.
 var (
-	gaussNodes   = [4]float64{0.18343464249564980, 0.52553240991632899, 0.79666647741362674, 0.96028985649753623}
-	gaussWeights = [4]float64{0.36268378337836198, 0.31370664587788729, 0.22238103445337447, 0.10122853629037626}
+	gaussNodes = [4]float64{0.18343464249564980, 0.52553240991632899, 0.79666647741362674,
+		0.96028985649753623}
+	gaussWeights = [4]float64{0.36268378337836198, 0.31370664587788729, 0.22238103445337447,
+		0.10122853629037626}
 )
 
 func newExact(a, b float64) *exact {
@@ -74,7 +76,8 @@ func (e *exact) integral(from, to float64) float64 {
 	middle, half := (from+to)/2, (to-from)/2
 	sum := 0.0
 	for i, node := range gaussNodes {
-		sum += gaussWeights[i] * (math.Exp(e.logDensity(middle-half*node)) + math.Exp(e.logDensity(middle+half*node)))
+		sum += gaussWeights[i] * (math.Exp(e.logDensity(middle-half*node)) +
+			math.Exp(e.logDensity(middle+half*node)))
 	}
 	return sum * half
 }

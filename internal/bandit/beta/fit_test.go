@@ -28,10 +28,14 @@ func ways() []way {
 				seed++
 			}
 		}},
-		{"scalar", func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, kernelNone).Sample }},
+		{"scalar", func(seed uint64) func(dst, alpha, beta []float64) {
+			return newSampler(seed, kernelNone).Sample
+		}},
 	}
 	for _, k := range kernels() {
-		all = append(all, way{k.String(), func(seed uint64) func(dst, alpha, beta []float64) { return newSampler(seed, k).Sample }})
+		all = append(all, way{k.String(), func(seed uint64) func(dst, alpha, beta []float64) {
+			return newSampler(seed, k).Sample
+		}})
 	}
 	return all
 }
@@ -110,7 +114,8 @@ func andersonDarling(u, rest []float64) float64 {
 	case z < 2:
 		// G. and J. Marsaglia: Evaluating the Anderson-Darling distribution, J. Statistical Software 9
 		// (2004).
-		return 1 - math.Exp(-1.2337141/z)/math.Sqrt(z)*(2.00012+(0.247105-(0.0649821-(0.0347962-(0.011672-0.00168691*z)*z)*z)*z)*z)
+		return 1 - math.Exp(-1.2337141/z)/math.Sqrt(
+			z)*(2.00012+(0.247105-(0.0649821-(0.0347962-(0.011672-0.00168691*z)*z)*z)*z)*z)
 	}
 	return 1 - math.Exp(-math.Exp(1.0776-(2.30695-(0.43424-(0.082433-(0.008056-0.0003146*z)*z)*z)*z)*z))
 }
@@ -143,14 +148,16 @@ func checkFit(t *testing.T, sample func(dst, alpha, beta []float64), alpha, beta
 			}
 			u[k], rest[k] = e.uniform(x, order)
 			if !(u[k] >= 0 && u[k] <= 1 && rest[k] >= 0 && rest[k] <= 1) { // nor NaN, which would pass
-				t.Fatalf("the probability of less than %v by Beta(%v, %v) is %v, that of more %v", x, alpha[i], beta[i], u[k], rest[k])
+				t.Fatalf("the probability of less than %v by Beta(%v, %v) is %v, that of more %v", x,
+					alpha[i], beta[i], u[k], rest[k])
 			}
 		}
 		slices.Sort(rest)
 		ks := kolmogorovSmirnov(u)
 		ad := andersonDarling(u, rest)
 		if least := familyWise / float64(2*pairs); ks < least || ad < least {
-			t.Errorf("Beta(%v, %v): p = %.3g by Kolmogorov and Smirnov, %.3g by Anderson and Darling", alpha[i], beta[i], ks, ad)
+			t.Errorf("Beta(%v, %v): p = %.3g by Kolmogorov and Smirnov, %.3g by Anderson and Darling",
+				alpha[i], beta[i], ks, ad)
 		}
 		p = append(p, ad)
 	}
@@ -187,7 +194,8 @@ func TestMomentsAreThoseOfTheDistribution(t *testing.T) {
 	forAllWays(t, func(t *testing.T, sample func(dst, alpha, beta []float64)) {
 		n := enough(200_000)
 		alpha, beta, dst := make([]float64, n), make([]float64, n), make([]float64, n)
-		for _, shapes := range [][2]float64{{0.2, 0.3}, {0.5, 2}, {1, 1}, {1, 30}, {2, 3}, {40, 7}, {1000, 3000}, {1e6, 1e6}} {
+		for _, shapes := range [][2]float64{{0.2, 0.3}, {0.5, 2}, {1, 1}, {1, 30}, {2, 3}, {40, 7},
+			{1000, 3000}, {1e6, 1e6}} {
 			a, b := shapes[0], shapes[1]
 			for i := range dst {
 				alpha[i], beta[i] = a, b
@@ -226,7 +234,8 @@ func TestMomentsAreThoseOfTheDistribution(t *testing.T) {
 					got += math.Pow((x-mean)/math.Sqrt(variance), float64(power)) / float64(n)
 				}
 				if z := (got - want) / spread * math.Sqrt(float64(n)); math.Abs(z) > 5 {
-					t.Errorf("Beta(%v, %v): moment %d is %v, want %v: %.1f standard deviations off", a, b, power, got, want, z)
+					t.Errorf("Beta(%v, %v): moment %d is %v, want %v: %.1f standard deviations off", a, b,
+						power, got, want, z)
 				}
 			}
 		}
@@ -239,7 +248,8 @@ func TestTinyShapesAreRightInLogSpace(t *testing.T) {
 	forAllWays(t, func(t *testing.T, sample func(dst, alpha, beta []float64)) {
 		n := enough(100_000)
 		alpha, beta, dst := make([]float64, n), make([]float64, n), make([]float64, n)
-		for _, shapes := range [][2]float64{{1e-3, 1e-3}, {1e-3, 3e-3}, {2e-3, 0.01}, {0.02, 0.02}, {1e-3, 5}, {1e-3, 1e9}} {
+		for _, shapes := range [][2]float64{{1e-3, 1e-3}, {1e-3, 3e-3}, {2e-3, 0.01}, {0.02, 0.02}, {1e-3, 5},
+			{1e-3, 1e9}} {
 			a, b := shapes[0], shapes[1]
 			for i := range dst {
 				alpha[i], beta[i] = a, b
@@ -259,7 +269,8 @@ func TestTinyShapesAreRightInLogSpace(t *testing.T) {
 				}
 				deviation := math.Sqrt(float64(n)*below*above) + 0.01 // as above may be nothing
 				if z := (float64(count) - float64(n)*below) / deviation; math.Abs(z) > 5 {
-					t.Errorf("Beta(%v, %v): %d of %d samples are below %v, want %.1f: %.1f standard deviations off", a, b, count, n, limit, float64(n)*below, z)
+					t.Errorf("Beta(%v, %v): %d of %d samples are below %v, want %.1f: %.1f standard "+
+						"deviations off", a, b, count, n, limit, float64(n)*below, z)
 				}
 			}
 		}
@@ -289,7 +300,8 @@ func TestSamplesAreIndependent(t *testing.T) {
 				for i, x := range dst {
 					u, _ := e.uniform(x, r)
 					if !(u >= 0 && u <= 1) {
-						t.Fatalf("the probability of less than %v by Beta(%v, %v) is %v", x, shapes[0], shapes[1], u)
+						t.Fatalf("the probability of less than %v by Beta(%v, %v) is %v", x, shapes[0],
+							shapes[1], u)
 					}
 					now[i] = (u - 0.5) * math.Sqrt(12)
 					now[lanes+i] = ((u-0.5)*(u-0.5) - 1.0/12) * math.Sqrt(180)
@@ -315,7 +327,8 @@ func TestSamplesAreIndependent(t *testing.T) {
 			}
 			// 12,800 correlations, of five pairs of shapes.
 			if worst > 6 {
-				t.Errorf("Beta(%v, %v): the numbers %s are correlated: %.1f standard deviations", shapes[0], shapes[1], where, worst)
+				t.Errorf("Beta(%v, %v): the numbers %s are correlated: %.1f standard deviations", shapes[0],
+					shapes[1], where, worst)
 			}
 		}
 	})

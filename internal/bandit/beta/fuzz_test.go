@@ -30,7 +30,8 @@ func FuzzSample(f *testing.F) {
 					t.Fatalf("%s: sample %d of Beta(%v, %v) is %v", name, i, alpha[i], beta[i], got[i])
 				}
 				if got[i] != want[i] {
-					t.Fatalf("%s: sample %d of Beta(%v, %v) is %v, and %v of the clamped shapes", name, i, alpha[i], beta[i], got[i], want[i])
+					t.Fatalf("%s: sample %d of Beta(%v, %v) is %v, and %v of the clamped shapes", name, i,
+						alpha[i], beta[i], got[i], want[i])
 				}
 			}
 		}

@@ -66,7 +66,8 @@ func TestSlicesOfAllLengthsAndPlacesAreFilled(t *testing.T) {
 				n = 500 // up to more than two blocks
 			}
 			offset := r.IntN(8)
-			dst, alpha, beta := make([]float64, offset+n+9), make([]float64, n+r.IntN(3)), make([]float64, offset+n)
+			dst, alpha, beta := make([]float64, offset+n+9), make([]float64, n+r.IntN(3)),
+				make([]float64, offset+n)
 			for i := range dst {
 				dst[i] = -1
 			}
@@ -96,7 +97,8 @@ func TestExtremeWordsOfTheGeneratorDoNoHarm(t *testing.T) {
 	for _, k := range kernels() {
 		for _, word := range []uint64{0, 1, math.MaxUint64, math.MaxUint64 - 4095, 1 << 63, 4095, 7} {
 			for _, later := range []uint64{0, math.MaxUint64, 12345} {
-				for _, shapes := range [][2]float64{{1, 1}, {2, 3}, {0.5, 0.001}, {1e9, 1e9}, {1e-3, 1e-3}, {1e-3, 1e9}, {0.3, 7}} {
+				for _, shapes := range [][2]float64{{1, 1}, {2, 3}, {0.5, 0.001}, {1e9, 1e9}, {1e-3, 1e-3},
+					{1e-3, 1e9}, {0.3, 7}} {
 					var w work
 					for i := range w.lanes[0] {
 						// The first word is a+b+counter, the second a multiple of b and c.
@@ -109,7 +111,8 @@ func TestExtremeWordsOfTheGeneratorDoNoHarm(t *testing.T) {
 					k.sample(dst[:], alpha[:], beta[:], &w)
 					for i, x := range dst {
 						if !(x >= 0 && x <= 1) {
-							t.Fatalf("%v: after the words %#x and %#x sample %d of Beta(%v, %v) is %v", k, word, later, i, shapes[0], shapes[1], x)
+							t.Fatalf("%v: after the words %#x and %#x sample %d of Beta(%v, %v) is %v", k,
+								word, later, i, shapes[0], shapes[1], x)
 						}
 					}
 				}
@@ -130,7 +133,8 @@ func TestSqueezeAcceptsNothingThatTheFullTestRejects(t *testing.T) {
 					t.Fatalf("the squeeze accepts c x = %v for d = %v", y, d)
 				}
 				if squeeze, full := math.Log1p(-81.0/44*d*y*y*y*y), d*deficit(y); squeeze > full+1e-12 {
-					t.Fatalf("d = %v, c x = %v: the squeeze accepts up to e^%v, the full test up to e^%v", d, y, squeeze, full)
+					t.Fatalf("d = %v, c x = %v: the squeeze accepts up to e^%v, the full test up to e^%v", d,
+						y, squeeze, full)
 				}
 			}
 		}
@@ -156,7 +160,9 @@ func TestLanesAreGeneratorsOfTheirOwn(t *testing.T) {
 		s.Sample(dst[:], ones[:], ones[:])
 		for i, x := range dst {
 			word := want[i%lanes].next()
-			if u := float64(word) * 0x1p-64; math.Abs(x-u) > 0x1p-50 && math.Abs(math.Abs(x-u)-0.5) > 0x1p-50 { // AVX-512 has words signed
+			// AVX-512 has words signed.
+			if u := float64(word) * 0x1p-64; math.Abs(x-u) > 0x1p-50 &&
+				math.Abs(math.Abs(x-u)-0.5) > 0x1p-50 {
 				t.Fatalf("%v: sample %d is %v, and its lane's word %v", k, i, x, u)
 			}
 		}

@@ -86,15 +86,19 @@ func TestThompsonSamplingsRegretIsLogarithmic(t *testing.T) {
 		// rounds there were.
 		for i := 11; i <= doublings; i++ {
 			if grown := thompson[i] - thompson[i-1]; grown > 1.5*bound*math.Ln2 {
-				t.Errorf("%s: from 2^%d to 2^%d rounds regret grows by %.1f, and a logarithm's by %.1f at best", name, i-1, i, grown, bound*math.Ln2)
+				t.Errorf("%s: from 2^%d to 2^%d rounds regret grows by %.1f, and a logarithm's by %.1f at "+
+					"best", name, i-1, i, grown, bound*math.Ln2)
 			}
 			if thompson[i] > greedy[i] {
-				t.Errorf("%s: after 2^%d rounds regret is %.1f, and %.1f for epsilon-greedy", name, i, thompson[i], greedy[i])
+				t.Errorf("%s: after 2^%d rounds regret is %.1f, and %.1f for epsilon-greedy", name, i,
+					thompson[i], greedy[i])
 			}
 		}
 		if thompson[doublings] > greedy[doublings]/5 {
-			t.Errorf("%s: in the end regret is %.1f, and %.1f for epsilon-greedy", name, thompson[doublings], greedy[doublings])
+			t.Errorf("%s: in the end regret is %.1f, and %.1f for epsilon-greedy", name, thompson[doublings],
+				greedy[doublings])
 		}
-		t.Logf("%s: regret %.0f, epsilon-greedy's %.0f, Lai and Robbins' bound %.0f", name, thompson[doublings], greedy[doublings], bound*math.Log(1<<doublings))
+		t.Logf("%s: regret %.0f, epsilon-greedy's %.0f, Lai and Robbins' bound %.0f", name,
+			thompson[doublings], greedy[doublings], bound*math.Log(1<<doublings))
 	}
 }

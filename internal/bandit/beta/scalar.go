@@ -44,7 +44,8 @@ func (g source) scalar(dst, alpha, beta []float64) source {
 			xa, yb := x/ra, y/rb
 			// The squeeze of SIMD.md. What passes has 1+xa > 0 and 1+yb > 0.
 			qa, qb := x*xa, y*yb
-			if u >= 1-(81.0/44)*(qa*qa+qb*qb) && !(xa > -1 && yb > -1 && math.Log(u) < da*deficit(xa)+db*deficit(yb)) {
+			if u >= 1-(81.0/44)*(qa*qa+qb*qb) &&
+				!(xa > -1 && yb > -1 && math.Log(u) < da*deficit(xa)+db*deficit(yb)) {
 				continue
 			}
 			p, q := 1+xa, 1+yb
@@ -122,7 +123,8 @@ func (g source) edge(x float64, layer uint64) (float64, source) {
 				}
 			}
 		}
-		low, high := math.Exp(-zigguratWidths[layer]*zigguratWidths[layer]/2), math.Exp(-zigguratWidths[layer+1]*zigguratWidths[layer+1]/2)
+		low, high := math.Exp(-zigguratWidths[layer]*zigguratWidths[layer]/2),
+			math.Exp(-zigguratWidths[layer+1]*zigguratWidths[layer+1]/2)
 		if low+(high-low)*g.uniform() < math.Exp(-x*x/2) {
 			return x, g
 		}

@@ -22,7 +22,8 @@ func newSource(seed, stream uint64) source {
 func randomSource() source {
 	var seed [24]byte
 	crand.Read(seed[:]) // never fails
-	return settled(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:]), binary.LittleEndian.Uint64(seed[16:]))
+	return settled(binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:]),
+		binary.LittleEndian.Uint64(seed[16:]))
 }
 
 // settled returns a generator of which a few rounds have spread the three words over all of the state.

@@ -25,7 +25,8 @@ func judgeAVX2(w *work)
 // environment turns one off, cpu.avx2=off the other.
 func kernels() []kernel {
 	var can []kernel
-	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasPOPCNT {
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL &&
+		cpu.X86.HasPOPCNT {
 		can = append(can, kernelAVX512)
 	}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasBMI1 && cpu.X86.HasPOPCNT {

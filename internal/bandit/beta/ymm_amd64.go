@@ -30,10 +30,11 @@ type ymm struct {
 
 	twelveBits, increment, mantissa [4]uint64
 	count                           [4]uint64
-	toRoot, root                    [4]uint64 // what takes the bits of sqrt(1/2) to those of 1, and the bits of sqrt(1/2)
-	rotate                          [32]uint8 // the order of bytes that rotates every word by 24 bits
-	thousand                        [4]uint32 // 1023
-	compress                        [16][8]uint32
+	// What takes the bits of sqrt(1/2) to those of 1, and the bits of sqrt(1/2).
+	toRoot, root [4]uint64
+	rotate       [32]uint8 // the order of bytes that rotates every word by 24 bits
+	thousand     [4]uint32 // 1023
+	compress     [16][8]uint32
 }
 
 var ymmConstants = newYmm()
@@ -42,18 +43,23 @@ func newYmm() *ymm {
 	all := func(x float64) four { return four{x, x, x, x} }
 	words := func(x uint64) [4]uint64 { return [4]uint64{x, x, x, x} }
 	y := &ymm{
-		zero: all(0), one: all(1), minShape: all(MinShape), maxShape: all(MaxShape), minusThird: all(-1.0 / 3), half: all(0.5), three: all(3), squares: all(4.5),
+		zero: all(0), one: all(1), minShape: all(MinShape), maxShape: all(MaxShape),
+		minusThird: all(-1.0 / 3), half: all(0.5), three: all(3), squares: all(4.5),
 		oneAndHalf: all(1.5), two: all(2), shrink: all(0x1p-12),
-		log2e: all(zmmConstants.log2e), ln2High: all(ln2High), ln2Low: all(ln2Low), lowest: all(zmmConstants.lowest),
+		log2e: all(zmmConstants.log2e), ln2High: all(ln2High), ln2Low: all(ln2Low),
+		lowest:   all(zmmConstants.lowest),
 		minusTwo: all(-0x1.c772ee52fd886p-3), toSquares: all(0x1.1fc94f940956ep+2),
 		squeezed: all(0x1p52 + 4094), squeeze: all(0x1.d79f1cd39a312p+12), loss: all(0x1.b50826dd48041p+4),
 		exponent: all(0x1p52), bias: all(0x1p52 + 1023),
-		twelveBits: words(4095), increment: words(1), mantissa: words(1<<52 - 1), count: [4]uint64{0, 1, 2, 3},
-		toRoot: words(math.Float64bits(1) - math.Float64bits(math.Sqrt2/2)), root: words(math.Float64bits(math.Sqrt2 / 2)),
+		twelveBits: words(4095), increment: words(1), mantissa: words(1<<52 - 1),
+		count:    [4]uint64{0, 1, 2, 3},
+		toRoot:   words(math.Float64bits(1) - math.Float64bits(math.Sqrt2/2)),
+		root:     words(math.Float64bits(math.Sqrt2 / 2)),
 		thousand: [4]uint32{1023, 1023, 1023, 1023},
 	}
 	for i, c := range [7]float64{
-		1, -0x1.3bd3cc9be458bp+0, 0x1.03c1f081b0780p-2, -0x1.55d3c7dbfd139p-6, 0x1.e1f4fb60281f6p-11, -0x1.a6c9c1be9eb49p-16, 0x1.f3dbcea61b1a4p-22,
+		1, -0x1.3bd3cc9be458bp+0, 0x1.03c1f081b0780p-2, -0x1.55d3c7dbfd139p-6, 0x1.e1f4fb60281f6p-11,
+		-0x1.a6c9c1be9eb49p-16, 0x1.f3dbcea61b1a4p-22,
 	} {
 		y.cos[i] = all(c)
 	}

@@ -18,7 +18,8 @@ type zmm struct {
 	cos         [6]float64  // cos(pi/8 w/2^63) in powers of w^2, within 2^-55
 	sin         [6]float64  // the sine in w times powers of w^2, within 2^-58
 	exp         [12]float64 // e^r for |r| <= log(2)/2, within 2^-56
-	atanh       [8]float64  // 2 atanh(s)/s in powers of s^2, 2s = log((1+s)/(1-s)) up to sqrt(2), within 2^-58
+	// 2 atanh(s)/s in powers of s^2, 2s = log((1+s)/(1-s)) up to sqrt(2), within 2^-58.
+	atanh [8]float64
 
 	one, minShape, maxShape       float64
 	minusThird, half, three, four float64 // four is 4.5
@@ -47,23 +48,30 @@ var zmmConstants = zmm{
 		0x1.3b1122a8a217ap+3, 0x1.3a46a1542f3b3p+3, 0x1.39906945ff75fp+3, 0x1.38eac818678b3p+3,
 		0x1.3852f8a18de5ap+3, 0x1.37c6d9bd41936p+3, 0x1.3744bf51b8783p+3, 0x1.36cb53084a542p+3,
 	},
-	cosines: [8]float64{1, 0x1.6a09e667f3bcdp-1, 0, -0x1.6a09e667f3bcdp-1, -1, -0x1.6a09e667f3bcdp-1, 0, 0x1.6a09e667f3bcdp-1},
-	sines:   [8]float64{0, 0x1.6a09e667f3bcdp-1, 1, 0x1.6a09e667f3bcdp-1, 0, -0x1.6a09e667f3bcdp-1, -1, -0x1.6a09e667f3bcdp-1},
+	cosines: [8]float64{1, 0x1.6a09e667f3bcdp-1, 0, -0x1.6a09e667f3bcdp-1, -1, -0x1.6a09e667f3bcdp-1, 0,
+		0x1.6a09e667f3bcdp-1},
+	sines: [8]float64{0, 0x1.6a09e667f3bcdp-1, 1, 0x1.6a09e667f3bcdp-1, 0, -0x1.6a09e667f3bcdp-1, -1,
+		-0x1.6a09e667f3bcdp-1},
 	log: [10]float64{
-		-0x1.c72ae3e558ee5p-3, 0x1.c72ae3e558ee5p-4, -0x1.2f71ed438b9bbp-4, 0x1.c72ae3e54fbdap-5, -0x1.6c2250452f277p-5,
-		0x1.2f71ed9689599p-5, -0x1.0417645600daap-5, 0x1.c728d7b890209p-6, -0x1.97787bb7e80bep-6, 0x1.6ec58d98ba51bp-6,
+		-0x1.c72ae3e558ee5p-3, 0x1.c72ae3e558ee5p-4, -0x1.2f71ed438b9bbp-4, 0x1.c72ae3e54fbdap-5,
+		-0x1.6c2250452f277p-5,
+		0x1.2f71ed9689599p-5, -0x1.0417645600daap-5, 0x1.c728d7b890209p-6, -0x1.97787bb7e80bep-6,
+		0x1.6ec58d98ba51bp-6,
 	},
 	ln2: -0x1.3b7f83488884cp-3,
 	cos: [6]float64{
-		1, -0x1.3bd3cc9be4597p-130, 0x1.03c1f081a8bcfp-262, -0x1.55d3c7ac9a034p-396, 0x1.e1f431969ab3cp-531, -0x1.a5572e1f97459p-666,
+		1, -0x1.3bd3cc9be4597p-130, 0x1.03c1f081a8bcfp-262, -0x1.55d3c7ac9a034p-396, 0x1.e1f431969ab3cp-531,
+		-0x1.a5572e1f97459p-666,
 	},
 	sin: [6]float64{
 		0x1.921fb54442d18p-65, -0x1.4abbce625be42p-196, 0x1.466bc677546d3p-329,
 		-0x1.32d2cccb7c60ep-463, 0x1.5077cd947cc6bp-598, -0x1.e19919ddaa6d8p-734,
 	},
 	exp: [12]float64{
-		1, 1, 0x1.0000000000011p-1, 0x1.555555555555ap-3, 0x1.555555554f0cfp-5, 0x1.111111110f225p-7, 0x1.6c16c187fbe02p-10,
-		0x1.a01a01b14378fp-13, 0x1.a01991ac8729ap-16, 0x1.71ddf5749d0e1p-19, 0x1.28b4057f4a8ebp-22, 0x1.af631d0061b72p-26,
+		1, 1, 0x1.0000000000011p-1, 0x1.555555555555ap-3, 0x1.555555554f0cfp-5, 0x1.111111110f225p-7,
+		0x1.6c16c187fbe02p-10,
+		0x1.a01a01b14378fp-13, 0x1.a01991ac8729ap-16, 0x1.71ddf5749d0e1p-19, 0x1.28b4057f4a8ebp-22,
+		0x1.af631d0061b72p-26,
 	},
 	atanh: [8]float64{
 		2, 0x1.55555555555aep-1, 0x1.999999997ae5dp-2, 0x1.2492494518370p-2,

@@ -60,10 +60,11 @@ const (
 	faultUnreachable faultKind = iota // no connection, or it broke
 	faultTimeout                      // no answer in time
 	faultBusy                         // no time left to ask: too many fetches at once
-	faultLong                         // no time left to ask: the call has more chunks than are fetched at once
-	faultRefused                      // the store answered with an error
-	faultAnswer                       // its answer is not what the protocol says
-	faultLost                         // it has none of the items that it had
+	// No time left to ask: the call has more chunks than are fetched at once.
+	faultLong
+	faultRefused // the store answered with an error
+	faultAnswer  // its answer is not what the protocol says
+	faultLost    // it has none of the items that it had
 	faultBug
 	faultKinds
 )
@@ -107,7 +108,8 @@ func dial(raw string, o *Options) (backend, error) {
 	return nil, fmt.Errorf("--bandit-store: there is no kind of store %q; %s", u.Scheme, forms)
 }
 
-const forms = "it looks like feast+http://HOST:6566, feast+redis://HOST:6379/PROJECT or vertex://PROJECT/LOCATION/STORE/ENTITYTYPE"
+const forms = "it looks like feast+http://HOST:6566, feast+redis://HOST:6379/PROJECT or " +
+	"vertex://PROJECT/LOCATION/STORE/ENTITYTYPE"
 
 // oneLine makes the text of a stranger fit to be quoted in an error.
 func oneLine(b []byte) string {

@@ -31,7 +31,8 @@ func BenchmarkArmsFromRedis(b *testing.B) {
 		first := int(caller.Add(1)-1) % callers * items
 		dst := make([]Arm, items)
 		for pb.Next() {
-			if _, err := s.Arms(context.Background(), ids[first:first+items], dst); err != nil || dst[items-1].Alpha != float64(first+items) {
+			if _, err := s.Arms(context.Background(), ids[first:first+items], dst); err != nil ||
+				dst[items-1].Alpha != float64(first+items) {
 				b.Error(dst[items-1], err)
 			}
 		}

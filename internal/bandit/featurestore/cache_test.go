@@ -27,7 +27,8 @@ type fakeStore struct {
 	closed  bool
 	do      func(ctx context.Context, ids []string) error // what a fetch does before it answers
 	lost    string                                        // the item that it has lost, "" for all
-	lacks   int                                           // the feature that nobody has, if it is not the first
+	// The feature that nobody has, if it is not the first.
+	lacks int
 }
 
 func (f *fakeStore) lose(id string) {
@@ -62,7 +63,8 @@ func (f *fakeStore) fetch(ctx context.Context, t *table, ids []string, values []
 			continue
 		}
 		if _, err := fmt.Sscanf(id, "i%g", &n); err == nil {
-			values[2*i], values[2*i+1] = value{kind: kindNumber, number: n + 1}, value{kind: kindNumber, number: 1}
+			values[2*i], values[2*i+1] = value{kind: kindNumber, number: n + 1},
+				value{kind: kindNumber, number: 1}
 			if f.lacks > 0 {
 				values[2*i+f.lacks] = value{}
 			}
@@ -155,7 +157,8 @@ func TestAnswersAreKeptForTheirTTL(t *testing.T) {
 				t.Errorf("got %v, want %v", got, want)
 			}
 			if n := f.total(); n != 3 {
-				t.Errorf("%d entities fetched, want 3: those that are unknown and those that come twice count once", n)
+				t.Errorf("%d entities fetched, want 3: those that are unknown and those that come twice "+
+					"count once", n)
 			}
 			time.Sleep(s.o.TTL*4/5 - 1)
 			if arms(t, s, ids...); f.total() != 0 {
@@ -222,23 +225,24 @@ func TestWithoutACacheEveryCallAsks(t *testing.T) {
 }
 
 func TestChunksAreFetchedAtATimeWithinTheBound(t *testing.T) {
-	bubble(t, func(o *Options) { o.Concurrency, o.Timeout = 3, time.Second }, func(t *testing.T, s *Store, f *fakeStore) {
-		f.answer(after(10 * time.Millisecond))
-		began := time.Now()
-		ids := numbered("i", 750)
-		for i, got := range arms(t, s, ids...) {
-			if got != (Arm{float64(i) + 1, 1, true}) {
-				t.Fatalf("%s is %v", ids[i], got)
+	bubble(t, func(o *Options) { o.Concurrency, o.Timeout = 3, time.Second },
+		func(t *testing.T, s *Store, f *fakeStore) {
+			f.answer(after(10 * time.Millisecond))
+			began := time.Now()
+			ids := numbered("i", 750)
+			for i, got := range arms(t, s, ids...) {
+				if got != (Arm{float64(i) + 1, 1, true}) {
+					t.Fatalf("%s is %v", ids[i], got)
+				}
 			}
-		}
-		if took := time.Since(began); took != 30*time.Millisecond {
-			t.Errorf("8 chunks of 10 ms, 3 at a time, took %v", took)
-		}
-		slices.Sort(f.chunks)
-		if f.most != 3 || !slices.Equal(f.chunks, []int{50, 100, 100, 100, 100, 100, 100, 100}) {
-			t.Errorf("chunks of %v, %d at a time", f.chunks, f.most)
-		}
-	})
+			if took := time.Since(began); took != 30*time.Millisecond {
+				t.Errorf("8 chunks of 10 ms, 3 at a time, took %v", took)
+			}
+			slices.Sort(f.chunks)
+			if f.most != 3 || !slices.Equal(f.chunks, []int{50, 100, 100, 100, 100, 100, 100, 100}) {
+				t.Errorf("chunks of %v, %d at a time", f.chunks, f.most)
+			}
+		})
 }
 
 func TestAllChunksShareOneDeadline(t *testing.T) {
@@ -256,7 +260,8 @@ func TestAllChunksShareOneDeadline(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "--bandit-store-timeout") || s.Ready() == nil {
 			t.Errorf("error %v, ready %v", err, s.Ready())
 		}
-		if long, timeouts := s.metrics.errors[faultLong].Value(), s.metrics.errors[faultTimeout].Value(); long == 0 || timeouts == 0 {
+		if long, timeouts := s.metrics.errors[faultLong].Value(),
+			s.metrics.errors[faultTimeout].Value(); long == 0 || timeouts == 0 {
 			t.Errorf("%d and %d errors counted", long, timeouts)
 		}
 	})
@@ -291,35 +296,36 @@ func TestTheFirstErrorEndsTheCall(t *testing.T) {
 }
 
 func TestConcurrentCallsShareWhatTheyFetch(t *testing.T) {
-	bubble(t, func(o *Options) { o.Chunk, o.Timeout = 7, time.Hour }, func(t *testing.T, s *Store, f *fakeStore) {
-		f.answer(after(time.Millisecond))
-		// All ask within the millisecond that the store takes, so each entity is fetched once.
-		var calls sync.WaitGroup
-		for seed := range 50 {
-			calls.Go(func() {
-				r := rand.New(rand.NewPCG(uint64(seed), 1))
-				ids := make([]string, 1+r.IntN(60))
-				for i := range ids {
-					ids[i] = fmt.Sprint("i", r.IntN(100))
-				}
-				dst := make([]Arm, len(ids))
-				if degraded, err := s.Arms(context.Background(), ids, dst); degraded || err != nil {
-					t.Error(degraded, err)
-				}
-				for i, id := range ids {
-					if want := fmt.Sprint("i", dst[i].Alpha-1); id != want {
-						t.Errorf("%s has the arm of %s", id, want)
+	bubble(t, func(o *Options) { o.Chunk, o.Timeout = 7, time.Hour },
+		func(t *testing.T, s *Store, f *fakeStore) {
+			f.answer(after(time.Millisecond))
+			// All ask within the millisecond that the store takes, so each entity is fetched once.
+			var calls sync.WaitGroup
+			for seed := range 50 {
+				calls.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(seed), 1))
+					ids := make([]string, 1+r.IntN(60))
+					for i := range ids {
+						ids[i] = fmt.Sprint("i", r.IntN(100))
 					}
-				}
-			})
-		}
-		calls.Wait()
-		for id, times := range f.fetched {
-			if times != 1 {
-				t.Errorf("%s was fetched %d times", id, times)
+					dst := make([]Arm, len(ids))
+					if degraded, err := s.Arms(context.Background(), ids, dst); degraded || err != nil {
+						t.Error(degraded, err)
+					}
+					for i, id := range ids {
+						if want := fmt.Sprint("i", dst[i].Alpha-1); id != want {
+							t.Errorf("%s has the arm of %s", id, want)
+						}
+					}
+				})
 			}
-		}
-	})
+			calls.Wait()
+			for id, times := range f.fetched {
+				if times != 1 {
+					t.Errorf("%s was fetched %d times", id, times)
+				}
+			}
+		})
 }
 
 func TestACancelledCallTakesNothingFromTheOthers(t *testing.T) {
@@ -372,7 +378,8 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 10 {
 			calls.Go(func() {
-				if _, err := s.Arms(context.Background(), []string{fmt.Sprint("i", i%3)}, make([]Arm, 1)); err != flight.ErrClosed {
+				if _, err := s.Arms(context.Background(), []string{fmt.Sprint("i", i%3)},
+					make([]Arm, 1)); err != flight.ErrClosed {
 					t.Errorf("error %v", err)
 				}
 			})
@@ -390,7 +397,8 @@ func TestCloseEndsCallsUnderWay(t *testing.T) {
 func TestAPanicIsAnErrorOfThatCall(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, s *Store, f *fakeStore) {
 		f.answer(func(context.Context, []string) error { panic("index out of range") })
-		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err == nil || !strings.Contains(err.Error(), "BUG") {
+		if _, err := s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1)); err == nil ||
+			!strings.Contains(err.Error(), "BUG") {
 			t.Errorf("error %v", err)
 		}
 		f.answer(nil)
@@ -453,32 +461,34 @@ func TestAClientIsMadeOnce(t *testing.T) {
 // An overloaded server does not ask: it gives what it has, older answers too, and nothing else.
 func TestAnOverloadedServerAsksForNothing(t *testing.T) {
 	overloaded := false
-	bubble(t, func(o *Options) { o.Refuse = func() bool { return overloaded } }, func(t *testing.T, s *Store, f *fakeStore) {
-		ids, arms := numbered("i", 3), make([]Arm, 3)
-		_, err := s.Arms(t.Context(), ids, arms)
-		must(t, err)
-		f.total()
-		overloaded = true
+	bubble(t, func(o *Options) { o.Refuse = func() bool { return overloaded } },
+		func(t *testing.T, s *Store, f *fakeStore) {
+			ids, arms := numbered("i", 3), make([]Arm, 3)
+			_, err := s.Arms(t.Context(), ids, arms)
+			must(t, err)
+			f.total()
+			overloaded = true
 
-		time.Sleep(s.o.TTL * 9 / 10) // when it would be fetched anew
-		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
-			t.Errorf("of what is fresh: degraded %v, error %v", degraded, err)
-		}
-		time.Sleep(s.o.TTL)
-		clear(arms)
-		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || !degraded || !arms[0].Known {
-			t.Errorf("of what is old: degraded %v, error %v, %+v", degraded, err, arms[0])
-		}
-		if _, err := s.Arms(t.Context(), []string{"new"}, arms[:1]); !errors.Is(err, ErrRefused) || Reason(err) == "it cannot be reached" {
-			t.Errorf("of what is not there: error %v", err)
-		}
-		synctest.Wait()
-		if n := f.total(); n != 0 {
-			t.Errorf("%d entities were asked for", n)
-		}
-		overloaded = false
-		if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
-			t.Errorf("afterwards: degraded %v, error %v", degraded, err)
-		}
-	})
+			time.Sleep(s.o.TTL * 9 / 10) // when it would be fetched anew
+			if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
+				t.Errorf("of what is fresh: degraded %v, error %v", degraded, err)
+			}
+			time.Sleep(s.o.TTL)
+			clear(arms)
+			if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || !degraded || !arms[0].Known {
+				t.Errorf("of what is old: degraded %v, error %v, %+v", degraded, err, arms[0])
+			}
+			if _, err := s.Arms(t.Context(), []string{"new"}, arms[:1]); !errors.Is(err, ErrRefused) ||
+				Reason(err) == "it cannot be reached" {
+				t.Errorf("of what is not there: error %v", err)
+			}
+			synctest.Wait()
+			if n := f.total(); n != 0 {
+				t.Errorf("%d entities were asked for", n)
+			}
+			overloaded = false
+			if degraded, err := s.Arms(t.Context(), ids, arms); err != nil || degraded {
+				t.Errorf("afterwards: degraded %v, error %v", degraded, err)
+			}
+		})
 }

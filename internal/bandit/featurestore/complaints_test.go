@@ -13,60 +13,63 @@ import (
 
 func TestComplaintsAreCountedAllAndLoggedSome(t *testing.T) {
 	var log bytes.Buffer
-	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
-		// alpha is 1 more than the number.
-		arms(t, s, "i-1", "i-2", "iNaN", "iInf", "i1")
-		if n := s.metrics.invalid.Value(); n != 4 {
-			t.Errorf("%d counted, want 4", n)
-		}
-		if n := strings.Count(log.String(), "cannot be used"); n != 1 || !strings.Contains(log.String(), "i-1") {
-			t.Errorf("%d lines in the log: %s", n, &log)
-		}
-		log.Reset()
-		f.answer(down)
-		for i := range 29 {
-			s.Arms(context.Background(), []string{fmt.Sprint("x", i)}, make([]Arm, 1))
-			time.Sleep(time.Second)
-		}
-		synctest.Wait()
-		if n := strings.Count(log.String(), "connection refused"); n != 3 {
-			t.Errorf("%d lines in 29 s, want 3: %s", n, &log)
-		}
-	})
+	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) },
+		func(t *testing.T, s *Store, f *fakeStore) {
+			// alpha is 1 more than the number.
+			arms(t, s, "i-1", "i-2", "iNaN", "iInf", "i1")
+			if n := s.metrics.invalid.Value(); n != 4 {
+				t.Errorf("%d counted, want 4", n)
+			}
+			if n := strings.Count(log.String(), "cannot be used"); n != 1 ||
+				!strings.Contains(log.String(), "i-1") {
+				t.Errorf("%d lines in the log: %s", n, &log)
+			}
+			log.Reset()
+			f.answer(down)
+			for i := range 29 {
+				s.Arms(context.Background(), []string{fmt.Sprint("x", i)}, make([]Arm, 1))
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			if n := strings.Count(log.String(), "connection refused"); n != 3 {
+				t.Errorf("%d lines in 29 s, want 3: %s", n, &log)
+			}
+		})
 }
 
 func TestEachKindOfFailureIsLoggedAndItsEndOnce(t *testing.T) {
 	var log bytes.Buffer
-	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) }, func(t *testing.T, s *Store, f *fakeStore) {
-		ask := func() {
-			s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1))
-			s.Segments(context.Background(), []string{"u1"}, make([]string, 1))
-			synctest.Wait()
-		}
-		for _, broken := range []func(context.Context, []string) error{down, hang, func(context.Context, []string) error { return refused("it answered 500") }} {
-			f.answer(broken)
-			ask()
-			time.Sleep(s.o.Retry + s.o.Timeout)
-		}
-		synctest.Wait()
-		for _, say := range []string{"connection refused", "no answer within", "it answered 500"} {
-			if n := strings.Count(log.String(), say); n != 1 {
-				t.Errorf("%q is logged %d times: %s", say, n, &log)
+	bubble(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) },
+		func(t *testing.T, s *Store, f *fakeStore) {
+			ask := func() {
+				s.Arms(context.Background(), []string{"i1"}, make([]Arm, 1))
+				s.Segments(context.Background(), []string{"u1"}, make([]string, 1))
+				synctest.Wait()
 			}
-		}
-		f.answer(nil)
-		time.Sleep(s.o.Retry + s.o.Timeout)
-		ask()
-		// A failure that was not logged has no end that would be.
-		f.answer(down)
-		s.Arms(context.Background(), []string{"i2"}, make([]Arm, 1))
-		f.answer(nil)
-		time.Sleep(s.o.Retry + s.o.Timeout)
-		synctest.Wait()
-		if n := strings.Count(log.String(), "answers again"); n != 1 || s.Ready() != nil {
-			t.Errorf("its end is logged %d times, ready %v: %s", n, s.Ready(), &log)
-		}
-	})
+			for _, broken := range []func(context.Context, []string) error{down, hang, func(context.Context, []string) error { return refused("it answered 500") }} {
+				f.answer(broken)
+				ask()
+				time.Sleep(s.o.Retry + s.o.Timeout)
+			}
+			synctest.Wait()
+			for _, say := range []string{"connection refused", "no answer within", "it answered 500"} {
+				if n := strings.Count(log.String(), say); n != 1 {
+					t.Errorf("%q is logged %d times: %s", say, n, &log)
+				}
+			}
+			f.answer(nil)
+			time.Sleep(s.o.Retry + s.o.Timeout)
+			ask()
+			// A failure that was not logged has no end that would be.
+			f.answer(down)
+			s.Arms(context.Background(), []string{"i2"}, make([]Arm, 1))
+			f.answer(nil)
+			time.Sleep(s.o.Retry + s.o.Timeout)
+			synctest.Wait()
+			if n := strings.Count(log.String(), "answers again"); n != 1 || s.Ready() != nil {
+				t.Errorf("its end is logged %d times, ready %v: %s", n, s.Ready(), &log)
+			}
+		})
 }
 
 // What nobody has is no error to the store where the project, a view or a feature is misspelled, and

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) { os.Exit(feasttest.Main(m)) }
 // stores runs a test over both of Feast's stores.
 func stores(t *testing.T, test func(t *testing.T, url string)) {
 	feast := feasttest.Shared(t)
-	for _, url := range []string{"feast+http://" + feast.Server, "feast+redis://" + feast.Redis.Addr + "/" + feasttest.Project} {
+	for _, url := range []string{"feast+http://" + feast.Server, "feast+redis://" + feast.Redis.Addr + "/" +
+		feasttest.Project} {
 		name, _, _ := strings.Cut(url, ":")
 		t.Run(name, func(t *testing.T) { test(t, url) })
 	}
@@ -45,8 +46,10 @@ func TestFeastKnowsItsItems(t *testing.T) {
 		o.ItemView, o.ItemEntity, o.Clicks, o.Impressions = "articles", "article_id", "clicks", "impressions"
 	}
 	items := map[string]Arm{
-		"1": {1.5, 2, true}, "1000": {1000.5, 2000, true}, "-7": {4, 5, true}, "9007199254740993": {6, 7, true},
-		"1001": {}, "nobody": {}, "01": {}, "99999999999999999999": {}, "": {}, // unknown, or no int64
+		"1": {1.5, 2, true}, "1000": {1000.5, 2000, true}, "-7": {4, 5, true},
+		"9007199254740993": {6, 7, true},
+		// Unknown, or no int64.
+		"1001": {}, "nobody": {}, "01": {}, "99999999999999999999": {}, "": {},
 		"2001": {}, // alpha is null
 		"2002": {}, // alpha is negative
 		"2003": {}, // alpha is infinite
@@ -59,14 +62,19 @@ func TestFeastKnowsItsItems(t *testing.T) {
 		{"int64", nil, items},
 		{"int64, configured", func(o *Options) { o.IDType = "int64" }, items},
 		{"string", articles, map[string]Arm{
-			"a": {4, 8, true}, "7": {1, 6, true}, "007": {6, 1, true}, `ö/"ü`: {2, 2, true}, "old": {5, 5, true},
+			"a": {4, 8, true}, "7": {1, 6, true}, "007": {6, 1, true}, `ö/"ü`: {2, 2, true},
+			"old":             {5, 5, true},
 			"too many clicks": {}, "b": {}, "8": {},
 		}},
 		{"string, numbers alone", articles, map[string]Arm{"7": {1, 6, true}, "8": {}}},
-		{"string, no old values", func(o *Options) { articles(o); o.MaxAge = 24 * time.Hour }, map[string]Arm{"a": {4, 8, true}, "old": {}}},
-		{"string, another prior", func(o *Options) { articles(o); o.Prior = [2]float64{0.5, 2} }, map[string]Arm{"a": {3.5, 9, true}, "b": {}}},
-		{"int32", func(o *Options) { o.ItemView, o.ItemEntity = "small", "small_id" }, map[string]Arm{"5": {3.5, 1, true}, "-6": {7.25, 2, true}, "7": {}}},
-		{"int32, configured", func(o *Options) { o.ItemView, o.ItemEntity, o.IDType = "small", "small_id", "int32" },
+		{"string, no old values", func(o *Options) { articles(o); o.MaxAge = 24 * time.Hour },
+			map[string]Arm{"a": {4, 8, true}, "old": {}}},
+		{"string, another prior", func(o *Options) { articles(o); o.Prior = [2]float64{0.5, 2} },
+			map[string]Arm{"a": {3.5, 9, true}, "b": {}}},
+		{"int32", func(o *Options) { o.ItemView, o.ItemEntity = "small", "small_id" },
+			map[string]Arm{"5": {3.5, 1, true}, "-6": {7.25, 2, true}, "7": {}}},
+		{"int32, configured",
+			func(o *Options) { o.ItemView, o.ItemEntity, o.IDType = "small", "small_id", "int32" },
 			map[string]Arm{"5": {3.5, 1, true}, "99999999999": {}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -90,10 +98,12 @@ func TestFeastKnowsItsItems(t *testing.T) {
 
 func TestFeastKnowsSegments(t *testing.T) {
 	stores(t, func(t *testing.T, url string) {
-		for view, want := range map[string][]string{"users": {"young", "", "", ""}, "clusters": {"12", "-1", "", ""}} {
+		for view, want := range map[string][]string{"users": {"young", "", "", ""},
+			"clusters": {"12", "-1", "", ""}} {
 			s := openStore(t, url, func(o *Options) { o.UserView = view })
 			got := make([]string, 4)
-			if degraded, err := s.Segments(context.Background(), []string{"u1", "u2", "u3", "u4"}, got); degraded || err != nil {
+			if degraded, err := s.Segments(context.Background(), []string{"u1", "u2", "u3", "u4"},
+				got); degraded || err != nil {
 				t.Fatal(degraded, err)
 			}
 			if !slices.Equal(got, want) {
@@ -163,7 +173,8 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 		return dst[0], degraded, err
 	}
 	// A laden machine may be slower than the timeout.
-	systest.Eventually(t, "the store answers", func() bool { arm, degraded, err := ask("1"); return arm == want && !degraded && err == nil })
+	systest.Eventually(t, "the store answers",
+		func() bool { arm, degraded, err := ask("1"); return arm == want && !degraded && err == nil })
 
 	for name, break_ := range map[string]struct {
 		never   string // fetched
@@ -182,7 +193,8 @@ func TestRedisThatHangsOrEndsIsLivedThrough(t *testing.T) {
 	} {
 		break_.off()
 		if arm, degraded, err := ask("1"); arm != want || !degraded || err != nil {
-			t.Errorf("%s: got %v, degraded %v, error %v; expected what it was before, degraded", name, arm, degraded, err)
+			t.Errorf("%s: got %v, degraded %v, error %v; expected what it was before, degraded", name, arm,
+				degraded, err)
 		}
 		if _, _, err := ask(break_.never); err == nil || !strings.Contains(err.Error(), redis.Addr) {
 			t.Errorf("%s: error %v for an item that was never fetched", name, err)
@@ -229,7 +241,8 @@ func TestRedisWantsAPasswordAndSpeaksTLS(t *testing.T) {
 			t.Errorf("%s: got %v, error %v", test.url, got[0], err)
 		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 			t.Errorf("%s: error %v, expected %s", test.url, err, test.want)
-		case err != nil && (strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "wr0ng")):
+		case err != nil && (strings.Contains(err.Error(), "s3cret") ||
+			strings.Contains(err.Error(), "wr0ng")):
 			t.Errorf("%s: the password is in the error %v", test.url, err)
 		}
 	}
@@ -250,7 +263,8 @@ func writeLikeFeast(t testing.TB, url_ string, change func(*Options), items map[
 	client, err := f.client.get(t.Context())
 	must(t, err)
 	double := func(n float64) string {
-		return string(protowire.AppendFixed64(protowire.AppendTag(nil, valueDouble, protowire.Fixed64Type), math.Float64bits(n)))
+		return string(protowire.AppendFixed64(protowire.AppendTag(nil, valueDouble, protowire.Fixed64Type),
+			math.Float64bits(n)))
 	}
 	for id, shape := range items {
 		key := string(appendEntityKey(nil, o.ItemEntity, id, formInt64)) + f.project
@@ -267,7 +281,8 @@ func certificate(t *testing.T) (cert, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}

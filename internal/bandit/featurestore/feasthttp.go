@@ -23,7 +23,8 @@ type feastHTTP struct {
 
 func newFeastHTTP(u *url.URL, o *Options) (*feastHTTP, error) {
 	if u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("--bandit-store: the feature server's URL is %s://HOST:PORT, perhaps with a path in front of /get-online-features", u.Scheme)
+		return nil, fmt.Errorf("--bandit-store: the feature server's URL is %s://HOST:PORT, perhaps with a "+
+			"path in front of /get-online-features", u.Scheme)
 	}
 	f := &feastHTTP{header: jsonHeader()}
 	if u.User != nil {
@@ -88,7 +89,8 @@ func isRefused(err error) bool {
 
 // ask sends one request. It returns the type of the ids in the store, or formAuto if the answer does not
 // tell.
-func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string, values []value) (is form, err error) {
+func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string,
+	values []value) (is form, err error) {
 	body, rows := appendFeastRequest(nil, t, as, ids)
 	if len(rows) == 0 {
 		return formAuto, nil
@@ -99,7 +101,8 @@ func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string, va
 	case err != nil:
 		return formAuto, err
 	case res.StatusCode != http.StatusOK:
-		return formAuto, refused("it answered %s: %s%s", res.Status, oneLine(answer), feastHint(res.StatusCode, t))
+		return formAuto, refused("it answered %s: %s%s", res.Status, oneLine(answer),
+			feastHint(res.StatusCode, t))
 	}
 	return decodeFeast(answer, t, rows, values)
 }
@@ -107,11 +110,13 @@ func (f *feastHTTP) ask(ctx context.Context, t *table, as form, ids []string, va
 func feastHint(status int, t *table) string {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return " (credentials go into the URL: feast+https://USER:PASSWORD@HOST, or feast+https://:TOKEN@HOST)"
+		return " (credentials go into the URL: feast+https://USER:PASSWORD@HOST, or " +
+			"feast+https://:TOKEN@HOST)"
 	case status >= 300 && status < 400:
 		return " (--bandit-store must be the feature server itself)"
 	case status < 500 || status == http.StatusInternalServerError:
-		return fmt.Sprintf(" (asked for %q of the view %s by the join key %s: --bandit-store-%s-view, --bandit-store-%[4]s-entity and the flags that name features must be as in the feature store)",
+		return fmt.Sprintf(" (asked for %q of the view %s by the join key %s: --bandit-store-%s-view, "+
+			"--bandit-store-%[4]s-entity and the flags that name features must be as in the feature store)",
 			t.features, t.view, t.entity, t.flag)
 	}
 	return ""
@@ -210,7 +215,8 @@ func decodeFeast(answer []byte, t *table, rows []int, values []value) (is form, 
 		}
 		c := a.Results[column]
 		if len(c.Values) != len(rows) || len(c.Statuses) != 0 && len(c.Statuses) != len(rows) {
-			return formAuto, badAnswer("%d values and %d statuses of %s for %d entities", len(c.Values), len(c.Statuses), name, len(rows))
+			return formAuto, badAnswer("%d values and %d statuses of %s for %d entities", len(c.Values),
+				len(c.Statuses), name, len(rows))
 		}
 		for k, row := range rows {
 			if len(c.Statuses) != 0 && c.Statuses[k] != "PRESENT" {

@@ -55,7 +55,8 @@ func feastLike(t *testing.T, idsAre form, asked func(ids []json.RawMessage)) *ht
 			Features []string                     `json:"features"`
 			Entities map[string][]json.RawMessage `json:"entities"`
 		}
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.URL.Path != "/get-online-features" || r.Header.Get("Content-Type") != "application/json" {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || r.URL.Path != "/get-online-features" ||
+			r.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s: %v", r.Method, r.URL, err)
 		}
 		ids := body.Entities["item_id"]
@@ -103,7 +104,11 @@ func TestFeastServerSaysWhichTypeIdsHave(t *testing.T) {
 		t.Run(fmt.Sprint(test.idsAre, test.ids), func(t *testing.T) {
 			var mu sync.Mutex
 			requests := 0
-			server := feastLike(t, test.idsAre, func([]json.RawMessage) { mu.Lock(); requests++; mu.Unlock() })
+			server := feastLike(t, test.idsAre, func([]json.RawMessage) {
+				mu.Lock()
+				requests++
+				mu.Unlock()
+			})
 			o := DefaultOptions()
 			o.TTL, o.Stale, o.Timeout = 0, 0, time.Minute
 			s, err := Open("feast+"+server.URL, o)

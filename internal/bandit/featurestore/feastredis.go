@@ -30,8 +30,10 @@ type feastRedis struct {
 func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
 	project := strings.Trim(u.Path, "/")
 	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Hostname() == "" || project == "" || strings.Contains(project, "/") || u.Fragment != "" {
-		return nil, fmt.Errorf("--bandit-store: Feast's Redis store is %s://HOST:6379/PROJECT, with the project's name from feature_store.yaml", u.Scheme)
+	if err != nil || u.Hostname() == "" || project == "" || strings.Contains(project, "/") ||
+		u.Fragment != "" {
+		return nil, fmt.Errorf("--bandit-store: Feast's Redis store is %s://HOST:6379/PROJECT, with the "+
+			"project's name from feature_store.yaml", u.Scheme)
 	}
 	f := &feastRedis{project: project, ages: o.MaxAge > 0}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -67,8 +69,10 @@ func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
 		switch key {
 		case "node":
 			for _, node := range values { // is part of errors that are logged
-				if host, port, err := net.SplitHostPort(node); err != nil || host == "" || port == "" || strings.ContainsAny(node, "@/") {
-					return nil, errors.New("--bandit-store: node is HOST:PORT; credentials are those before the first host")
+				if host, port, err := net.SplitHostPort(node); err != nil || host == "" || port == "" ||
+					strings.ContainsAny(node, "@/") {
+					return nil, errors.New(
+						"--bandit-store: node is HOST:PORT; credentials are those before the first host")
 				}
 			}
 			f.options.InitAddress = append(f.options.InitAddress, values...)
@@ -80,7 +84,8 @@ func newFeastRedis(u *url.URL, o *Options) (*feastRedis, error) {
 			f.options.SelectDB = db
 			f.options.ForceSingleClient = true // a cluster has no databases
 		default:
-			return nil, fmt.Errorf("--bandit-store: a feast+redis URL takes ?db=NUMBER, or &node=HOST:PORT for more nodes of a cluster, and no %q", key)
+			return nil, fmt.Errorf("--bandit-store: a feast+redis URL takes ?db=NUMBER, or &node=HOST:PORT "+
+				"for more nodes of a cluster, and no %q", key)
 		}
 	}
 	return f, nil
@@ -95,7 +100,8 @@ func onlyOnce(attempts int, _ valkey.Completed, _ error) time.Duration {
 }
 
 // dial makes a connection that ends with the store.
-func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer, t *tls.Config) (net.Conn, error) {
+func (f *feastRedis) dial(ctx context.Context, address string, d *net.Dialer,
+	t *tls.Config) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.ctx, cancel)()
@@ -149,7 +155,8 @@ func (f *feastRedis) fetch(ctx context.Context, t *table, ids []string, values [
 }
 
 // ask reads the hashes of the ids that can be written in a form. It reports whether any of them is there.
-func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as form, ids []string, values []value) (found bool, err error) {
+func (f *feastRedis) ask(ctx context.Context, client valkey.Client, t *table, as form, ids []string,
+	values []value) (found bool, err error) {
 	fields := f.fields(t)
 	// All keys of a chunk share one piece of memory.
 	size := 0
@@ -248,8 +255,10 @@ func (f *feastRedis) checkVersions(ctx context.Context, client valkey.Client, t 
 	if latest == 0 {
 		return nil
 	}
-	return refused("the feature view %s has versions up to %d in Redis, and which is current the registry says alone: "+
-		"name one, as in --bandit-store-%s-view %[1]s@v%[2]d (feast feature-views describe %[1]s), or use feast+http", t.view, latest, t.flag)
+	return refused("the feature view %s has versions up to %d in Redis, and which is current the registry "+
+		"says alone: "+
+		"name one, as in --bandit-store-%s-view %[1]s@v%[2]d (feast feature-views describe %[1]s), or use "+
+		"feast+http", t.view, latest, t.flag)
 }
 
 // storedView returns the name under which Redis has a view, and whether it names a version: view@v2 is
@@ -289,9 +298,11 @@ func redisError(err error) error {
 		code, _, _ := strings.Cut(text, " ")
 		switch code {
 		case "NOAUTH", "WRONGPASS", "NOPERM":
-			text += " (credentials go into the URL: feast+redis://USER:PASSWORD@HOST:6379/PROJECT; the user needs HMGET and HKEYS)"
+			text += " (credentials go into the URL: feast+redis://USER:PASSWORD@HOST:6379/PROJECT; the " +
+				"user needs HMGET and HKEYS)"
 		case "WRONGTYPE":
-			text += " (the key is not Feast's; see --bandit-store-item-entity, --bandit-store-user-entity and the project in the URL)"
+			text += " (the key is not Feast's; see --bandit-store-item-entity, --bandit-store-user-entity " +
+				"and the project in the URL)"
 		}
 		return refused("it answered %s", text)
 	case valkey.IsParseErr(err):

@@ -50,7 +50,8 @@ func TestConnectionsEndWithTheStore(t *testing.T) {
 }
 
 func TestAViewOfSeveralVersionsIsReadByNameAlone(t *testing.T) {
-	const none, versions = "*2\r\n$-1\r\n$-1\r\n", "*3\r\n$9\r\n_ts:items\r\n$12\r\n_ts:items_v2\r\n$12\r\n_ts:items_vx\r\n"
+	const none, versions = "*2\r\n$-1\r\n$-1\r\n",
+		"*3\r\n$9\r\n_ts:items\r\n$12\r\n_ts:items_v2\r\n$12\r\n_ts:items_vx\r\n"
 	for _, test := range []struct {
 		view, hkeys string
 		refused     bool
@@ -63,15 +64,19 @@ func TestAViewOfSeveralVersionsIsReadByNameAlone(t *testing.T) {
 		{"items", "*0\r\n", false},
 	} {
 		addr := fakeRedisWith(t, map[string]string{"HMGET": none, "HKEYS": test.hkeys})
-		s := openStore(t, "feast+redis://"+addr+"/p", func(o *Options) { o.ItemView, o.TTL, o.Stale = test.view, 0, 0 })
+		s := openStore(t, "feast+redis://"+addr+"/p",
+			func(o *Options) { o.ItemView, o.TTL, o.Stale = test.view, 0, 0 })
 		for range 2 { // the second time it is known
 			kind, err := oneArm(t, s)
-			if refused := err != nil && strings.Contains(err.Error(), "--bandit-store-item-view items@v2"); refused != test.refused || refused != (kind != "") {
+			if refused := err != nil &&
+				strings.Contains(err.Error(), "--bandit-store-item-view items@v2"); refused != test.refused ||
+				refused != (kind != "") {
 				t.Errorf("view %s, fields %q: error %v of kind %q", test.view, test.hkeys, err, kind)
 			}
 		}
 	}
-	for view, stored := range map[string]string{"items": "items", "items@v0": "items", "items@v12": "items_v12", "a@v": "a@v", "a@vx": "a@vx"} {
+	for view, stored := range map[string]string{"items": "items", "items@v0": "items",
+		"items@v12": "items_v12", "a@v": "a@v", "a@vx": "a@vx"} {
 		if name, _ := storedView(view); name != stored {
 			t.Errorf("%s is %s, want %s", view, name, stored)
 		}

@@ -12,25 +12,41 @@ import (
 func (o *Options) AddFlags(f *pflag.FlagSet) {
 	d := DefaultOptions()
 	o.Prior = d.Prior
-	f.IntVar(&o.Chunk, "bandit-store-chunk", d.Chunk, "entities asked of the feature store in one request (Vertex AI takes at most 100)")
-	f.IntVar(&o.Concurrency, "bandit-store-concurrency", d.Concurrency, "requests to the feature store at a time")
-	f.DurationVar(&o.Timeout, "bandit-store-timeout", d.Timeout, "how long the feature store may take for all entities of a prediction")
-	f.DurationVar(&o.TTL, "bandit-store-cache-ttl", d.TTL, "how long what the feature store said is used without asking again; 0 asks for every prediction")
-	f.DurationVar(&o.Stale, "bandit-store-cache-stale", d.Stale, "how long past its TTL it is used while the feature store fails; 0 is not at all")
-	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry, "while the feature store fails: how often to try it in the background")
-	f.IntVar(&o.CacheEntries, "bandit-store-cache-entries", d.CacheEntries, "entities whose features are kept in memory, about 140 bytes each, items and users apart")
-	f.StringVar(&o.ItemEntity, "bandit-store-item-entity", d.ItemEntity, "join key of items in the feature store")
-	f.StringVar(&o.UserEntity, "bandit-store-user-entity", d.UserEntity, "join key of users in the feature store")
+	f.IntVar(&o.Chunk, "bandit-store-chunk", d.Chunk,
+		"entities asked of the feature store in one request (Vertex AI takes at most 100)")
+	f.IntVar(&o.Concurrency, "bandit-store-concurrency", d.Concurrency,
+		"requests to the feature store at a time")
+	f.DurationVar(&o.Timeout, "bandit-store-timeout", d.Timeout,
+		"how long the feature store may take for all entities of a prediction")
+	f.DurationVar(&o.TTL, "bandit-store-cache-ttl", d.TTL,
+		"how long what the feature store said is used without asking again; 0 asks for every prediction")
+	f.DurationVar(&o.Stale, "bandit-store-cache-stale", d.Stale,
+		"how long past its TTL it is used while the feature store fails; 0 is not at all")
+	f.DurationVar(&o.Retry, "bandit-store-retry", d.Retry,
+		"while the feature store fails: how often to try it in the background")
+	f.IntVar(&o.CacheEntries, "bandit-store-cache-entries", d.CacheEntries,
+		"entities whose features are kept in memory, about 140 bytes each, items and users apart")
+	f.StringVar(&o.ItemEntity, "bandit-store-item-entity", d.ItemEntity,
+		"join key of items in the feature store")
+	f.StringVar(&o.UserEntity, "bandit-store-user-entity", d.UserEntity,
+		"join key of users in the feature store")
 	f.StringVar(&o.ItemView, "bandit-store-item-view", d.ItemView, "feature view of items")
-	f.StringVar(&o.UserView, "bandit-store-user-view", d.UserView, "feature view of users; without one users have no segments")
-	f.StringVar(&o.Alpha, "bandit-store-alpha", d.Alpha, "feature of items that is the alpha of their posterior")
+	f.StringVar(&o.UserView, "bandit-store-user-view", d.UserView,
+		"feature view of users; without one users have no segments")
+	f.StringVar(&o.Alpha, "bandit-store-alpha", d.Alpha,
+		"feature of items that is the alpha of their posterior")
 	f.StringVar(&o.Beta, "bandit-store-beta", d.Beta, "feature of items that is the beta of their posterior")
-	f.StringVar(&o.Clicks, "bandit-store-clicks", d.Clicks, "feature of items that counts clicks, instead of alpha and beta (with --bandit-store-impressions)")
-	f.StringVar(&o.Impressions, "bandit-store-impressions", d.Impressions, "feature of items that counts impressions, instead of alpha and beta (with --bandit-store-clicks)")
+	f.StringVar(&o.Clicks, "bandit-store-clicks", d.Clicks, "feature of items that counts clicks, instead "+
+		"of alpha and beta (with --bandit-store-impressions)")
+	f.StringVar(&o.Impressions, "bandit-store-impressions", d.Impressions,
+		"feature of items that counts impressions, instead of alpha and beta (with --bandit-store-clicks)")
 	f.StringVar(&o.Segment, "bandit-store-segment", d.Segment, "feature of users that is their segment")
-	f.StringVar(&o.IDType, "bandit-store-id-type", d.IDType, "type of join keys in the feature store: string, int64, int32, or auto, which finds out")
-	f.DurationVar(&o.MaxAge, "bandit-store-max-age", d.MaxAge, "take values that were observed longer ago for absent; 0 takes all")
-	f.StringVar(&o.CA, "bandit-store-ca", d.CA, "PEM file of certificate authorities to trust besides the system's")
+	f.StringVar(&o.IDType, "bandit-store-id-type", d.IDType,
+		"type of join keys in the feature store: string, int64, int32, or auto, which finds out")
+	f.DurationVar(&o.MaxAge, "bandit-store-max-age", d.MaxAge,
+		"take values that were observed longer ago for absent; 0 takes all")
+	f.StringVar(&o.CA, "bandit-store-ca", d.CA,
+		"PEM file of certificate authorities to trust besides the system's")
 }
 
 // flagPrefix is what all flags of AddFlags begin with.
@@ -48,13 +64,15 @@ func (o *Options) CheckFlags(flags *pflag.FlagSet, store string) error {
 			}
 		})
 		if len(idle) > 0 {
-			return fmt.Errorf("%s: there is no feature store to apply to; name one with --bandit-store, or leave it out", strings.Join(idle, ", "))
+			return fmt.Errorf("%s: there is no feature store to apply to; name one with --bandit-store, or "+
+				"leave it out", strings.Join(idle, ", "))
 		}
 		return nil
 	}
 
 	// A zero stands for the default in Options: who writes one has meant no limit by it, or none at all.
-	for _, name := range []string{"chunk", "concurrency", "timeout", "retry", "cache-entries", "item-view", "item-entity", "user-entity", "segment", "id-type"} {
+	for _, name := range []string{"chunk", "concurrency", "timeout", "retry", "cache-entries", "item-view",
+		"item-entity", "user-entity", "segment", "id-type"} {
 		f := flags.Lookup(flagPrefix + name)
 		what := "above 0"
 		switch {
@@ -80,12 +98,20 @@ func (o *Options) CheckFlags(flags *pflag.FlagSet, store string) error {
 		because string
 		flags   []string
 	}{
-		{vertex, "Vertex AI knows entities by their ids alone", []string{"item-entity", "user-entity", "id-type"}},
-		{vertex && strings.Count(strings.Trim(u.Path, "/"), "/") == 2, "the URL of --bandit-store names the view of items", []string{"item-view"}},
-		{u.Scheme != "feast+https" && u.Scheme != "feast+rediss" && !vertex, "it is for feast+https://, feast+rediss:// and vertex://", []string{"ca"}},
-		{o.UserView == "", "without --bandit-store-user-view nobody has a segment", []string{"user-entity", "segment"}},
-		{o.Clicks != "" || o.Impressions != "", "--bandit-store-clicks and --bandit-store-impressions are read instead", []string{"alpha", "beta"}},
-		{o.Stale == 0 && o.TTL == 0, "with --bandit-store-cache-ttl 0 and --bandit-store-cache-stale 0 there is no cache", []string{"cache-entries"}},
+		{vertex, "Vertex AI knows entities by their ids alone",
+			[]string{"item-entity", "user-entity", "id-type"}},
+		{vertex && strings.Count(strings.Trim(u.Path, "/"), "/") == 2,
+			"the URL of --bandit-store names the view of items", []string{"item-view"}},
+		{u.Scheme != "feast+https" && u.Scheme != "feast+rediss" &&
+			!vertex, "it is for feast+https://, feast+rediss:// and vertex://", []string{"ca"}},
+		{o.UserView == "", "without --bandit-store-user-view nobody has a segment",
+			[]string{"user-entity", "segment"}},
+		{o.Clicks != "" || o.Impressions != "",
+			"--bandit-store-clicks and --bandit-store-impressions are read instead",
+			[]string{"alpha", "beta"}},
+		{o.Stale == 0 && o.TTL == 0,
+			"with --bandit-store-cache-ttl 0 and --bandit-store-cache-stale 0 there is no cache",
+			[]string{"cache-entries"}},
 	} {
 		for _, name := range r.flags {
 			if r.when && given(name) {

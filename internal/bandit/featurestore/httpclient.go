@@ -56,7 +56,8 @@ func jsonHeader() http.Header {
 
 // post returns the response, without its body, and the body: up to limit bytes of an answer, the first of
 // an error.
-func (c *httpClient) post(ctx context.Context, to string, header http.Header, body []byte, limit int64) (*http.Response, []byte, error) {
+func (c *httpClient) post(ctx context.Context, to string, header http.Header, body []byte,
+	limit int64) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err

@@ -63,7 +63,8 @@ func (l *lazy[C]) get(ctx context.Context) (C, error) {
 func (l *lazy[C]) attempt() (c any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &fault{kind: faultBug, err: fmt.Errorf("BUG: connecting to the feature store panicked: %v", p)}
+			err = &fault{kind: faultBug, err: fmt.Errorf("BUG: connecting to the feature store panicked: %v",
+				p)}
 		}
 		l.mu.Lock()
 		l.failed = err

@@ -45,7 +45,8 @@ func (s *Store) checkLost(ctx context.Context, t *table, ids []string, has bool)
 	defer k.Unlock()
 	k.lost = lost && remembered
 	if k.lost {
-		return &fault{faultLost, errors.New("it has lost all items that it had; older values are used: fill it again, or restart to begin with none")}
+		return &fault{faultLost, errors.New("it has lost all items that it had; older values are used: " +
+			"fill it again, or restart to begin with none")}
 	}
 	if lost { // for so long that it is meant
 		k.ids = nil

@@ -27,7 +27,8 @@ func TestAStoreThatLosesAllItemsIsDegraded(t *testing.T) {
 			t.Errorf("of all items: %v, degraded %v, error %v", arm, degraded, err)
 		}
 		synctest.Wait()
-		if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "lost all items") || Reason(err) != "it has lost all items that it had" {
+		if err := s.Ready(); err == nil || !strings.Contains(err.Error(), "lost all items") ||
+			Reason(err) != "it has lost all items that it had" {
 			t.Errorf("ready: %v", err)
 		}
 		f.lose("none")

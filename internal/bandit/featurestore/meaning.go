@@ -56,7 +56,8 @@ func (o *Options) segment(row []value) (segment, wrong string) {
 	case row[0].kind == kindOther:
 		return "", fmt.Sprintf("the feature %s is neither text nor a number", o.Segment)
 	case len(row[0].text) > longestSegment:
-		return "", fmt.Sprintf("the feature %s has %d bytes, more than %d", o.Segment, len(row[0].text), longestSegment)
+		return "", fmt.Sprintf("the feature %s has %d bytes, more than %d", o.Segment, len(row[0].text),
+			longestSegment)
 	}
 	return row[0].text, ""
 }

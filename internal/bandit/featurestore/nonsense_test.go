@@ -43,16 +43,22 @@ func TestFeatureServerThatMakesNoSense(t *testing.T) {
 		do         http.HandlerFunc
 		kind, want string
 	}{
-		"nothing":              {say(""), "answer", "wrong"},
-		"no JSON":              {say("<html>"), "answer", "invalid character"},
-		"another type":         {say(`{"results":7}`), "answer", "cannot unmarshal"},
-		"cut off":              {say(feastSaid[:200]), "answer", "unexpected end"},
-		"by rows":              {columns(three, `[{"values":[1,2,3]}]`), "answer", "3 features and has 1 columns"},
-		"a feature is missing": {columns(`["item_id","alpha"]`, `[{"values":[1]},{"values":[2]}]`), "answer", "beta"},
-		"too few values":       {columns(three, `[{"values":[1]},{"values":[2]},{"values":[]}]`), "answer", "0 values"},
-		"too many values":      {columns(three, `[{"values":[1]},{"values":[2,3]},{"values":[4]}]`), "answer", "2 values"},
-		"too few statuses":     {columns(three, `[{"values":[1]},{"values":[2],"statuses":["PRESENT","PRESENT"]},{"values":[4]}]`), "answer", "2 statuses"},
-		"deep":                 {say(strings.Repeat("[", 100_000)), "answer", "depth"},
+		"nothing":      {say(""), "answer", "wrong"},
+		"no JSON":      {say("<html>"), "answer", "invalid character"},
+		"another type": {say(`{"results":7}`), "answer", "cannot unmarshal"},
+		"cut off":      {say(feastSaid[:200]), "answer", "unexpected end"},
+		"by rows": {columns(three, `[{"values":[1,2,3]}]`), "answer",
+			"3 features and has 1 columns"},
+		"a feature is missing": {columns(`["item_id","alpha"]`, `[{"values":[1]},{"values":[2]}]`),
+			"answer", "beta"},
+		"too few values": {columns(three, `[{"values":[1]},{"values":[2]},{"values":[]}]`), "answer",
+			"0 values"},
+		"too many values": {columns(three, `[{"values":[1]},{"values":[2,3]},{"values":[4]}]`), "answer",
+			"2 values"},
+		"too few statuses": {columns(three,
+			`[{"values":[1]},{"values":[2],"statuses":["PRESENT","PRESENT"]},{"values":[4]}]`), "answer",
+			"2 statuses"},
+		"deep": {say(strings.Repeat("[", 100_000)), "answer", "depth"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			spaces := strings.Repeat(" ", 1<<16)
 			for {
@@ -81,10 +87,12 @@ func TestFeatureServerThatMakesNoSense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.do)
 			defer server.Close()
-			s := openStore(t, "feast+http://:s3cret@"+strings.TrimPrefix(server.URL, "http://"), func(o *Options) { o.IDType = "int64" })
+			s := openStore(t, "feast+http://:s3cret@"+strings.TrimPrefix(server.URL, "http://"),
+				func(o *Options) { o.IDType = "int64" })
 			kind, err := oneArm(t, s)
 			if err == nil || !strings.Contains(err.Error(), test.want) || kind != test.kind {
-				t.Fatalf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want, test.kind)
+				t.Fatalf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want,
+					test.kind)
 			}
 			if strings.Contains(err.Error(), "s3cret") || len(err.Error()) > 1000 {
 				t.Errorf("%d bytes of error, or the token is in it: %v", len(err.Error()), err)
@@ -223,7 +231,8 @@ func TestRedisThatMakesNoSense(t *testing.T) {
 		"attributes":         {strings.Repeat("|1\r\n", 100), "answer", ""},
 		"a short line":       {"*12\n", "answer", "CRLF"},
 		"a null with more":   {"_ab\r\n", "answer", ""},
-		"WRONGTYPE":          {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", "refused", "not Feast's"},
+		"WRONGTYPE": {"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+			"refused", "not Feast's"},
 		"NOPERM":             {"-NOPERM this user has no permissions\r\n", "refused", "needs HMGET"},
 		"no protocol at all": {"HTTP/1.1 400 Bad Request\r\n\r\n", "answer", ""},
 	} {
@@ -231,8 +240,10 @@ func TestRedisThatMakesNoSense(t *testing.T) {
 			addr := fakeRedis(t, test.hmget)
 			s := openStore(t, "feast+redis://"+addr+"/p", func(o *Options) { o.IDType = "int64" })
 			kind, err := oneArm(t, s)
-			if err == nil || !strings.Contains(err.Error(), test.want) || kind != test.kind || !strings.Contains(err.Error(), addr) {
-				t.Errorf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want, test.kind)
+			if err == nil || !strings.Contains(err.Error(), test.want) || kind != test.kind ||
+				!strings.Contains(err.Error(), addr) {
+				t.Errorf("error %v of kind %s, expected %s in one of kind %s", err, kind, test.want,
+					test.kind)
 			}
 		})
 	}
@@ -241,7 +252,8 @@ func TestRedisThatMakesNoSense(t *testing.T) {
 // An answer to nothing ends its connection, and the next call makes another.
 func TestRedisThatAnswersTwice(t *testing.T) {
 	const answer = "*2\r\n$-1\r\n$-1\r\n"
-	s := openStore(t, "feast+redis://"+fakeRedis(t, answer+answer)+"/p", func(o *Options) { o.IDType, o.TTL, o.Stale = "int64", 0, 0 })
+	s := openStore(t, "feast+redis://"+fakeRedis(t, answer+answer)+"/p",
+		func(o *Options) { o.IDType, o.TTL, o.Stale = "int64", 0, 0 })
 	for range 20 {
 		oneArm(t, s) // some of them fail
 	}
@@ -250,8 +262,10 @@ func TestRedisThatAnswersTwice(t *testing.T) {
 // Whatever Redis sends to any command, the call it is an answer to ends. A panic of the client ends the
 // process.
 func FuzzRedis(f *testing.F) {
-	for _, seed := range []string{"*-5\r\n", "$-7\r\n", "%-3\r\n", "*1\r\n*1\r\n*1\r\n", "*2\r\n$1\r\n1\r\n$-1\r\n", ">2\r\n+subscribe\r\n+a\r\n", "_\r\n", "#t\r\n",
-		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", "%1\r\n+proto\r\n:3\r\n", "-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 :1\r\n", "-LOADING\r\n", "=15\r\ntxt:Some string\r\n",
+	for _, seed := range []string{"*-5\r\n", "$-7\r\n", "%-3\r\n", "*1\r\n*1\r\n*1\r\n",
+		"*2\r\n$1\r\n1\r\n$-1\r\n", ">2\r\n+subscribe\r\n+a\r\n", "_\r\n", "#t\r\n",
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", "%1\r\n+proto\r\n:3\r\n",
+		"-MOVED 1 127.0.0.1:1\r\n", "-ASK 1 :1\r\n", "-LOADING\r\n", "=15\r\ntxt:Some string\r\n",
 		"*1\r\n*3\r\n:-5\r\n:99999999\r\n*2\r\n:1\r\n:1\r\n", "*3\r\n+message\r\n+a\r\n+b\r\n"} {
 		for _, command := range []string{"HELLO", "CLUSTER", "HMGET", "HKEYS", "PING", "CLIENT"} {
 			f.Add(command, []byte(seed))
@@ -264,7 +278,8 @@ func FuzzRedis(f *testing.F) {
 		s, err := Open("feast+redis://"+addr+"/p", o)
 		must(t, err)
 		for range 2 {
-			s.Arms(t.Context(), []string{"1", "2"}, make([]Arm, 2)) //nolint:errcheck // how it ends is the answer's business
+			s.Arms(t.Context(), []string{"1", "2"},
+				make([]Arm, 2)) //nolint:errcheck // how it ends is the answer's business
 		}
 		must(t, s.Close())
 	})
@@ -274,7 +289,8 @@ func TestRedisThatNeverSaysAWord(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer l.Close()
-	s := openStore(t, fmt.Sprintf("feast+redis://%s/p", l.Addr()), func(o *Options) { o.Timeout = 20 * time.Millisecond })
+	s := openStore(t, fmt.Sprintf("feast+redis://%s/p", l.Addr()),
+		func(o *Options) { o.Timeout = 20 * time.Millisecond })
 	if kind, err := oneArm(t, s); kind != "timeout" || err == nil {
 		t.Errorf("error %v of kind %s", err, kind)
 	}
@@ -282,11 +298,15 @@ func TestRedisThatNeverSaysAWord(t *testing.T) {
 }
 
 func TestURLsThatCannotBe(t *testing.T) {
-	for _, url := range []string{"", "feast", "http://h", "feast+http://", "feast+http:///x", "feast+http://h?x=1", "feast+http://u:s3cret@h#f",
-		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x", "feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true", "feast+redis://h/p?node=u:s3cret@h:6379", "feast+redis://h/p?node=redis://:s3cret@h:1", "feast+redis://h/p?node=h",
+	for _, url := range []string{"", "feast", "http://h", "feast+http://", "feast+http:///x",
+		"feast+http://h?x=1", "feast+http://u:s3cret@h#f",
+		"feast+redis://h", "feast+redis:///p", "feast+redis://u:s3cret@h/a/b", "feast+redis://h/p?db=x",
+		"feast+redis://h/p?db=-1", "feast+redis://h/p?ssl=true", "feast+redis://h/p?node=u:s3cret@h:6379",
+		"feast+redis://h/p?node=redis://:s3cret@h:1", "feast+redis://h/p?node=h",
 		"feast+redis://u:s3cret@h:port/p", "redis://u:s3cret@h/p", "feast+redis://u:s3cret%zz@h/p"} {
 		_, err := Open(url, DefaultOptions())
-		if err == nil || !strings.HasPrefix(err.Error(), "--bandit-store") || strings.Contains(err.Error(), "s3cret") {
+		if err == nil || !strings.HasPrefix(err.Error(), "--bandit-store") ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v", url, err)
 		}
 	}
@@ -324,13 +344,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			<-r.Context().Done()
 			return
 		}
-		io.WriteString(w, `{"metadata":{"feature_names":["item_id","alpha","beta"]},"results":[{"values":[1]},{"values":[2]},{"values":[3]}]}`)
+		io.WriteString(
+			w,
+			`{"metadata":{"feature_names":["item_id","alpha","beta"]},"results":[{"values":[1]},{"values":[2]},{"values":[3]}]}`)
 	}))
 	defer server.Close()
 	redis := fakeRedis(t, "*2\r\n$-1\r\n$-1\r\n")
 	silent := fakeRedis(t, "")
 	before := runtime.NumGoroutine()
-	for _, url := range []string{"feast+" + server.URL, "feast+redis://" + redis + "/p", "feast+redis://" + silent + "/p", "feast+redis://127.0.0.1:1/p"} {
+	for _, url := range []string{"feast+" + server.URL, "feast+redis://" + redis + "/p", "feast+redis://" +
+		silent + "/p", "feast+redis://127.0.0.1:1/p"} {
 		o := DefaultOptions()
 		o.IDType, o.TTL, o.Stale, o.Timeout = "int64", 0, 0, 50*time.Millisecond
 		s, err := Open(url, o)
@@ -352,7 +375,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 func TestFeatureServerThatIsNotThere(t *testing.T) {
 	s := openStore(t, "feast+http://127.0.0.1:1/base", nil)
 	kind, err := oneArm(t, s)
-	if err == nil || kind != "unreachable" || !strings.HasPrefix(err.Error(), "feature store feast+http://127.0.0.1:1/base: ") || strings.Contains(err.Error(), "Post") {
+	if err == nil || kind != "unreachable" ||
+		!strings.HasPrefix(err.Error(), "feature store feast+http://127.0.0.1:1/base: ") ||
+		strings.Contains(err.Error(), "Post") {
 		t.Errorf("error %v of kind %s", err, kind)
 	}
 }

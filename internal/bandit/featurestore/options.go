@@ -32,8 +32,9 @@ type Options struct {
 	MaxAge time.Duration // values observed longer ago count as absent; 0 is no limit
 	CA     string        // PEM file of certificate authorities to trust besides the system's
 
-	Prior   [2]float64        // what clicks and impressions are added to; 1, 1 if zero
-	Refuse  func() bool       // whether the store is not to be asked now, since the server is overloaded; nil never refuses
+	Prior [2]float64 // what clicks and impressions are added to; 1, 1 if zero
+	// Whether the store is not to be asked now, since the server is overloaded; nil never refuses.
+	Refuse  func() bool
 	Metrics *metrics.Registry // may be nil
 	Log     *slog.Logger      // may be nil
 }
@@ -55,7 +56,8 @@ func (o Options) withDefaults() (Options, error) {
 	for _, s := range []struct {
 		of *string
 		d  string
-	}{{&o.ItemEntity, d.ItemEntity}, {&o.UserEntity, d.UserEntity}, {&o.ItemView, d.ItemView}, {&o.Segment, d.Segment}, {&o.IDType, d.IDType}} {
+	}{{&o.ItemEntity, d.ItemEntity}, {&o.UserEntity, d.UserEntity}, {&o.ItemView, d.ItemView},
+		{&o.Segment, d.Segment}, {&o.IDType, d.IDType}} {
 		if *s.of == "" {
 			*s.of = s.d
 		}
@@ -103,7 +105,8 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Retry < 0:
 		return o, fmt.Errorf("--bandit-store-retry must be a time above 0, got %v", o.Retry)
 	case o.CacheEntries < 1:
-		return o, fmt.Errorf("--bandit-store-cache-entries must be above 0, got %d; --bandit-store-cache-ttl 0 --bandit-store-cache-stale 0 does without a cache", o.CacheEntries)
+		return o, fmt.Errorf("--bandit-store-cache-entries must be above 0, got %d; "+
+			"--bandit-store-cache-ttl 0 --bandit-store-cache-stale 0 does without a cache", o.CacheEntries)
 	case o.MaxAge < 0:
 		return o, fmt.Errorf("--bandit-store-max-age must not be negative, got %v", o.MaxAge)
 	case (o.Alpha == "") != (o.Beta == ""):
@@ -129,7 +132,8 @@ func (o *Options) itemTable() *table {
 }
 
 func (o *Options) userTable() *table {
-	t := &table{flag: "user", entity: o.UserEntity, view: o.UserView, features: []string{o.Segment}, text: true}
+	t := &table{flag: "user", entity: o.UserEntity, view: o.UserView, features: []string{o.Segment},
+		text: true}
 	t.configured, t.without = idForms[o.IDType], make([]atomic.Int64, len(t.features))
 	return t
 }

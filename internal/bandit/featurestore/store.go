@@ -125,12 +125,13 @@ func open(b backend, o Options) *Store {
 			})
 		})
 	}
-	o.Metrics.Gauge("weir_bandit_store_up", "Whether the last fetch from the feature store succeeded.", func() float64 {
-		if s.Ready() != nil {
-			return 0
-		}
-		return 1
-	})
+	o.Metrics.Gauge("weir_bandit_store_up", "Whether the last fetch from the feature store succeeded.",
+		func() float64 {
+			if s.Ready() != nil {
+				return 0
+			}
+			return 1
+		})
 	o.Metrics.Gauge("weir_bandit_store_fetches", "Fetches from the feature store under way.",
 		func() float64 { return float64(s.fetches.Running()) })
 	return s
@@ -140,8 +141,9 @@ func open(b backend, o Options) *Store {
 func newCache[V any](s *Store, entity string, fetch flight.Fetch[string, V]) *flight.Cache[string, V] {
 	r := s.o.Metrics
 	c := flight.New(s.fetches, flight.Options{
-		Chunk: s.o.Chunk, Timeout: s.o.Timeout, TTL: s.o.TTL, Stale: s.o.Stale, Retry: s.o.Retry, Entries: s.o.CacheEntries,
-		Refuse: s.o.Refuse, Failed: s.failed,
+		Chunk: s.o.Chunk, Timeout: s.o.Timeout, TTL: s.o.TTL, Stale: s.o.Stale, Retry: s.o.Retry,
+		Entries: s.o.CacheEntries,
+		Refuse:  s.o.Refuse, Failed: s.failed,
 		Recovered: func() {
 			if s.Ready() == nil {
 				s.complain.over()
@@ -149,13 +151,19 @@ func newCache[V any](s *Store, entity string, fetch flight.Fetch[string, V]) *fl
 		},
 		Took: func(d time.Duration) { s.metrics.duration.Observe(0, d, 1) },
 		Counters: flight.Counters{
-			Hits:    r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.", "entity", entity),
-			Misses:  r.Counter("weir_bandit_store_cache_misses_total", "Entities memory had no fresh answer for.", "entity", entity),
-			Stale:   r.Counter("weir_bandit_store_stale_total", "Entities answered with what is older than its TTL, because the store failed.", "entity", entity),
-			Skipped: r.Counter("weir_bandit_store_skipped_total", "Entities that calls failed for at once, because the store hangs.", "entity", entity),
+			Hits: r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.",
+				"entity", entity),
+			Misses: r.Counter("weir_bandit_store_cache_misses_total",
+				"Entities memory had no fresh answer for.", "entity", entity),
+			Stale: r.Counter("weir_bandit_store_stale_total",
+				"Entities answered with what is older than its TTL, because the store failed.", "entity",
+				entity),
+			Skipped: r.Counter("weir_bandit_store_skipped_total",
+				"Entities that calls failed for at once, because the store hangs.", "entity", entity),
 		},
 	}, fetch)
-	r.Gauge("weir_bandit_store_cache_entries", "Entities in memory.", func() float64 { return float64(c.Len()) }, "entity", entity)
+	r.Gauge("weir_bandit_store_cache_entries", "Entities in memory.",
+		func() float64 { return float64(c.Len()) }, "entity", entity)
 	return c
 }
 
@@ -211,8 +219,10 @@ func (s *Store) wonder(t *table, entities int, had []bool) {
 		}
 	}
 	if len(missing) > 0 && due(&t.wondered, wonderEvery) {
-		s.o.Log.Warn(fmt.Sprintf("the feature store has had no value of these features for any of the last %d %ss or more; if that is no wonder, all is well, and else the project in --bandit-store, "+
-			"--bandit-store-%[2]s-view, --bandit-store-%[2]s-entity, --bandit-store-id-type and the names of features are to be looked at", strangers, t.flag),
+		s.o.Log.Warn(fmt.Sprintf("the feature store has had no value of these features for any of the last "+
+			"%d %ss or more; if that is no wonder, all is well, and else the project in --bandit-store, "+
+			"--bandit-store-%[2]s-view, --bandit-store-%[2]s-entity, --bandit-store-id-type and the names "+
+			"of features are to be looked at", strangers, t.flag),
 			"store", s.backend.String(), "view", t.view, "entity", t.entity, "features", missing)
 	}
 }
@@ -253,11 +263,15 @@ func (s *Store) failed(failure flight.Failure) error {
 	var f *fault
 	switch {
 	case failure.NoTurn && failure.Chunks > s.o.Concurrency:
-		kind, err = faultLong, fmt.Errorf("%v (--bandit-store-timeout) is too short for %d chunks, %d at a time; raise it, --bandit-store-chunk or "+
-			"--bandit-store-concurrency", s.o.Timeout, failure.Chunks, s.o.Concurrency)
+		kind, err = faultLong,
+			fmt.Errorf("%v (--bandit-store-timeout) is too short for %d chunks, %d at a time; raise it, "+
+				"--bandit-store-chunk or "+
+				"--bandit-store-concurrency", s.o.Timeout, failure.Chunks, s.o.Concurrency)
 	case failure.NoTurn:
-		kind, err = faultBusy, fmt.Errorf("%d fetches were under way for most of %v; raise --bandit-store-concurrency if the store can do more",
-			s.o.Concurrency, s.o.Timeout)
+		kind, err = faultBusy,
+			fmt.Errorf("%d fetches were under way for most of %v; raise --bandit-store-concurrency if the "+
+				"store can do more",
+				s.o.Concurrency, s.o.Timeout)
 	case failure.Panicked:
 		kind = faultBug
 	case errors.As(err, &f):
@@ -317,7 +331,8 @@ func (c *complaints) over() {
 func (c *complaints) invalid(m *storeMetrics, entity, id, wrong string) {
 	m.invalid.Add(0, 1)
 	if due(&c.lastInvalid, complainEvery) {
-		c.log.Warn("the feature store has values that cannot be used; the entity counts as unknown", entity, id, "reason", wrong)
+		c.log.Warn("the feature store has values that cannot be used; the entity counts as unknown", entity,
+			id, "reason", wrong)
 	}
 }
 
@@ -331,17 +346,22 @@ type storeMetrics struct {
 
 func newStoreMetrics(r *metrics.Registry) *storeMetrics {
 	m := &storeMetrics{
-		fetched:  make(map[string]*metrics.Counter),
-		unknown:  make(map[string]*metrics.Counter),
-		invalid:  r.Counter("weir_bandit_store_invalid_total", "Entities whose values in the feature store cannot be used."),
-		duration: r.Histogram("weir_bandit_store_fetch_duration_seconds", "Time the feature store took for a chunk of entities."),
+		fetched: make(map[string]*metrics.Counter),
+		unknown: make(map[string]*metrics.Counter),
+		invalid: r.Counter("weir_bandit_store_invalid_total",
+			"Entities whose values in the feature store cannot be used."),
+		duration: r.Histogram("weir_bandit_store_fetch_duration_seconds",
+			"Time the feature store took for a chunk of entities."),
 	}
 	for _, entity := range []string{"item", "user"} {
-		m.fetched[entity] = r.Counter("weir_bandit_store_entities_fetched_total", "Entities the feature store answered for, unknown ones included.", "entity", entity)
-		m.unknown[entity] = r.Counter("weir_bandit_store_unknown_total", "Of these, entities the feature store has not all features of.", "entity", entity)
+		m.fetched[entity] = r.Counter("weir_bandit_store_entities_fetched_total",
+			"Entities the feature store answered for, unknown ones included.", "entity", entity)
+		m.unknown[entity] = r.Counter("weir_bandit_store_unknown_total",
+			"Of these, entities the feature store has not all features of.", "entity", entity)
 	}
 	for kind := range m.errors {
-		m.errors[kind] = r.Counter("weir_bandit_store_errors_total", "Failed fetches from the feature store.", "kind", faultKind(kind).String())
+		m.errors[kind] = r.Counter("weir_bandit_store_errors_total", "Failed fetches from the feature store.",
+			"kind", faultKind(kind).String())
 	}
 	return m
 }

@@ -43,8 +43,11 @@ type vertex struct {
 func newVertex(u *url.URL, o *Options) (backend, error) {
 	parts := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
 	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil || u.Host == "" || u.User != nil || len(parts) < 2 || len(parts) > 3 || slices.Contains(parts, "") || u.Fragment != "" {
-		return nil, errors.New("--bandit-store: Vertex AI's store is vertex://PROJECT/LOCATION/STORE/ENTITYTYPE; credentials are Google's application default ones")
+	if err != nil || u.Host == "" || u.User != nil || len(parts) < 2 || len(parts) > 3 ||
+		slices.Contains(parts, "") || u.Fragment != "" {
+		return nil, errors.New(
+			"--bandit-store: Vertex AI's store is vertex://PROJECT/LOCATION/STORE/ENTITYTYPE; credentials " +
+				"are Google's application default ones")
 	}
 	location, store := parts[0], parts[1]
 	endpoint, api, plain := location+"-aiplatform.googleapis.com", "legacy", false
@@ -56,10 +59,12 @@ func newVertex(u *url.URL, o *Options) (backend, error) {
 			api = values[0]
 		case "plain":
 			if plain, err = strconv.ParseBool(values[0]); err != nil {
-				return nil, errors.New("--bandit-store: plain=true is for an endpoint without encryption and credentials")
+				return nil, errors.New(
+					"--bandit-store: plain=true is for an endpoint without encryption and credentials")
 			}
 		default:
-			return nil, fmt.Errorf("--bandit-store: a vertex URL takes ?api=legacy or online, &endpoint=HOST:PORT and &plain=true, and no %q", key)
+			return nil, fmt.Errorf("--bandit-store: a vertex URL takes ?api=legacy or online, "+
+				"&endpoint=HOST:PORT and &plain=true, and no %q", key)
 		}
 	}
 	v := &vertex{name: "vertex://" + u.Host + "/" + strings.Join(parts, "/")}
@@ -70,13 +75,15 @@ func newVertex(u *url.URL, o *Options) (backend, error) {
 	switch api {
 	case "legacy":
 		if o.Chunk > vertexChunk {
-			return nil, fmt.Errorf("--bandit-store-chunk must be at most %d for Vertex AI, got %d", vertexChunk, o.Chunk)
+			return nil, fmt.Errorf("--bandit-store-chunk must be at most %d for Vertex AI, got %d",
+				vertexChunk, o.Chunk)
 		}
 	case "online":
 		v.online = true
 		collection, conns = "featureOnlineStores", o.Concurrency*vertexParallel
 	default:
-		return nil, fmt.Errorf("--bandit-store: api must be legacy, which is the default, or online, got %q", api)
+		return nil, fmt.Errorf("--bandit-store: api must be legacy, which is the default, or online, got %q",
+			api)
 	}
 	if v.httpClient, err = newHTTPClient(o, conns, 90*time.Second); err != nil {
 		return nil, err
@@ -112,7 +119,8 @@ func (v *vertex) fetch(ctx context.Context, t *table, ids []string, values []val
 		view = v.view
 	}
 	if !v.online {
-		return v.readLegacy(ctx, t, header, v.store+"/entityTypes/"+url.PathEscape(view)+":streamingReadFeatureValues", ids, values)
+		return v.readLegacy(ctx, t, header, v.store+"/entityTypes/"+url.PathEscape(view)+
+			":streamingReadFeatureValues", ids, values)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -128,7 +136,8 @@ func (v *vertex) fetch(ctx context.Context, t *table, ids []string, values []val
 				if i >= len(ids) {
 					return
 				}
-				if err := v.readOnline(ctx, t, header, to, ids[i], values[i*len(t.features):(i+1)*len(t.features)]); err != nil {
+				if err := v.readOnline(ctx, t, header, to, ids[i],
+					values[i*len(t.features):(i+1)*len(t.features)]); err != nil {
 					cancel(err) // keeps the first one
 				}
 			}
@@ -158,7 +167,8 @@ type legacyMessage struct {
 }
 
 // readLegacy fetches entities of the legacy store.
-func (v *vertex) readLegacy(ctx context.Context, t *table, header http.Header, to string, ids []string, values []value) error {
+func (v *vertex) readLegacy(ctx context.Context, t *table, header http.Header, to string, ids []string,
+	values []value) error {
 	type matcher struct {
 		IDs []string `json:"ids"`
 	}
@@ -214,7 +224,8 @@ func (v *vertex) readLegacy(ctx context.Context, t *table, header http.Header, t
 }
 
 // readOnline fetches one entity of the newer store into its row.
-func (v *vertex) readOnline(ctx context.Context, t *table, header http.Header, to, id string, row []value) error {
+func (v *vertex) readOnline(ctx context.Context, t *table, header http.Header, to, id string,
+	row []value) error {
 	answer, err := v.ask(ctx, t, header, to, map[string]any{
 		"dataKey":    map[string]string{"key": id},
 		"dataFormat": "KEY_VALUE",
@@ -249,7 +260,8 @@ func (v *vertex) readOnline(ctx context.Context, t *table, header http.Header, t
 }
 
 // ask returns the answer to one request, or the error it answers with.
-func (v *vertex) ask(ctx context.Context, t *table, header http.Header, to string, request any) ([]byte, error) {
+func (v *vertex) ask(ctx context.Context, t *table, header http.Header, to string,
+	request any) ([]byte, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -278,7 +290,8 @@ func (f vertexValue) decode(asText bool) value {
 	for name, raw := range f {
 		switch name {
 		case "metadata":
-		case "doubleValue", "int64Value", "stringValue", "boolValue": // 64-bit integers are written as strings
+		// 64-bit integers are written as strings.
+		case "doubleValue", "int64Value", "stringValue", "boolValue":
 			v = jsonValue(raw, asText)
 		default:
 			v = value{kind: kindOther}
@@ -287,7 +300,8 @@ func (f vertexValue) decode(asText bool) value {
 	var metadata struct {
 		GenerateTime time.Time `json:"generateTime"`
 	}
-	if v.kind != kindAbsent && json.Unmarshal(f["metadata"], &metadata) == nil && !metadata.GenerateTime.IsZero() {
+	if v.kind != kindAbsent && json.Unmarshal(f["metadata"], &metadata) == nil &&
+		!metadata.GenerateTime.IsZero() {
 		v.at = metadata.GenerateTime.UnixNano()
 	}
 	return v
@@ -312,9 +326,11 @@ func (e *vertexError) fault(t *table) error {
 	case "DEADLINE_EXCEEDED":
 		kind = faultTimeout
 	case "PERMISSION_DENIED", "UNAUTHENTICATED":
-		hint = " (credentials are Google's application default ones; GOOGLE_APPLICATION_CREDENTIALS names their file)"
+		hint = " (credentials are Google's application default ones; GOOGLE_APPLICATION_CREDENTIALS names " +
+			"their file)"
 	case "NOT_FOUND", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNIMPLEMENTED":
-		hint = fmt.Sprintf(" (asked for %q: see the URL, its api=legacy or online, --bandit-store-%s-view and the flags that name features)", t.features, t.flag)
+		hint = fmt.Sprintf(" (asked for %q: see the URL, its api=legacy or online, --bandit-store-%s-view "+
+			"and the flags that name features)", t.features, t.flag)
 	}
 	return &fault{kind: kind, err: fmt.Errorf("%w%s", e, hint)}
 }
@@ -359,12 +375,14 @@ func (k *tokens) obtain() (credential, error) {
 			QuotaProject string `json:"quota_project_id"`
 		}
 		_ = json.Unmarshal(found.JSON, &file) // without a file there is none
-		k.source, k.quota = oauth2.ReuseTokenSourceWithExpiry(nil, found.TokenSource, tokenRenewal), file.QuotaProject
+		k.source, k.quota = oauth2.ReuseTokenSourceWithExpiry(nil, found.TokenSource, tokenRenewal),
+			file.QuotaProject
 	}
 	token, err := k.source.Token()
 	var answered *oauth2.RetrieveError
 	if errors.As(err, &answered) {
-		return credential{}, refused("no token for Google's application default credentials: %s", oneLine([]byte(err.Error())))
+		return credential{}, refused("no token for Google's application default credentials: %s",
+			oneLine([]byte(err.Error())))
 	}
 	return credential{token, k.quota}, err
 }

@@ -81,7 +81,8 @@ func (v *vertexServer) stream(w http.ResponseWriter, r *http.Request) {
 					cells = append(cells, `{}`)
 				}
 			}
-			fmt.Fprintf(w, ",\r\n{\"entityView\": {\"entityId\": %q, \"data\": [%s]}}", id, strings.Join(cells, ","))
+			fmt.Fprintf(w, ",\r\n{\"entityView\": {\"entityId\": %q, \"data\": [%s]}}", id,
+				strings.Join(cells, ","))
 		}
 	}
 	fmt.Fprintln(w, "]")
@@ -92,7 +93,8 @@ func vertexHeader(names ...string) string {
 	for _, name := range names {
 		descriptors = append(descriptors, fmt.Sprintf(`{"id": %q}`, name))
 	}
-	return `{"header": {"entityType": "projects/1/e", "featureDescriptors": [` + strings.Join(descriptors, ", ") + `]}}`
+	return `{"header": {"entityType": "projects/1/e", "featureDescriptors": [` +
+		strings.Join(descriptors, ", ") + `]}}`
 }
 
 func (v *vertexServer) fetch(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +132,8 @@ func (v *vertexServer) fetch(w http.ResponseWriter, r *http.Request) {
 func vertexSays(w http.ResponseWriter, code int, status, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, "{\n  \"error\": {\n    \"code\": %d,\n    \"message\": %q,\n    \"status\": %q\n  }\n}\n", code, message, status)
+	fmt.Fprintf(w, "{\n  \"error\": {\n    \"code\": %d,\n    \"message\": %q,\n    \"status\": %q\n  }\n}\n",
+		code, message, status)
 }
 
 // serveVertex serves v and returns the query that leads to it.
@@ -146,26 +149,32 @@ func TestVertexKnowsItemsAndSegments(t *testing.T) {
 	v := &vertexServer{has: map[string]map[string]string{
 		"half": {"alpha": `{"doubleValue": 2}`, "beta": ""},
 		"list": {"alpha": `{"doubleArrayValue": {"values": [1]}}`, "beta": `{"doubleValue": 1}`},
-		"old":  {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "` + old + `"}}`, "beta": `{"doubleValue": 1}`},
-		"new":  {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "2100-01-01T00:00:00Z"}}`, "beta": `{"doubleValue": 1}`},
-		"nan":  {"alpha": `{"doubleValue": "NaN"}`, "beta": `{"doubleValue": 1}`},
-		"int":  {"alpha": `{"int64Value": "3"}`, "beta": `{"doubleValue": 1.0}`},
-		"u1":   {"segment": `{"stringValue": "young"}`},
-		"u2":   {"segment": `{"int64Value": "12"}`},
-		"u3":   {"segment": `{"boolValue": true}`},
-		"u4":   {"segment": ""},
+		"old": {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "` + old + `"}}`,
+			"beta": `{"doubleValue": 1}`},
+		"new": {"alpha": `{"doubleValue": 4, "metadata": {"generateTime": "2100-01-01T00:00:00Z"}}`,
+			"beta": `{"doubleValue": 1}`},
+		"nan": {"alpha": `{"doubleValue": "NaN"}`, "beta": `{"doubleValue": 1}`},
+		"int": {"alpha": `{"int64Value": "3"}`, "beta": `{"doubleValue": 1.0}`},
+		"u1":  {"segment": `{"stringValue": "young"}`},
+		"u2":  {"segment": `{"int64Value": "12"}`},
+		"u3":  {"segment": `{"boolValue": true}`},
+		"u4":  {"segment": ""},
 	}}
-	want := map[string]Arm{"half": {}, "list": {}, "old": {}, "nan": {}, "new": {4, 1, true}, "int": {3, 1, true}, "nobody": {}}
+	want := map[string]Arm{"half": {}, "list": {}, "old": {}, "nan": {}, "new": {4, 1, true},
+		"int": {3, 1, true}, "nobody": {}}
 	for i := range 250 {
 		id := fmt.Sprint("i", i)
-		v.has[id] = map[string]string{"alpha": fmt.Sprintf(`{"doubleValue": %d}`, i+1), "beta": `{"doubleValue": 7}`}
+		v.has[id] = map[string]string{"alpha": fmt.Sprintf(`{"doubleValue": %d}`, i+1),
+			"beta": `{"doubleValue": 7}`}
 		want[id] = Arm{float64(i) + 1, 7, true}
 	}
 	query := serveVertex(t, v)
 
 	for api, names := range map[string][2]string{
-		"legacy": {"projects/p-1/locations/europe-west4/featurestores/fs/entityTypes/films", "projects/p-1/locations/europe-west4/featurestores/fs/entityTypes/people"},
-		"online": {"projects/p-1/locations/europe-west4/featureOnlineStores/fs/featureViews/films", "projects/p-1/locations/europe-west4/featureOnlineStores/fs/featureViews/people"},
+		"legacy": {"projects/p-1/locations/europe-west4/featurestores/fs/entityTypes/films",
+			"projects/p-1/locations/europe-west4/featurestores/fs/entityTypes/people"},
+		"online": {"projects/p-1/locations/europe-west4/featureOnlineStores/fs/featureViews/films",
+			"projects/p-1/locations/europe-west4/featureOnlineStores/fs/featureViews/people"},
 	} {
 		t.Run(api, func(t *testing.T) {
 			v.asked, v.chunks = nil, nil
@@ -180,7 +189,8 @@ func TestVertexKnowsItemsAndSegments(t *testing.T) {
 				}
 			}
 			segments := make([]string, 5)
-			if degraded, err := s.Segments(context.Background(), []string{"u1", "u2", "u3", "u4", "u5"}, segments); degraded || err != nil {
+			if degraded, err := s.Segments(context.Background(), []string{"u1", "u2", "u3", "u4", "u5"},
+				segments); degraded || err != nil {
 				t.Fatal(degraded, err)
 			}
 			if want := []string{"young", "12", "true", "", ""}; !slices.Equal(segments, want) {
@@ -206,24 +216,35 @@ func TestVertexAnswersNonsense(t *testing.T) {
 		want      string
 		kind      faultKind
 	}{
-		"no header":     {body: `[` + aTwo + `]`, want: "2 values", kind: faultAnswer},
-		"too few cells": {body: `[` + header + `,{"entityView": {"entityId": "a", "data": [{}]}}]`, want: "1 values", kind: faultAnswer},
-		"somebody else": {body: `[` + header + `,` + strings.Replace(aTwo, `"a"`, `"b"`, 1) + `]`, want: `"b"`, kind: faultAnswer},
-		"half a list":   {body: `[` + header + `,` + aTwo, want: "unexpected end", kind: faultAnswer},
-		"no list":       {body: `"` + strings.Repeat("x", 100) + `"`, want: "cannot unmarshal", kind: faultAnswer},
-		"a huge answer": {body: `[` + vertexHeader(strings.Repeat("x", vertexAnswer)) + `]`, want: "longer than", kind: faultAnswer},
-		"an error behind values": {body: `[` + header + `,` + aTwo + `,{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}]`,
+		"no header": {body: `[` + aTwo + `]`, want: "2 values", kind: faultAnswer},
+		"too few cells": {body: `[` + header + `,{"entityView": {"entityId": "a", "data": [{}]}}]`,
+			want: "1 values", kind: faultAnswer},
+		"somebody else": {body: `[` + header + `,` + strings.Replace(aTwo, `"a"`, `"b"`, 1) + `]`,
+			want: `"b"`, kind: faultAnswer},
+		"half a list": {body: `[` + header + `,` + aTwo, want: "unexpected end", kind: faultAnswer},
+		"no list": {body: `"` + strings.Repeat("x", 100) + `"`, want: "cannot unmarshal",
+			kind: faultAnswer},
+		"a huge answer": {body: `[` + vertexHeader(strings.Repeat("x", vertexAnswer)) + `]`,
+			want: "longer than", kind: faultAnswer},
+		"an error behind values": {body: `[` + header + `,` + aTwo +
+			`,{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}]`,
 			want: "INTERNAL: oops", kind: faultRefused},
-		"wrong store": {status: 404, body: `[{"error": {"code": 404, "message": "The EntityType does not exist.", "status": "NOT_FOUND"}}]`,
+		"wrong store": {status: 404,
+			body: `[{"error": {"code": 404, "message": "The EntityType does not exist.", "status": "NOT_FOUND"}}]`,
 			want: "see the URL", kind: faultRefused},
-		"no permission": {status: 403, body: `{"error": {"code": 403, "message": "Permission denied.", "status": "PERMISSION_DENIED"}}`,
+		"no permission": {status: 403,
+			body: `{"error": {"code": 403, "message": "Permission denied.", "status": "PERMISSION_DENIED"}}`,
 			want: "GOOGLE_APPLICATION_CREDENTIALS", kind: faultRefused},
-		"not ready":            {status: 503, body: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`, want: "UNAVAILABLE", kind: faultUnreachable},
+		"not ready": {status: 503, body: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`,
+			want: "UNAVAILABLE", kind: faultUnreachable},
 		"no pairs":             {api: "online", body: `{}`, want: "no list", kind: faultAnswer},
 		"a list, where is one": {api: "online", body: `[]`, want: "cannot unmarshal", kind: faultAnswer},
-		"internal error":       {api: "online", status: 500, body: `{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}`, want: "INTERNAL: oops", kind: faultRefused},
-		"a proxy's page":       {api: "online", status: 502, body: `<html>Bad gateway`, want: "502 Bad Gateway: <html>Bad gateway", kind: faultRefused},
-		"somewhere else":       {api: "online", status: 302, want: "302", kind: faultRefused},
+		"internal error": {api: "online", status: 500,
+			body: `{"error": {"code": 500, "message": "oops", "status": "INTERNAL"}}`, want: "INTERNAL: oops",
+			kind: faultRefused},
+		"a proxy's page": {api: "online", status: 502, body: `<html>Bad gateway`,
+			want: "502 Bad Gateway: <html>Bad gateway", kind: faultRefused},
+		"somewhere else": {api: "online", status: 302, want: "302", kind: faultRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &vertexServer{answer: func(w http.ResponseWriter, r *http.Request) {
@@ -256,7 +277,8 @@ func TestVertexThatHangsIsGivenUp(t *testing.T) {
 		<-r.Context().Done()
 	}})
 	for _, api := range []string{"legacy", "online"} {
-		s := openStore(t, "vertex://p/l/s/e?api="+api+"&"+query, func(o *Options) { o.Timeout = 50 * time.Millisecond })
+		s := openStore(t, "vertex://p/l/s/e?api="+api+"&"+query,
+			func(o *Options) { o.Timeout = 50 * time.Millisecond })
 		_, err := s.Arms(context.Background(), []string{"a"}, make([]Arm, 1))
 		if err == nil || !strings.Contains(err.Error(), "--bandit-store-timeout") {
 			t.Errorf("%s: error %v", api, err)
@@ -283,12 +305,15 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"access_token": "t%d", "expires_in": %d, "token_type": "Bearer"}`, tokens.Add(1), lifetime.Load())
+		fmt.Fprintf(w, `{"access_token": "t%d", "expires_in": %d, "token_type": "Bearer"}`, tokens.Add(1),
+			lifetime.Load())
 	}))
 	defer issuer.Close()
 	account, err := json.Marshal(map[string]string{
-		"type": "service_account", "client_email": "weir@p.iam.gserviceaccount.com", "private_key_id": "1", "quota_project_id": "payer",
-		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), "token_uri": issuer.URL,
+		"type": "service_account", "client_email": "weir@p.iam.gserviceaccount.com", "private_key_id": "1",
+		"quota_project_id": "payer",
+		"private_key":      string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+		"token_uri":        issuer.URL,
 	})
 	must(t, err)
 	dir := t.TempDir()
@@ -299,12 +324,16 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 	var seen atomic.Pointer[http.Header]
 	store := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.Store(&r.Header)
-		fmt.Fprint(w, `{"keyValues": {"features": [{"name": "alpha", "value": {"doubleValue": 2}}, {"name": "beta", "value": {"doubleValue": 3}}]}}`)
+		fmt.Fprint(
+			w,
+			`{"keyValues": {"features": [{"name": "alpha", "value": {"doubleValue": 2}}, {"name": "beta", "value": {"doubleValue": 3}}]}}`)
 	}))
 	defer store.Close()
-	must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: store.Certificate().Raw}), 0o600))
+	must(t, os.WriteFile(ca,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: store.Certificate().Raw}), 0o600))
 	open := func() *Store {
-		return openStore(t, "vertex://p/l/s/e?api=online&endpoint="+store.Listener.Addr().String(), func(o *Options) { o.CA, o.TTL = ca, 0 })
+		return openStore(t, "vertex://p/l/s/e?api=online&endpoint="+store.Listener.Addr().String(),
+			func(o *Options) { o.CA, o.TTL = ca, 0 })
 	}
 
 	s := open()
@@ -313,7 +342,8 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if h := *seen.Load(); h.Get("Authorization") != "Bearer t1" || h.Get("X-Goog-User-Project") != "payer" || tokens.Load() != 1 {
+	if h := *seen.Load(); h.Get("Authorization") != "Bearer t1" || h.Get("X-Goog-User-Project") != "payer" ||
+		tokens.Load() != 1 {
 		t.Errorf("%v, of %d tokens", h, tokens.Load())
 	}
 	// One that is about to expire is used while a new one is asked for.
@@ -322,21 +352,25 @@ func TestVertexIsAskedWithAToken(t *testing.T) {
 	systest.Eventually(t, "the token is renewed", func() bool { arms(t, s, "a"); return tokens.Load() > 3 })
 
 	lifetime.Store(0)
-	if _, err := open().Arms(t.Context(), []string{"a"}, make([]Arm, 1)); err == nil || !strings.Contains(err.Error(), "credentials") {
+	if _, err := open().Arms(t.Context(), []string{"a"}, make([]Arm, 1)); err == nil ||
+		!strings.Contains(err.Error(), "credentials") {
 		t.Errorf("without a token: error %v", err)
 	}
 }
 
 func TestVertexURLs(t *testing.T) {
-	for _, url := range []string{"vertex://p", "vertex://p/l", "vertex://p/l/s/e/x", "vertex://p//s/e", "vertex://u:s3cret@p/l/s/e",
+	for _, url := range []string{"vertex://p", "vertex://p/l", "vertex://p/l/s/e/x", "vertex://p//s/e",
+		"vertex://u:s3cret@p/l/s/e",
 		"vertex://p/l/s/e?api=v3", "vertex://p/l/s/e?port=1", "vertex://p/l/s/e?plain=perhaps"} {
-		if _, err := Open(url, DefaultOptions()); err == nil || !strings.Contains(err.Error(), "--bandit-store: ") || strings.Contains(err.Error(), "s3cret") {
+		if _, err := Open(url, DefaultOptions()); err == nil ||
+			!strings.Contains(err.Error(), "--bandit-store: ") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: error %v", url, err)
 		}
 	}
 	o := DefaultOptions()
 	o.Chunk = 101
-	if _, err := Open("vertex://p/l/s/e", o); err == nil || !strings.Contains(err.Error(), "--bandit-store-chunk") {
+	if _, err := Open("vertex://p/l/s/e", o); err == nil ||
+		!strings.Contains(err.Error(), "--bandit-store-chunk") {
 		t.Errorf("a chunk of 101: error %v", err)
 	}
 	s := openStore(t, "vertex://p/l/s/e", nil)

@@ -46,7 +46,8 @@ func (l *Local) checkpoints(ctx context.Context) {
 		start := time.Now()
 		if err := l.checkpoint(); err != nil {
 			l.stats.checkpointErrors.Add(0, 1)
-			l.o.Log.Error("what the events have taught could not be written; their journal goes on, and it is tried again in a minute", "error", err)
+			l.o.Log.Error("what the events have taught could not be written; their journal goes on, and it "+
+				"is tried again in a minute", "error", err)
 			select { // every event asks for it now, and each try copies all that was learned
 			case <-ctx.Done():
 				return
@@ -82,7 +83,9 @@ func (l *Local) state() (State, journal.Position) {
 	}
 	l.mu.Unlock()
 	for level := range s.Arms { // what was forgotten, or has faded to nothing
-		s.Arms[level] = slices.DeleteFunc(s.Arms[level], func(a arms.Arm) bool { return !(a.Alpha+a.Beta > 0) })
+		s.Arms[level] = slices.DeleteFunc(s.Arms[level], func(a arms.Arm) bool {
+			return !(a.Alpha+a.Beta > 0)
+		})
 	}
 	return s, at
 }
@@ -161,7 +164,8 @@ func (l *Local) readCheckpoint(r io.Reader, now int64) error {
 		return err
 	}
 	if format != checkpointFormat {
-		return fmt.Errorf("the checkpoint of the events has format %d, this weir reads %d: use the weir that wrote it", format, checkpointFormat)
+		return fmt.Errorf("the checkpoint of the events has format %d, this weir reads %d: use the weir "+
+			"that wrote it", format, checkpointFormat)
 	}
 	at := min(int64(read()), now)
 	for _, t := range l.learned {

@@ -74,8 +74,10 @@ func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
 		r   record
 		hex string
 	}{
-		{record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{k}}, came: 2}, "0101" + "0100000000000000" + "0200000000000000" + "000000000000e03f" + key},
-		{record{Event: Event{At: 1, Reward: 1, Arms: Arms{k, k, k}, ID: k}, came: 2}, "010f" + "0100000000000000" + "0200000000000000" + "000000000000f03f" + key + key + key + key},
+		{record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{k}}, came: 2}, "0101" + "0100000000000000" +
+			"0200000000000000" + "000000000000e03f" + key},
+		{record{Event: Event{At: 1, Reward: 1, Arms: Arms{k, k, k}, ID: k}, came: 2},
+			"010f" + "0100000000000000" + "0200000000000000" + "000000000000f03f" + key + key + key + key},
 		{record{forget: true, came: 3}, "0200" + "0300000000000000"},
 		{record{forget: true, forgetIDs: true, came: 3}, "0208" + "0300000000000000"},
 		{record{Event: Event{Arms: Arms{{}, k}}, forget: true, came: 3}, "0202" + "0300000000000000" + key},
@@ -86,7 +88,8 @@ func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
 			err = got.read(b)
 		}
 		if err != nil || got != c.r || !bytes.Equal(c.r.append(nil), b) {
-			t.Errorf("%s is read as %+v, want %+v, which is written as %x: %v", c.hex, got, c.r, c.r.append(nil), err)
+			t.Errorf("%s is read as %+v, want %+v, which is written as %x: %v", c.hex, got, c.r,
+				c.r.append(nil), err)
 		}
 	}
 }
@@ -94,7 +97,8 @@ func TestRecordsAreTheBytesThatTheFormatSays(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	f.Add((&record{forget: true, came: 2, Event: Event{Arms: Arms{{}, {Lo: 3, Hi: 4}}}}).append(nil))
 	f.Add((&record{forget: true}).append(nil))
-	f.Add((&record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}}, ID: arms.Key{Lo: 5, Hi: 6}}, came: 2}).append(nil))
+	f.Add((&record{Event: Event{At: 1, Reward: 0.5, Arms: Arms{{Lo: 1, Hi: 2}, {}, {Lo: 3, Hi: 4}},
+		ID: arms.Key{Lo: 5, Hi: 6}}, came: 2}).append(nil))
 	f.Add([]byte{1, 0xff})
 	f.Add([]byte{2})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -136,11 +140,13 @@ func TestACheckpointThatIsCutOffIsRefused(t *testing.T) {
 			t.Errorf("%d bytes of %d are taken", n, len(state))
 		}
 	}
-	if _, err := read(append(bytes.Clone(state), 0)); err == nil || !strings.Contains(err.Error(), "longer than it says") {
+	if _, err := read(append(bytes.Clone(state), 0)); err == nil ||
+		!strings.Contains(err.Error(), "longer than it says") {
 		t.Errorf("a byte more: %v", err)
 	}
 	state[0]++
-	if _, err := read(state); err == nil || !strings.Contains(err.Error(), "has format 2, this weir reads 1: use the weir that wrote it") {
+	if _, err := read(state); err == nil ||
+		!strings.Contains(err.Error(), "has format 2, this weir reads 1: use the weir that wrote it") {
 		t.Errorf("another format: %v", err)
 	}
 	state[0]--

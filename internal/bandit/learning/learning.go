@@ -3,10 +3,12 @@
 //
 // What every Learner promises, and package learningtest tests of any:
 //
-//   - A batch of events counts as a whole or not at all, once Done is called without an error; then its arms show it.
-//   - An event with an id that was accepted before counts no more, for a day at least. Batches that come at the same time
-//     are no exception.
-//   - What Done was told to have been accepted survives as Durability says. What it was told to be refused does not count.
+//   - A batch of events counts as a whole or not at all, once Done is called without an error; then its
+//     arms show it.
+//   - An event with an id that was accepted before counts no more, for a day at least. Batches that come at
+//     the same time are no exception.
+//   - What Done was told to have been accepted survives as Durability says. What it was told to be refused
+//     does not count.
 //   - After a write whose outcome nobody can tell, everything is refused until a restart. Err says so.
 //   - Predictions read the arms beside all that, without waiting.
 //
@@ -60,8 +62,9 @@ var (
 	ErrNotSaved = errors.New("events cannot be saved at the moment, so none of this request counts")
 	ErrArms     = errors.New("there is no room for more arms that events teach of (--bandit-memory)")
 	ErrIDs      = errors.New("there is no room for more ids of events (--bandit-memory)")
-	ErrClientID = errors.New("this client's ids of events have all the room that one client may have (--bandit-client-ids)")
-	ErrBusy     = errors.New("more events wait to be saved than there is room for")
+	ErrClientID = errors.New(
+		"this client's ids of events have all the room that one client may have (--bandit-client-ids)")
+	ErrBusy = errors.New("more events wait to be saved than there is room for")
 )
 
 // Learner keeps what events teach. Its methods are for any number of goroutines.

@@ -125,7 +125,8 @@ func Open(dir string, o Options) (*Local, error) {
 	}
 	l.remembered.Store(int64(l.ids.len()))
 	if n := l.arms(); n > 0 {
-		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), "took", time.Since(start))
+		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), "took",
+			time.Since(start))
 	}
 	l.register(o.Metrics)
 	ctx, stop := context.WithCancel(context.Background())
@@ -190,7 +191,8 @@ func (l *Local) replay(b []byte, now int64) error {
 // overflow notes that what is on the disk needs more memory than there may be.
 func (l *Local) overflow() {
 	if l.overfull.Load() == nil {
-		err := fmt.Errorf("not all that events have taught fits into %d bytes, so no more are taken: raise --bandit-memory and restart", l.o.Memory)
+		err := fmt.Errorf("not all that events have taught fits into %d bytes, so no more are taken: raise "+
+			"--bandit-memory and restart", l.o.Memory)
 		l.overfull.Store(&err)
 	}
 }
@@ -198,7 +200,8 @@ func (l *Local) overflow() {
 // Err implements Learner.
 func (l *Local) Err() error {
 	if l.journal.Err() != nil {
-		return errors.New("events cannot be saved: a write to the disk failed; see the log, and restart when the disk is sound")
+		return errors.New("events cannot be saved: a write to the disk failed; see the log, and restart " +
+			"when the disk is sound")
 	}
 	if err := l.overfull.Load(); err != nil {
 		return *err
@@ -211,7 +214,8 @@ func (l *Local) Err() error {
 
 // Durability implements Learner.
 func (l *Local) Durability() string {
-	return fmt.Sprintf("an accepted event survives the end of the process, kill -9 included; a power loss takes those of the last %v "+
+	return fmt.Sprintf("an accepted event survives the end of the process, kill -9 included; a power loss "+
+		"takes those of the last %v "+
 		"(--bandit-sync) and of the sync under way, see weir_sync_lag_seconds", l.o.Sync)
 }
 
@@ -299,7 +303,8 @@ func (l *Local) refuseQueued() {
 
 // commit takes in a group of batches, in one write of the journal unless they are too much for one.
 func (l *Local) commit(group []Batch) {
-	const records = journal.MaxBatch / 2 / (eventHead + (Levels+1)*16) // fit into one write; so does each batch alone
+	// Fit into one write; so does each batch alone.
+	const records = journal.MaxBatch / 2 / (eventHead + (Levels+1)*16)
 	for len(group) > 0 {
 		n, events := 0, 0
 		for n < len(group) && (n == 0 || events+len(group[n].Events) <= records) {
@@ -480,7 +485,8 @@ func (l *Local) apply(r *record, now int64) {
 		if k == (arms.Key{}) {
 			continue
 		}
-		if fresh := !l.learned[level].Teaches(k); fresh || r.Names[level] != nil && !l.names.has(arms.Level(level), k) {
+		if fresh := !l.learned[level].Teaches(k); fresh || r.Names[level] != nil &&
+			!l.names.has(arms.Level(level), k) {
 			l.names.add(arms.Level(level), k, r.Names[level])
 		}
 		if err := l.learned[level].Add(k, r.Reward, r.At); err != nil {
@@ -624,7 +630,8 @@ func (l *Local) Close() error {
 	}
 	if j := l.journal; l.Err() == nil && j.Position() > j.Checkpointed() {
 		if err := l.checkpoint(); err != nil {
-			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, the next start reads their journal", "error", err)
+			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, "+
+				"the next start reads their journal", "error", err)
 		}
 	}
 	return errors.Join(l.names.close(), l.journal.Close())
@@ -638,17 +645,27 @@ type stats struct {
 
 func (l *Local) register(r *metrics.Registry) {
 	s := &l.stats
-	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.", "result", "duplicate")
+	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
+		"result", "duplicate")
 	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Writes of events that failed.")
-	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total", "Checkpoints that could not be written.")
-	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total", "Arms of which it was asked to forget what events have taught.")
-	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds", "Time from when an event happened, by its ts, until it counted.")
+	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total",
+		"Checkpoints that could not be written.")
+	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total",
+		"Arms of which it was asked to forget what events have taught.")
+	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds",
+		"Time from when an event happened, by its ts, until it counted.")
 	for level, name := range [Levels]string{"item", "segment", "pair"} {
-		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.", func() float64 { return float64(l.learned[level].Len()) }, "level", name)
+		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.",
+			func() float64 { return float64(l.learned[level].Len()) }, "level", name)
 	}
-	r.Gauge("weir_bandit_learned_arms_limit", "Arms that events may teach of, all levels together, by --bandit-memory.", func() float64 { return float64(l.maxArms) })
-	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.", func() float64 { return float64(l.remembered.Load()) })
-	r.Gauge("weir_bandit_event_ids_limit", "Ids of events that may be remembered, by --bandit-memory.", func() float64 { return float64(l.ids.limit) })
-	r.Gauge("weir_bandit_durability_info", "1; the label says what becomes of accepted events in a crash and a power loss.",
+	r.Gauge("weir_bandit_learned_arms_limit",
+		"Arms that events may teach of, all levels together, by --bandit-memory.",
+		func() float64 { return float64(l.maxArms) })
+	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.",
+		func() float64 { return float64(l.remembered.Load()) })
+	r.Gauge("weir_bandit_event_ids_limit", "Ids of events that may be remembered, by --bandit-memory.",
+		func() float64 { return float64(l.ids.limit) })
+	r.Gauge("weir_bandit_durability_info",
+		"1; the label says what becomes of accepted events in a crash and a power loss.",
 		func() float64 { return 1 }, "durability", l.Durability())
 }

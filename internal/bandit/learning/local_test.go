@@ -41,7 +41,8 @@ func (l *logged) Write(p []byte) (int, error) {
 func open(t testing.TB, dir string, change ...func(*Options)) *local {
 	t.Helper()
 	l := &local{log: new(logged)}
-	o := Options{Memory: 1 << 24, ClientIDs: 1, Sync: time.Hour, Checkpoint: 1 << 30, Go: func(_ string, fn func(context.Context)) { go fn(context.Background()) },
+	o := Options{Memory: 1 << 24, ClientIDs: 1, Sync: time.Hour, Checkpoint: 1 << 30,
+		Go:      func(_ string, fn func(context.Context)) { go fn(context.Background()) },
 		Metrics: metrics.New(1), Log: slog.New(slog.NewTextHandler(l.log, nil))}
 	for _, c := range change {
 		c(&o)
@@ -103,9 +104,11 @@ func same(t testing.TB, got, want *Local) {
 		near := func(x, y float64) bool { return x-y < 1e-9*y+1e-300 && y-x < 1e-9*y+1e-300 }
 		// A moment has passed between the two.
 		if !slices.EqualFunc(a.Arms[level], b.Arms[level], func(x, y arms.Arm) bool {
-			return x.Key == y.Key && (near(x.Alpha, y.Alpha) && near(x.Beta, y.Beta) || want.o.HalfLife > 0 && x.Alpha-y.Alpha < 1e-3*y.Alpha+1e-9)
+			return x.Key == y.Key && (near(x.Alpha, y.Alpha) && near(x.Beta, y.Beta) || want.o.HalfLife > 0 &&
+				x.Alpha-y.Alpha < 1e-3*y.Alpha+1e-9)
 		}) {
-			t.Errorf("level %d: %d arms, want %d: %v, want %v", level, len(a.Arms[level]), len(b.Arms[level]), a.Arms[level], b.Arms[level])
+			t.Errorf("level %d: %d arms, want %d: %v, want %v", level, len(a.Arms[level]), len(b.Arms[level]),
+				a.Arms[level], b.Arms[level])
 		}
 	}
 	if a.Day != b.Day {
@@ -140,7 +143,9 @@ func TestARestartKnowsWhatWasKnown(t *testing.T) {
 			for range 20 {
 				var list []Event
 				for i := range 50 {
-					e := Event{Reward: r.Float64(), Arms: Arms{key(r.Uint64N(300)), key(1000 + r.Uint64N(300)), key(2000 + r.Uint64N(3000))}}
+					e := Event{Reward: r.Float64(),
+						Arms: Arms{key(r.Uint64N(300)), key(1000 + r.Uint64N(300)),
+							key(2000 + r.Uint64N(3000))}}
 					if i%3 == 0 {
 						e.ID = key(r.Uint64())
 					}
@@ -201,12 +206,13 @@ func TestTheRoomIsForArmsOfAllLevels(t *testing.T) {
 	l.queue.Lock()
 	for _, item := range []uint64{7, 7, 7, 7, 8} {
 		group.Add(1)
-		l.queue.batches = append(l.queue.batches, Batch{Events: []Event{event(item, 0)}, Done: func(_ int, err error) {
-			if err != nil {
-				refused.Add(1)
-			}
-			group.Done()
-		}})
+		l.queue.batches = append(l.queue.batches,
+			Batch{Events: []Event{event(item, 0)}, Done: func(_ int, err error) {
+				if err != nil {
+					refused.Add(1)
+				}
+				group.Done()
+			}})
 	}
 	l.queue.Unlock()
 	l.wake <- struct{}{}
@@ -349,7 +355,8 @@ func TestAClockThatWasAheadOnceIsForgotten(t *testing.T) {
 			l.teach(t, event(1, 0))
 		}
 		l.batch.Reset()
-		l.batch.Add((&record{Event: Event{At: future, Reward: 1, Arms: Arms{key(1)}, ID: key(99)}, came: future}).append(nil))
+		l.batch.Add((&record{Event: Event{At: future, Reward: 1, Arms: Arms{key(1)}, ID: key(99)},
+			came: future}).append(nil))
 		if err := l.journal.Append(&l.batch); err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +395,8 @@ func TestAClockThatWasAheadOnceIsForgotten(t *testing.T) {
 		l.ids.began = future
 		l.ids.add(key(99), netip.Addr{})
 		if err := l.journal.Checkpoint(l.journal.Position(), (&State{
-			At: future, Day: future, Arms: [Levels][]arms.Arm{{{Key: key(2), Alpha: 1}}}, IDs: [2][]arms.Key{{key(99)}},
+			At: future, Day: future, Arms: [Levels][]arms.Arm{{{Key: key(2), Alpha: 1}}},
+			IDs: [2][]arms.Key{{key(99)}},
 		}).write); err != nil {
 			t.Fatal(err)
 		}
@@ -418,10 +426,12 @@ func TestFailuresDoNotFillTheLog(t *testing.T) {
 	l.teach(t, event(1, 1))
 	broken.Store(true)
 	l.teach(t, event(1, 2)) // it is written, and not yet synced
-	for deadline := time.Now().Add(time.Minute); l.Err() == nil && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); l.Err() == nil &&
+		time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 	}
 	for range 100 {
-		if _, err := l.learn("", event(1, 3), event(2, 0)); !errors.Is(err, ErrNotSaved) || strings.Contains(err.Error(), "fire") {
+		if _, err := l.learn("", event(1, 3), event(2, 0)); !errors.Is(err, ErrNotSaved) ||
+			strings.Contains(err.Error(), "fire") {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,8 @@ var namesFormat = disklog.Format{Magic: "weirname", Version: 1, Is: "a file of n
 const missingLimit = 1 << 20
 
 // openNames opens the file in dir. What is damaged is given up.
-func openNames(dir string, tables *[Levels]*arms.Learned, faults disk.Faults, log *slog.Logger) (*names, error) {
+func openNames(dir string, tables *[Levels]*arms.Learned, faults disk.Faults, log *slog.Logger) (*names,
+	error) {
 	n := &names{path: filepath.Join(dir, "names"), faults: faults, log: log}
 	var marks [Levels]*arms.Marks
 	for level, t := range tables {
@@ -67,7 +68,8 @@ func openNames(dir string, tables *[Levels]*arms.Learned, faults disk.Faults, lo
 		n.missing[level] = make(map[arms.Key]struct{})
 	}
 	open := func() (lost int64, err error) {
-		n.file, lost, err = disklog.OpenLog(n.path, namesFormat, disklog.LogOptions{Faults: faults, AcceptLoss: true},
+		n.file, lost, err = disklog.OpenLog(n.path, namesFormat,
+			disklog.LogOptions{Faults: faults, AcceptLoss: true},
 			func(b []byte) error {
 				return eachName(b, func(a Named, _ []byte) bool {
 					if !marks[a.Level].Mark(a.Key) {

@@ -74,7 +74,8 @@ func (r *record) read(b []byte) error {
 	switch {
 	case len(b) >= eventHead && b[0] == recordEvent:
 		flags = b[1]
-		r.At, r.came, r.Reward = int64(le.Uint64(b[2:])), int64(le.Uint64(b[10:])), math.Float64frombits(le.Uint64(b[18:]))
+		r.At, r.came, r.Reward = int64(le.Uint64(b[2:])), int64(le.Uint64(b[10:])),
+			math.Float64frombits(le.Uint64(b[18:]))
 		b = b[eventHead:]
 	case len(b) >= forgetHead && b[0] == recordForget:
 		flags, r.forget, r.forgetIDs = b[1]&^flagID, true, b[1]&flagID != 0

@@ -124,7 +124,8 @@ func (k Format) Page(fields []byte) []byte {
 // n. page is the file's first PageSize bytes, less only if the file has less.
 func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error) {
 	if len(page) < len(k.Magic) || string(page[:len(k.Magic)]) != k.Magic {
-		return nil, fmt.Errorf("%w: %s is not %s, it does not begin with %q: %s", ErrKind, name, k.Is, k.Magic, k.Replace)
+		return nil, fmt.Errorf("%w: %s is not %s, it does not begin with %q: %s", ErrKind, name, k.Is,
+			k.Magic, k.Replace)
 	}
 	if len(page) < PageSize {
 		return nil, k.Corrupt(name, 0, "it ends within its header, after %d bytes", len(page))
@@ -132,10 +133,12 @@ func (k Format) Parse(name string, page []byte, n int) (fields []byte, err error
 	version, length := binary.LittleEndian.Uint32(page[8:]), int(binary.LittleEndian.Uint32(page[12:]))
 	switch whole := whole(page); {
 	case version != k.Version && whole:
-		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d: use the program that wrote it, or %s",
+		return nil, fmt.Errorf(
+			"%w: %s has version %d, this program reads version %d: use the program that wrote it, or %s",
 			ErrVersion, name, version, k.Version, k.Replace)
 	case version != k.Version: // whose header may be checked in another way
-		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d; if version %d wrote it, its header is damaged: %s",
+		return nil, fmt.Errorf("%w: %s has version %d, this program reads version %d; if version %d wrote "+
+			"it, its header is damaged: %s",
 			ErrVersion, name, version, k.Version, k.Version, k.Replace)
 	case !whole:
 		return nil, k.Corrupt(name, 0, "the checksum of its header is wrong")
@@ -184,5 +187,6 @@ func Mend(path string) (mended bool, err error) {
 
 // Corrupt returns an ErrCorrupt that says what is wrong at an offset of the file called name, and what to do.
 func (k Format) Corrupt(name string, offset int64, format string, args ...any) error {
-	return fmt.Errorf("%w: %s, at offset %d: %s: %s", ErrCorrupt, name, offset, fmt.Sprintf(format, args...), k.Replace)
+	return fmt.Errorf("%w: %s, at offset %d: %s: %s", ErrCorrupt, name, offset, fmt.Sprintf(format, args...),
+		k.Replace)
 }

@@ -19,7 +19,8 @@ func TestFindingAndReadingAllocateNothing(t *testing.T) {
 		users[i].name = fmt.Sprintf("%09d", i)
 	}
 	dense, _ := write(t, Options{UserCount: 300, MaxUser: 299, MaxItem: 10_000_000}, users)
-	named, _ := write(t, Options{Users: String, Items: String, MaxItem: 9, Names: slices.Values([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"})}, users)
+	named, _ := write(t, Options{Users: String, Items: String, MaxItem: 9,
+		Names: slices.Values([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"})}, users)
 	for what, path := range map[string]string{"dense": dense, "hashed": hashed, "named": named} {
 		s := open(t, path)
 		items := make([]uint64, 0, 10)

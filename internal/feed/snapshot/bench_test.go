@@ -59,7 +59,8 @@ func BenchmarkAddNumber32(b *testing.B) {
 	for i := range items {
 		items[i] = uint32(r.Uint64N(10_000_001))
 	}
-	w, err := Create(filepath.Join(b.TempDir(), "feeds.weir"), Options{UserCount: 1 << 30, MaxUser: 1 << 30, MaxItem: 10_000_000})
+	w, err := Create(filepath.Join(b.TempDir(), "feeds.weir"), Options{UserCount: 1 << 30, MaxUser: 1 << 30,
+		MaxItem: 10_000_000})
 	if err != nil {
 		b.Fatal(err)
 	}

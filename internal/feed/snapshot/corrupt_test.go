@@ -41,7 +41,8 @@ func examples(t testing.TB) map[string][]byte {
 	for i := range users {
 		users[i].name = fmt.Sprintf("%06d", users[i].id)
 	}
-	add("named", Options{Users: String, Items: String, MaxItem: 2, Names: names(3, func(i uint64) string { return strings.Repeat("n", int(i)) })}, users)
+	add("named", Options{Users: String, Items: String, MaxItem: 2,
+		Names: names(3, func(i uint64) string { return strings.Repeat("n", int(i)) })}, users)
 	add("without users", Options{}, nil)
 	return files
 }
@@ -74,7 +75,8 @@ func walkAll(t *testing.T, data []byte) {
 	t.Helper()
 	s, err := openMemory("feeds.weir", data)
 	if err != nil {
-		if !errors.Is(err, record.ErrKind) && !errors.Is(err, record.ErrVersion) && !errors.Is(err, record.ErrCorrupt) {
+		if !errors.Is(err, record.ErrKind) && !errors.Is(err, record.ErrVersion) &&
+			!errors.Is(err, record.ErrCorrupt) {
 			t.Fatalf("Open fails with an error of no kind: %v", err)
 		}
 		return
@@ -219,7 +221,8 @@ func TestDamageBehindRightChecksumsDoesNotPanic(t *testing.T) {
 			for range 1 + r.IntN(4) {
 				at := r.IntN(len(bad))
 				if r.IntN(2) == 0 { // most of the header is empty, aim at what is not
-					at = fieldsAt + []int{atKinds, atSlots, atUserCount, atMaxItem, atNameCount, atLongest, atTable + 8, atTable + r.IntN(7*tableEntry)}[r.IntN(8)] + r.IntN(4)
+					at = fieldsAt + []int{atKinds, atSlots, atUserCount, atMaxItem, atNameCount, atLongest,
+						atTable + 8, atTable + r.IntN(7*tableEntry)}[r.IntN(8)] + r.IntN(4)
 				}
 				bad[at] = byte([]int{0, 1, 0x7f, 0x80, 0xff, r.IntN(256)}[r.IntN(6)])
 			}
@@ -233,7 +236,8 @@ func TestDamageBehindRightChecksumsDoesNotPanic(t *testing.T) {
 func TestEveryFlippedBitOfAListIsRefusedWhenItIsRead(t *testing.T) {
 	r := rand.New(rand.NewPCG(10, 1))
 	files := examples(t)
-	long := []user{{id: 1, items: randomItems(r, 1000, 10_000_000)}, {id: 2}, {id: 3, items: randomItems(r, 401, 10_000_000)}}
+	long := []user{{id: 1, items: randomItems(r, 1000, 10_000_000)}, {id: 2},
+		{id: 3, items: randomItems(r, 401, 10_000_000)}}
 	path, _ := write(t, Options{UserCount: 3, MaxUser: 3, MaxItem: 10_000_000}, long)
 	var err error
 	if files["long"], err = os.ReadFile(path); err != nil {
@@ -277,7 +281,8 @@ func TestEveryFlippedBitOfAListIsRefusedWhenItIsRead(t *testing.T) {
 					if text == "" && want[rank] != "" {
 						refused++
 					} else if text != want[rank] {
-						t.Fatalf("%s: byte %d of the %s was changed, and rank %d reads as %s, not %s", name, i-at.offset, k, rank, text, want[rank])
+						t.Fatalf("%s: byte %d of the %s was changed, and rank %d reads as %s, not %s", name,
+							i-at.offset, k, rank, text, want[rank])
 					}
 				}
 				data[i] ^= 1 << (i % 8)
@@ -303,19 +308,24 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		kind error
 		says string
 	}{
-		"empty":       {nil, record.ErrKind, "make one with weir import"},
-		"another":     {[]byte("user,item\n1,2\n"), record.ErrKind, "make one with weir import"},
-		"newer":       {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion, "version 4, this program reads version 3"},
+		"empty":   {nil, record.ErrKind, "make one with weir import"},
+		"another": {[]byte("user,item\n1,2\n"), record.ErrKind, "make one with weir import"},
+		"newer": {append(newer.Page(nil), good[headerBytes:]...), record.ErrVersion,
+			"version 4, this program reads version 3"},
 		"header only": {good[:headerBytes], record.ErrCorrupt, "it has 4096 bytes, not"},
 		"cut header":  {good[:1000], record.ErrCorrupt, "after 1000 bytes"},
 		"cut":         {good[:len(good)-100], record.ErrCorrupt, "copy it again"},
 		"longer":      {append(slices.Clone(good), 0), record.ErrCorrupt, "copy it again"},
-		"bad header":  {change(func(b []byte) { b[fieldsAt+atSlots]++ }), record.ErrCorrupt, "the checksum of its header"},
-		"many users":  {change(func(b []byte) { b[fieldsAt+atUserCount+3] = 1; rehash(b) }), record.ErrCorrupt, "users in 77 slots"},
-		"many slots":  {change(func(b []byte) { b[fieldsAt+atSlots+4] = 1; rehash(b) }), record.ErrCorrupt, "in 4294967373 slots"},
-		"long lists":  {change(func(b []byte) { b[fieldsAt+atLongest+2] = 1; rehash(b) }), record.ErrCorrupt, "lists of 0 to"},
-		"no padding":  {padded(good, 0), record.ErrCorrupt, "fallback items: it is at"},
-		"too little":  {padded(good, loadSlack-1), record.ErrCorrupt, "fallback items: it is at"},
+		"bad header": {change(func(b []byte) { b[fieldsAt+atSlots]++ }), record.ErrCorrupt,
+			"the checksum of its header"},
+		"many users": {change(func(b []byte) { b[fieldsAt+atUserCount+3] = 1; rehash(b) }), record.ErrCorrupt,
+			"users in 77 slots"},
+		"many slots": {change(func(b []byte) { b[fieldsAt+atSlots+4] = 1; rehash(b) }), record.ErrCorrupt,
+			"in 4294967373 slots"},
+		"long lists": {change(func(b []byte) { b[fieldsAt+atLongest+2] = 1; rehash(b) }), record.ErrCorrupt,
+			"lists of 0 to"},
+		"no padding": {padded(good, 0), record.ErrCorrupt, "fallback items: it is at"},
+		"too little": {padded(good, loadSlack-1), record.ErrCorrupt, "fallback items: it is at"},
 	} {
 		path := filepath.Join(t.TempDir(), "feeds.weir")
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {
@@ -325,7 +335,8 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		if err == nil {
 			s.Close()
 		}
-		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: the error is %v, want %v with %q", name, err, c.kind, c.says)
 		}
 	}
@@ -347,21 +358,25 @@ func TestSectionsThatCannotBe(t *testing.T) {
 	le := binary.LittleEndian
 	// The widths are chosen so that the sizes they ask for overflow to the size that is there.
 	x := le.AppendUint64(nil, 62)
-	if _, err := decodeIndex(append(x, make([]byte, 3*entryBytes+4)...), 3); !errors.Is(err, record.ErrCorrupt) {
+	if _, err := decodeIndex(append(x, make([]byte, 3*entryBytes+4)...), 3); !errors.Is(err,
+		record.ErrCorrupt) {
 		t.Errorf("a directory of 62 bits: %v", err)
 	}
 	l := append(make([]byte, 16), 64, 0, 0, 0, 0, 0, 0, 0)
-	if _, err := decodeLine("offsets", append(l, make([]byte, 3*8+loadSlack)...), 3); !errors.Is(err, record.ErrCorrupt) {
+	if _, err := decodeLine("offsets", append(l, make([]byte, 3*8+loadSlack)...), 3); !errors.Is(err,
+		record.ErrCorrupt) {
 		t.Errorf("residuals of 64 bits: %v", err)
 	}
 	// Of 57 bits any load holds all, of one more it does not.
 	for width, want := range map[byte]bool{maxLoadBits: true, maxLoadBits + 1: false} {
 		l := append(make([]byte, 16), width, 0, 0, 0, 0, 0, 0, 0)
-		if _, err := decodeLine("offsets", append(l, make([]byte, int(width)+loadSlack)...), 8); (err == nil) != want {
+		if _, err := decodeLine("offsets", append(l, make([]byte, int(width)+loadSlack)...),
+			8); (err == nil) != want {
 			t.Errorf("residuals of %d bits: %v", width, err)
 		}
 	}
-	if _, err := decodeLine("offsets", make([]byte, lineHeader-1+loadSlack), 0); !errors.Is(err, record.ErrCorrupt) {
+	if _, err := decodeLine("offsets", make([]byte, lineHeader-1+loadSlack), 0); !errors.Is(err,
+		record.ErrCorrupt) {
 		t.Errorf("a line without a header: %v", err)
 	}
 	if _, err := decodeIndex(nil, 0); !errors.Is(err, record.ErrCorrupt) {
@@ -370,7 +385,8 @@ func TestSectionsThatCannotBe(t *testing.T) {
 }
 
 func TestNamesThatAreNotWithinTheirSectionAreNull(t *testing.T) {
-	path, _ := write(t, Options{Items: String, MaxItem: 2, Names: slices.Values([]string{"a", strings.Repeat("b", 28), "c"})}, nil)
+	path, _ := write(t, Options{Items: String, MaxItem: 2,
+		Names: slices.Values([]string{"a", strings.Repeat("b", 28), "c"})}, nil)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -401,7 +417,8 @@ func bigSnapshot(t *testing.T) string {
 	for i := range users {
 		users[i] = user{id: uint64(i), items: items}
 	}
-	path, _ := write(t, Options{UserCount: 200, MaxUser: 199, MaxItem: 1<<32 - 1, Fallbacks: []uint64{1}}, users)
+	path, _ := write(t, Options{UserCount: 200, MaxUser: 199, MaxItem: 1<<32 - 1, Fallbacks: []uint64{1}},
+		users)
 	return path
 }
 
@@ -427,9 +444,12 @@ func TestWarmStopsBelowTheDamagedBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := open(t, path)
-	for what, err := range map[string]error{"Warm": bad.Warm(context.Background()), "Verify": bad.Verify(context.Background(), nil)} {
-		want := fmt.Sprintf("block 1 of the lists, bytes %d to %d", headerBytes+blockBytes, headerBytes+2*blockBytes-1)
-		if !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+	for what, err := range map[string]error{"Warm": bad.Warm(context.Background()),
+		"Verify": bad.Verify(context.Background(), nil)} {
+		want := fmt.Sprintf("block 1 of the lists, bytes %d to %d", headerBytes+blockBytes,
+			headerBytes+2*blockBytes-1)
+		if !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: the error is %v, want one of %s", what, err, want)
 		}
 	}
@@ -437,7 +457,8 @@ func TestWarmStopsBelowTheDamagedBlock(t *testing.T) {
 		t.Errorf("the watermark is at %d, want %d", bad.Warmed(), blockBytes)
 	}
 	const length = headBytes + 4*65_000 + 4*65_000/chunkBytes*sumBytes + sumBytes
-	if !bad.Resident(0) || !bad.Resident(blockBytes/length-1) || bad.Resident(blockBytes/length) || bad.Resident(199) || bad.Resident(1<<40) {
+	if !bad.Resident(0) || !bad.Resident(blockBytes/length-1) || bad.Resident(blockBytes/length) ||
+		bad.Resident(199) || bad.Resident(1<<40) {
 		t.Error("Resident is not what is wholly below the watermark")
 	}
 	if s.ChangedOnDisk() != nil {
@@ -463,7 +484,8 @@ func TestWarmAndVerifyStopWhenAsked(t *testing.T) {
 	if err := s.Warm(ctx); !errors.Is(err, context.Canceled) || s.Warmed() != 0 {
 		t.Errorf("Warm went to %d and ended with %v", s.Warmed(), err)
 	}
-	if err := s.Verify(context.Background(), func(done, total int64) { last = done }); err != nil || last != size {
+	if err := s.Verify(context.Background(), func(done, total int64) { last = done }); err != nil ||
+		last != size {
 		t.Errorf("Verify ended at %d of %d with %v", last, size, err)
 	}
 }
@@ -502,7 +524,8 @@ func TestAnotherLengthIsAChangeWhateverTheTime(t *testing.T) {
 	path := bigSnapshot(t)
 	s := open(t, path)
 	was := s.File()
-	if err := errors.Join(os.Truncate(path, was.Size()+1), os.Chtimes(path, was.ModTime(), was.ModTime())); err != nil {
+	if err := errors.Join(os.Truncate(path, was.Size()+1),
+		os.Chtimes(path, was.ModTime(), was.ModTime())); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.ChangedOnDisk(); err == nil {
@@ -517,7 +540,8 @@ func TestTheWatermarkIsPassedByWholeRecords(t *testing.T) {
 	for below, resident := range map[uint64]bool{0: false, s.recordBound - 1: false, s.recordBound: true} {
 		s.warmed.Store(at + below)
 		if s.Resident(1) != resident {
-			t.Errorf("with %d bytes of it, at most %d, below the watermark: %t", below, s.recordBound, !resident)
+			t.Errorf("with %d bytes of it, at most %d, below the watermark: %t", below, s.recordBound,
+				!resident)
 		}
 	}
 }

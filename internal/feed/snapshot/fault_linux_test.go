@@ -16,7 +16,8 @@ func TestAFileCutOffUnderTheMapIsAnError(t *testing.T) {
 	if err := os.Truncate(path, headerBytes+blockBytes+4096); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"Warm": s.Warm(context.Background()), "Verify": s.Verify(context.Background(), nil)} {
+	for what, err := range map[string]error{"Warm": s.Warm(context.Background()),
+		"Verify": s.Verify(context.Background(), nil)} {
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -19,7 +19,8 @@ func cached(t *testing.T, b []byte) (n int) {
 	first := uintptr(unsafe.Pointer(&b[0])) / uintptr(page) * uintptr(page)
 	length := uintptr(unsafe.Pointer(&b[0])) + uintptr(len(b)) - first
 	pages := make([]byte, (int(length)+page-1)/page)
-	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, first, length, uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_MINCORE, first, length,
+		uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
 		t.Fatal(errno)
 	}
 	for _, p := range pages {

@@ -8,7 +8,8 @@ import (
 )
 
 // Format is what a file begins with.
-var Format = record.Format{Magic: "weirfeed", Version: 3, Is: "a weir snapshot", Replace: "make one with weir import or weir generate"}
+var Format = record.Format{Magic: "weirfeed", Version: 3, Is: "a weir snapshot",
+	Replace: "make one with weir import or weir generate"}
 
 // Limits of the format.
 const (
@@ -60,7 +61,8 @@ const (
 )
 
 func (k sectionKind) String() string {
-	names := [...]string{"", "lists", "list checksums", "list offsets", "user index", "item names", "item name offsets", "fallback items"}
+	names := [...]string{"", "lists", "list checksums", "list offsets", "user index", "item names",
+		"item name offsets", "fallback items"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -150,7 +152,8 @@ func decodeHeader(path string, page []byte, size uint64) (header, error) {
 	}
 	switch {
 	case h.users > String || h.items > String || b[atKinds+2] > 1 || b[atKinds+3] != byte(sectionCount):
-		return h, Format.Corrupt(path, 0, "kinds % x are not of version %d", b[atKinds:atKinds+4], Format.Version)
+		return h, Format.Corrupt(path, 0, "kinds % x are not of version %d", b[atKinds:atKinds+4],
+			Format.Version)
 	case h.dense && h.users != Number:
 		return h, Format.Corrupt(path, 0, "users that are strings cannot be ranks")
 	case h.slots > MaxSlots || h.userCount > h.slots:
@@ -166,7 +169,8 @@ func decodeHeader(path string, page []byte, size uint64) (header, error) {
 		e := b[atTable+int(k-1)*tableEntry:]
 		s := section{offset: le.Uint64(e), length: le.Uint64(e[8:]), sum: le.Uint64(e[16:])}
 		// At least loadSlack bytes follow every section, so that the last load stays in the file.
-		if s.offset < headerBytes || s.offset > size || s.length > size-s.offset || size-s.offset-s.length < loadSlack {
+		if s.offset < headerBytes || s.offset > size || s.length > size-s.offset ||
+			size-s.offset-s.length < loadSlack {
 			return h, Format.Corrupt(path, 0, "%v: it is at %d..+%d of %d bytes", k, s.offset, s.length, size)
 		}
 		h.sections[k] = s

@@ -85,7 +85,8 @@ type sketch struct {
 type sketchSlot struct{ item, count uint64 }
 
 func newSketch(log2 uint) *sketch {
-	return &sketch{slots: make([]sketchSlot, 1<<log2), spare: make([]sketchSlot, 0, 1<<log2), shift: 64 - log2}
+	return &sketch{slots: make([]sketchSlot, 1<<log2), spare: make([]sketchSlot, 0, 1<<log2),
+		shift: 64 - log2}
 }
 
 func (t *sketch) count(items []uint64) {

@@ -15,7 +15,8 @@ func TestMostFrequentItems(t *testing.T) {
 		}
 	}
 	want := []uint64{1, 501, 2, 502, 3, 503, 4}
-	for name, itemCounts := range map[string]itemCounts{"exact": newItemCounts(1000), "sketch": newItemCounts(exactBelow), "small sketch": newSketch(9)} {
+	for name, itemCounts := range map[string]itemCounts{"exact": newItemCounts(1000),
+		"sketch": newItemCounts(exactBelow), "small sketch": newSketch(9)} {
 		r := rand.New(rand.NewPCG(14, 1))
 		r.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
 		itemCounts.count(items)
@@ -72,17 +73,19 @@ func TestSketchKeepsWhatIsFrequentAmongMillions(t *testing.T) {
 }
 
 func TestFallbackItems(t *testing.T) {
-	users := []user{{id: 0, items: []uint64{0, 4, 7, 2}}, {id: 1, items: []uint64{0, 4, 7}}, {id: 2, items: []uint64{0, 4}}}
+	users := []user{{id: 0, items: []uint64{0, 4, 7, 2}}, {id: 1, items: []uint64{0, 4, 7}},
+		{id: 2, items: []uint64{0, 4}}}
 	for name, c := range map[string]struct {
 		o    Options
 		want []uint64
 	}{
-		"counted":         {Options{}, []uint64{4, 7, 2}},
-		"the first two":   {Options{Fallback: 2}, []uint64{4, 7}},
-		"none":            {Options{Fallback: -1}, nil},
-		"given":           {Options{Fallbacks: []uint64{9, 1}}, []uint64{9, 1}},
-		"given as none":   {Options{Fallbacks: []uint64{}}, nil},
-		"names":           {Options{Items: String, Fallback: 2, Names: names(11, func(uint64) string { return "n" })}, []uint64{0, 4}},
+		"counted":       {Options{}, []uint64{4, 7, 2}},
+		"the first two": {Options{Fallback: 2}, []uint64{4, 7}},
+		"none":          {Options{Fallback: -1}, nil},
+		"given":         {Options{Fallbacks: []uint64{9, 1}}, []uint64{9, 1}},
+		"given as none": {Options{Fallbacks: []uint64{}}, nil},
+		"names": {Options{Items: String, Fallback: 2,
+			Names: names(11, func(uint64) string { return "n" })}, []uint64{0, 4}},
 		"beyond counters": {Options{MaxItem: 1 << 40}, []uint64{4, 7, 2}},
 	} {
 		c.o.UserCount, c.o.MaxUser, c.o.MaxItem = 3, 2, max(c.o.MaxItem, 10)

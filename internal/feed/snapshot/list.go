@@ -135,5 +135,6 @@ func (s *Snapshot) noRecord(rank uint64) error {
 	if rank >= s.h.slots {
 		return damaged("lists", "rank %d is asked for, there are %d", rank, s.h.slots)
 	}
-	return damaged("lists", "the record of rank %d is at %d, beyond their end at %d", rank, s.records.at(rank), s.end)
+	return damaged("lists", "the record of rank %d is at %d, beyond their end at %d", rank,
+		s.records.at(rank), s.end)
 }

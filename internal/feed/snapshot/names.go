@@ -43,7 +43,8 @@ func (n *nameWriter) add(out io.Writer, name string) error {
 		return fmt.Errorf("item name %q is not UTF-8, which JSON needs; convert the names first", name)
 	}
 	if len(name) > MaxItemName {
-		return fmt.Errorf("an item name has %d bytes, at most %d are possible; it begins with %.40q", len(name), MaxItemName, name)
+		return fmt.Errorf("an item name has %d bytes, at most %d are possible; it begins with %.40q",
+			len(name), MaxItemName, name)
 	}
 	n.literal.Reset()
 	if err := n.encoder.Encode(name); err != nil {

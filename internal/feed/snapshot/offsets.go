@@ -115,7 +115,8 @@ func (b *lineBuilder) residuals(stride uint64, fn func(int64) error) error {
 		} else if err != nil {
 			return err
 		}
-		if err := run(binary.LittleEndian.Uint32(b.pair[:]), binary.LittleEndian.Uint32(b.pair[4:])); err != nil {
+		if err := run(binary.LittleEndian.Uint32(b.pair[:]),
+			binary.LittleEndian.Uint32(b.pair[4:])); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,8 @@ func TestOffsetsComeBackWhateverTheLengths(t *testing.T) {
 				}
 			}
 			if (name == "equal" || name == "zero") && out.Len() != lineHeader {
-				t.Errorf("%s: %d pieces of one length take %d bytes, want none but the header's %d", name, n, out.Len(), lineHeader)
+				t.Errorf("%s: %d pieces of one length take %d bytes, want none but the header's %d", name, n,
+					out.Len(), lineHeader)
 			}
 		}
 	}

@@ -46,7 +46,8 @@ func TestPackedItemsComeBackFromAnyPosition(t *testing.T) {
 			}
 			packed := p.appendPacked(nil, items)
 			if len(packed) != p.bytes(n) {
-				t.Fatalf("largest %d: %d items take %d bytes, said to be %d", maxItem, n, len(packed), p.bytes(n))
+				t.Fatalf("largest %d: %d items take %d bytes, said to be %d", maxItem, n, len(packed),
+					p.bytes(n))
 			}
 			packed = append(packed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
 			if got := unpack(t, p, packed, 0, n); !slices.Equal(got, items) {
@@ -56,13 +57,16 @@ func TestPackedItemsComeBackFromAnyPosition(t *testing.T) {
 				from := r.IntN(n + 1)
 				to := from + r.IntN(n-from+1)
 				if got := unpack(t, p, packed, from, to); !slices.Equal(got, items[from:to]) {
-					t.Fatalf("largest %d: items %d to %d of %v came back as %v", maxItem, from, to, items, got)
+					t.Fatalf("largest %d: items %d to %d of %v came back as %v", maxItem, from, to, items,
+						got)
 				}
 				if from == to {
 					continue
 				}
-				if begin, end := p.span(from, to); begin*8 > from*int(p) || end*8 < to*int(p) || end > p.bytes(n) {
-					t.Fatalf("%d bits: items %d to %d of %d are said to be in bytes %d to %d", p, from, to, n, begin, end)
+				if begin, end := p.span(from, to); begin*8 > from*int(p) || end*8 < to*int(p) ||
+					end > p.bytes(n) {
+					t.Fatalf("%d bits: items %d to %d of %d are said to be in bytes %d to %d", p, from, to, n,
+						begin, end)
 				}
 			}
 		}
@@ -83,7 +87,8 @@ func TestPackingOfTheLongestList(t *testing.T) {
 
 func TestAnItemTakesTheBitsOfTheLargest(t *testing.T) {
 	for maxItem, want := range map[uint64]packing{
-		0: 1, 1: 1, 2: 2, 3: 2, 255: 8, 256: 9, 10_000_000: 24, 1<<57 - 1: 57, 1 << 57: 58, math.MaxUint64: 64,
+		0: 1, 1: 1, 2: 2, 3: 2, 255: 8, 256: 9, 10_000_000: 24, 1<<57 - 1: 57, 1 << 57: 58,
+		math.MaxUint64: 64,
 	} {
 		if p := newPacking(maxItem); p != want {
 			t.Errorf("largest %d: an item takes %d bits, want %d", maxItem, p, want)

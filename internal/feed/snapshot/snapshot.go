@@ -114,7 +114,8 @@ func (s *Snapshot) load() error {
 }
 
 // checkedAtOpen are the sections whose checksums Open verifies.
-var checkedAtOpen = []sectionKind{sectionBlocks, sectionRecords, sectionIndex, sectionNameEnds, sectionFallback}
+var checkedAtOpen = []sectionKind{sectionBlocks, sectionRecords, sectionIndex,
+	sectionNameEnds, sectionFallback}
 
 // decode checks and takes apart all sections but the lists and names.
 func (s *Snapshot) decode() error {
@@ -128,7 +129,8 @@ func (s *Snapshot) decode() error {
 	s.end = h.sections[sectionLists].length
 	s.lists = s.slack(sectionLists)
 	s.names = s.section(sectionNames)
-	if found, want := uint64(len(s.section(sectionBlocks))), (s.end+blockBytes-1)/blockBytes*8; found != want {
+	if found, want := uint64(len(s.section(sectionBlocks))),
+		(s.end+blockBytes-1)/blockBytes*8; found != want {
 		return damaged(sectionBlocks.String(), "it has %d bytes, expected %d", found, want)
 	}
 	longest := s.pack.bytes(int(h.longest))
@@ -149,7 +151,8 @@ func (s *Snapshot) decode() error {
 		}
 	}
 	if h.items == String {
-		if s.ends, err = decodeLine(sectionNameEnds.String(), s.slack(sectionNameEnds), h.nameCount+1); err != nil {
+		if s.ends, err = decodeLine(sectionNameEnds.String(), s.slack(sectionNameEnds),
+			h.nameCount+1); err != nil {
 			return err
 		}
 	}
@@ -222,7 +225,8 @@ func (s *Snapshot) FindNumber(id uint64) (rank uint64, ok bool) {
 	for ; from < to; from++ {
 		if f, rank := s.index.entry(from); f == fragment {
 			s.Fetch(rank)
-			if record := s.record(rank); len(record) >= headBytes+8 && binary.LittleEndian.Uint64(record[headBytes:]) == id {
+			if record := s.record(rank); len(record) >= headBytes+8 &&
+				binary.LittleEndian.Uint64(record[headBytes:]) == id {
 				return rank, true
 			}
 		}
@@ -341,7 +345,8 @@ func (s *Snapshot) ChangedOnDisk() error {
 		return err
 	}
 	if info.Size() != s.info.Size() || !info.ModTime().Equal(s.info.ModTime()) {
-		return fmt.Errorf("%s: changed in place while it was served (%d bytes of %v, opened with %d bytes of %v); write a new file and rename it",
+		return fmt.Errorf("%s: changed in place while it was served (%d bytes of %v, opened with %d bytes "+
+			"of %v); write a new file and rename it",
 			s.path, info.Size(), info.ModTime(), s.info.Size(), s.info.ModTime())
 	}
 	return nil

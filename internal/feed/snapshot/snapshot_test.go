@@ -126,12 +126,14 @@ func names(n uint64, name func(uint64) string) iter.Seq[string] {
 
 func TestEveryKindComesBackAsWritten(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	maxItems := []uint64{0, 1, 2, 300, 39_999, 1 << 20, 10_000_000, 1<<24 - 1, 1 << 24, 1 << 31, 1<<57 - 1, 1 << 57, 1<<60 + 12345, math.MaxUint64}
+	maxItems := []uint64{0, 1, 2, 300, 39_999, 1 << 20, 10_000_000, 1<<24 - 1, 1 << 24, 1 << 31, 1<<57 - 1,
+		1 << 57, 1<<60 + 12345, math.MaxUint64}
 	for _, maxItem := range maxItems {
 		for _, gap := range []uint64{1, 2, 1 << 40} {
 			t.Run(fmt.Sprintf("numbers/gap=%d/max=%d", gap, maxItem), func(t *testing.T) {
 				users := randomUsers(r, 1500, 40, gap, maxItem)
-				path, stats := write(t, Options{UserCount: 1500, MaxUser: users[1499].id, MaxItem: maxItem}, users)
+				path, stats := write(t, Options{UserCount: 1500, MaxUser: users[1499].id, MaxItem: maxItem},
+					users)
 				s := open(t, path)
 				if s.Dense() != (gap <= 2) {
 					t.Errorf("dense is %v", s.Dense())
@@ -152,7 +154,8 @@ func TestEveryKindComesBackAsWritten(t *testing.T) {
 			}
 			users[0].name, users[1499].name = "\x00", strings.Repeat("\xff", MaxUserName)
 			name := func(i uint64) string { return fmt.Sprintf("item <%d> \"é\\", i*i) }
-			path, _ := write(t, Options{Users: String, Items: String, MaxItem: n - 1, Names: names(n, name)}, users)
+			path, _ := write(t, Options{Users: String, Items: String, MaxItem: n - 1, Names: names(n, name)},
+				users)
 			s := open(t, path)
 			check(t, s, users)
 			for i := range n {
@@ -211,7 +214,8 @@ func TestAbsentUsersOfADenseSnapshotHaveNoTag(t *testing.T) {
 }
 
 func TestSnapshotWithoutUsers(t *testing.T) {
-	for _, o := range []Options{{}, {Users: String}, {MaxUser: 1 << 50}, {Items: String, Names: names(0, nil)}} {
+	for _, o := range []Options{{}, {Users: String}, {MaxUser: 1 << 50},
+		{Items: String, Names: names(0, nil)}} {
 		path, stats := write(t, o, nil)
 		s := open(t, path)
 		check(t, s, nil)
@@ -239,7 +243,8 @@ func TestAppendCutsTheRangeToTheList(t *testing.T) {
 	for _, c := range []struct {
 		from, to int
 		want     []uint64
-	}{{0, 3, []uint64{5, 6, 7}}, {-1, 1, []uint64{5}}, {2, 99, []uint64{7}}, {3, 4, nil}, {2, 1, nil}, {math.MinInt, math.MaxInt, []uint64{5, 6, 7}}} {
+	}{{0, 3, []uint64{5, 6, 7}}, {-1, 1, []uint64{5}}, {2, 99, []uint64{7}}, {3, 4, nil}, {2, 1, nil},
+		{math.MinInt, math.MaxInt, []uint64{5, 6, 7}}} {
 		if got := list.Append(nil, c.from, c.to); !slices.Equal(got, c.want) {
 			t.Errorf("items %d to %d are %v, want %v", c.from, c.to, got, c.want)
 		}
@@ -262,13 +267,19 @@ func TestTagsStandForUserAndItemsAlone(t *testing.T) {
 		}
 		return list.Tag()
 	}
-	plain, _ := write(t, Options{UserCount: 8, MaxUser: 7, MaxItem: 300}, []user{{id: 6}, {id: 7, items: []uint64{10, 20}}})
-	wide, _ := write(t, Options{UserCount: 1, MaxUser: 1 << 60, MaxItem: 1 << 60}, []user{{id: 7, items: []uint64{10, 20}}})
+	plain, _ := write(t, Options{UserCount: 8, MaxUser: 7, MaxItem: 300},
+		[]user{{id: 6}, {id: 7, items: []uint64{10, 20}}})
+	wide, _ := write(t, Options{UserCount: 1, MaxUser: 1 << 60, MaxItem: 1 << 60},
+		[]user{{id: 7, items: []uint64{10, 20}}})
 	list := []string{"x", "20", "y", "10"}
-	text, _ := write(t, Options{Users: String, Items: String, MaxItem: 3, Names: slices.Values(list)}, []user{{name: "7", items: []uint64{3, 1}}})
+	text, _ := write(t, Options{Users: String, Items: String, MaxItem: 3, Names: slices.Values(list)},
+		[]user{{name: "7", items: []uint64{3, 1}}})
 	want := tag(plain, "7", 7)
-	if hash := xxh3.Hash([]byte("\x07\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x14\x00\x00\x00\x00\x00\x00\x00")); want != hash>>16 {
-		t.Errorf("the tag is %#x, want the upper 48 bits of %#x: positions are lost when tags change", want, hash)
+	if hash := xxh3.Hash(
+		[]byte(
+			"\x07\x00\x00\x00\x00\x00\x00\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x14\x00\x00\x00\x00\x00\x00\x00")); want != hash>>16 {
+		t.Errorf("the tag is %#x, want the upper 48 bits of %#x: positions are lost when tags change", want,
+			hash)
 	}
 	if got := tag(wide, "7", 7); got != want {
 		t.Errorf("packed wider the tag is %#x, want %#x", got, want)
@@ -287,7 +298,8 @@ func TestTagsStandForUserAndItemsAlone(t *testing.T) {
 			t.Errorf("%s has the same tag", what)
 		}
 	}
-	if identityOf([]byte("007")) == 7 || identityOf([]byte("18446744073709551616")) == 0 || identityOf([]byte("18446744073709551615")) != math.MaxUint64 {
+	if identityOf([]byte("007")) == 7 || identityOf([]byte("18446744073709551616")) == 0 ||
+		identityOf([]byte("18446744073709551615")) != math.MaxUint64 {
 		t.Error("only canonical decimals are numbers")
 	}
 }
@@ -316,21 +328,41 @@ func TestWriterRefuses(t *testing.T) {
 		add  func(w *Writer) error
 		says string
 	}{
-		"an item beyond":   {numbers, func(w *Writer) error { return w.AddNumber(1, []uint64{51}) }, "item 51 is beyond the largest"},
-		"a 32-bit item":    {numbers, func(w *Writer) error { return w.AddNumber32(1, []uint32{51}) }, "item 51 is beyond the largest"},
-		"a user beyond":    {numbers, func(w *Writer) error { return w.AddNumber(101, nil) }, "user 101 is beyond the largest"},
-		"a user again":     {numbers, func(w *Writer) error { return errors.Join(w.AddNumber(7, nil), w.AddNumber(7, nil)) }, "user 7 came after 7"},
-		"a lower user":     {numbers, func(w *Writer) error { return errors.Join(w.AddNumber(7, nil), w.AddNumber(6, nil)) }, "user 6 came after 7"},
-		"the last again":   {Options{MaxUser: math.MaxUint64}, func(w *Writer) error { return errors.Join(w.AddNumber(math.MaxUint64, nil), w.AddNumber(0, nil)) }, "came after"},
-		"a long list":      {numbers, func(w *Writer) error { return w.AddNumber(1, make([]uint64, MaxListLen+1)) }, "at most 65535"},
-		"a string":         {numbers, func(w *Writer) error { return w.AddString("a", nil) }, "is a string"},
-		"a number":         {strs, func(w *Writer) error { return w.AddNumber(1, nil) }, "is a number"},
-		"an empty name":    {strs, func(w *Writer) error { return w.AddString("", nil) }, "1 to 255"},
-		"a long name":      {strs, func(w *Writer) error { return w.AddString(strings.Repeat("a", 256), nil) }, "1 to 255"},
-		"a name again":     {strs, func(w *Writer) error { return errors.Join(w.AddString("b", nil), w.AddString("b", nil)) }, `"b" came after "b"`},
-		"a lower name":     {strs, func(w *Writer) error { return errors.Join(w.AddString("b", nil), w.AddString("a", nil)) }, `"a" came after "b"`},
-		"an unnamed item":  {Options{Items: String, Names: names(0, nil)}, func(w *Writer) error { return w.AddNumber(0, []uint64{0}) }, "has no name"},
-		"an add after all": {numbers, func(w *Writer) error { w.Abort(); return w.AddNumber(1, nil) }, "given up"},
+		"an item beyond": {numbers, func(w *Writer) error { return w.AddNumber(1, []uint64{51}) },
+			"item 51 is beyond the largest"},
+		"a 32-bit item": {numbers, func(w *Writer) error { return w.AddNumber32(1, []uint32{51}) },
+			"item 51 is beyond the largest"},
+		"a user beyond": {numbers, func(w *Writer) error { return w.AddNumber(101, nil) },
+			"user 101 is beyond the largest"},
+		"a user again": {numbers, func(w *Writer) error {
+			return errors.Join(w.AddNumber(7, nil), w.AddNumber(7, nil))
+		}, "user 7 came after 7"},
+		"a lower user": {numbers, func(w *Writer) error {
+			return errors.Join(w.AddNumber(7, nil), w.AddNumber(6, nil))
+		}, "user 6 came after 7"},
+		"the last again": {Options{MaxUser: math.MaxUint64}, func(w *Writer) error {
+			return errors.Join(w.AddNumber(math.MaxUint64, nil), w.AddNumber(0, nil))
+		}, "came after"},
+		"a long list": {numbers, func(w *Writer) error {
+			return w.AddNumber(1, make([]uint64, MaxListLen+1))
+		}, "at most 65535"},
+		"a string":      {numbers, func(w *Writer) error { return w.AddString("a", nil) }, "is a string"},
+		"a number":      {strs, func(w *Writer) error { return w.AddNumber(1, nil) }, "is a number"},
+		"an empty name": {strs, func(w *Writer) error { return w.AddString("", nil) }, "1 to 255"},
+		"a long name": {strs, func(w *Writer) error {
+			return w.AddString(strings.Repeat("a", 256), nil)
+		}, "1 to 255"},
+		"a name again": {strs, func(w *Writer) error {
+			return errors.Join(w.AddString("b", nil), w.AddString("b", nil))
+		}, `"b" came after "b"`},
+		"a lower name": {strs, func(w *Writer) error {
+			return errors.Join(w.AddString("b", nil), w.AddString("a", nil))
+		}, `"a" came after "b"`},
+		"an unnamed item": {Options{Items: String, Names: names(0, nil)}, func(w *Writer) error {
+			return w.AddNumber(0, []uint64{0})
+		}, "has no name"},
+		"an add after all": {numbers, func(w *Writer) error { w.Abort(); return w.AddNumber(1, nil) },
+			"given up"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
@@ -355,9 +387,11 @@ func TestWriterRefuses(t *testing.T) {
 func TestFailedWriteFailsTheCommit(t *testing.T) {
 	items := make([]uint64, MaxListLen) // half a MiB
 	for what, breakIt := range map[string]func(w *Writer) error{
-		"the file goes":            func(w *Writer) error { return w.out.file.Abort() },
-		"the file goes in a block": func(w *Writer) error { return errors.Join(w.out.file.Abort(), addBlock(w, items)) },
-		"a spool goes":             func(w *Writer) error { return w.records.runs.file.Close() },
+		"the file goes": func(w *Writer) error { return w.out.file.Abort() },
+		"the file goes in a block": func(w *Writer) error {
+			return errors.Join(w.out.file.Abort(), addBlock(w, items))
+		},
+		"a spool goes": func(w *Writer) error { return w.records.runs.file.Close() },
 	} {
 		path := filepath.Join(t.TempDir(), "feeds.weir")
 		w, err := Create(path, Options{UserCount: 100, MaxUser: 100, MaxItem: math.MaxUint64})
@@ -400,12 +434,14 @@ func TestCreateRefuses(t *testing.T) {
 		"with string items":  {Items: String},
 		"2 item names":       {Items: String, MaxItem: 5, Names: slices.Values([]string{"a", "b"})},
 		"not UTF-8":          {Items: String, Names: slices.Values([]string{"\xff"})},
-		"at most 65535":      {Items: String, Names: slices.Values([]string{strings.Repeat("x", MaxItemName+1)})},
+		"at most 65535": {Items: String,
+			Names: slices.Values([]string{strings.Repeat("x", MaxItemName+1)})},
 		"want number or":     {Users: 7},
 		"at most 4294967295": {UserCount: 1 << 32},
 	} {
 		dir := t.TempDir()
-		if _, err := Create(filepath.Join(dir, "feeds.weir"), o); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Create(filepath.Join(dir, "feeds.weir"), o); err == nil ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("the error is %v, want one that says %q", err, says)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {

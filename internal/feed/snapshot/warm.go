@@ -101,7 +101,8 @@ func (s *Snapshot) walk(ctx context.Context, reached func(uint64)) error {
 			return err
 		}
 		n := min(blockBytes, s.end-at)
-		block := fmt.Sprintf("block %d of the lists, bytes %d to %d", at/blockBytes, lists.offset+at, lists.offset+at+n-1)
+		block := fmt.Sprintf("block %d of the lists, bytes %d to %d", at/blockBytes, lists.offset+at,
+			lists.offset+at+n-1)
 		if err := s.mapping.Populate(int(lists.offset+at), int(n)); err != nil {
 			return s.in(block, err)
 		}

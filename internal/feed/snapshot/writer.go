@@ -88,7 +88,8 @@ type Writer struct {
 // Create begins a snapshot that replaces path at Commit and not before. It writes the item
 // names at once.
 func Create(path string, o Options) (*Writer, error) {
-	w := &Writer{o: o, dense: o.Users == Number && denseEnough(o.UserCount, o.MaxUser), pack: newPacking(o.MaxItem)}
+	w := &Writer{o: o, dense: o.Users == Number && denseEnough(o.UserCount, o.MaxUser),
+		pack: newPacking(o.MaxItem)}
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -134,10 +135,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("snapshot of %v users and %v items: want number or string", o.Users, o.Items)
 	}
 	if o.UserCount > MaxSlots {
-		return fmt.Errorf("snapshot of %d users: at most %d are possible; split them over several", o.UserCount, uint64(MaxSlots))
+		return fmt.Errorf("snapshot of %d users: at most %d are possible; split them over several",
+			o.UserCount, uint64(MaxSlots))
 	}
 	if (o.Items == String) != (o.Names != nil) {
-		return fmt.Errorf("snapshot of %v items: names are given with string items and only with them", o.Items)
+		return fmt.Errorf("snapshot of %v items: names are given with string items and only with them",
+			o.Items)
 	}
 	seen := make(map[uint64]bool)
 	for _, item := range o.Fallbacks {
@@ -231,7 +234,8 @@ func (w *Writer) add(identity uint64, items []uint64) error {
 	}
 	for _, item := range items {
 		if item > w.o.MaxItem {
-			return w.fail(fmt.Errorf("item %d is beyond the largest, which was said to be %d", item, w.o.MaxItem))
+			return w.fail(fmt.Errorf("item %d is beyond the largest, which was said to be %d", item,
+				w.o.MaxItem))
 		}
 	}
 	if w.itemCounts != nil {
@@ -292,7 +296,8 @@ func (w *Writer) endRecord(start int) error {
 		return err
 	}
 	if w.records.total > maxListsLen {
-		return fmt.Errorf("lists of more than %d bytes; split the users over several snapshots", uint64(maxListsLen))
+		return fmt.Errorf("lists of more than %d bytes; split the users over several snapshots",
+			uint64(maxListsLen))
 	}
 	if len(w.block) < blockBytes {
 		return nil
@@ -350,7 +355,8 @@ func (w *Writer) commit() error {
 		{sectionRecords, w.records.writeTo},
 	}
 	if !w.dense {
-		parts = append(parts, part{sectionIndex, func(out io.Writer) error { return w.index.writeTo(out, w.records.runs.dir) }})
+		parts = append(parts,
+			part{sectionIndex, func(out io.Writer) error { return w.index.writeTo(out, w.records.runs.dir) }})
 	}
 	if w.names != nil {
 		parts = append(parts, part{sectionNameEnds, w.names.ends.writeTo})

@@ -80,7 +80,8 @@ func TestOnlyPublicAddressesArePublic(t *testing.T) {
 		"172.15.255.255": true, "172.32.0.0": true, "100.63.255.255": true, "100.128.0.0": true,
 		"2001:4860:4860::8888": true,
 
-		"0.0.0.0": false, "10.1.2.3": false, "100.64.0.1": false, "100.100.100.200": false, "127.0.0.1": false,
+		"0.0.0.0": false, "10.1.2.3": false, "100.64.0.1": false, "100.100.100.200": false,
+		"127.0.0.1":       false,
 		"127.255.255.254": false, "168.63.129.16": false, "169.254.169.254": false, "172.16.0.1": false,
 		"172.31.255.255": false,
 		"192.0.0.192":    false, "192.168.1.1": false, "198.18.0.1": false, "198.51.100.1": false,
@@ -219,7 +220,8 @@ func TestANameThatIsReboundGainsNothing(t *testing.T) {
 	}
 	for range 4 {
 		// One of two addresses is refused, at the other nobody listens.
-		get(t.Context(), c, fmt.Sprintf("http://rebound.test.:%d/", inside), nil) //nolint:errcheck // see above
+		get(t.Context(), c, fmt.Sprintf("http://rebound.test.:%d/", inside),
+			nil) //nolint:errcheck // see above
 	}
 	if n := reached.Load(); n != 0 {
 		t.Errorf("the server inside was reached %d times", n)

@@ -38,7 +38,8 @@ func (c *Client) decode(resp *http.Response, end func()) (_ io.ReadCloser, err e
 			c.o.MaxBody)
 	}
 	b.decoded = io.Reader((*sentReader)(b))
-	encodings := strings.FieldsFunc(strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")),
+	encodings := strings.FieldsFunc(
+		strings.ToLower(strings.Join(resp.Header.Values("Content-Encoding"), ",")),
 		func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	encodings = slices.DeleteFunc(encodings, func(e string) bool { return e == "identity" })
 	if len(encodings) == 0 || resp.StatusCode == http.StatusNotModified ||

@@ -65,9 +65,12 @@ func (o *Options) control(_ context.Context, network, address string, _ syscall.
 		return fmt.Errorf("%w: %s address %q", ErrRefused, network, address)
 	}
 	addr := to.Addr().Unmap()
-	allowed := slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool { return p.Contains(addr.WithZone("")) })
+	allowed := slices.ContainsFunc(o.Allow, func(p netip.Prefix) bool {
+		return p.Contains(addr.WithZone(""))
+	})
 	if !allowed && !Public(addr) {
-		return fmt.Errorf("%w: %s is no public address; networks that may be fetched from are named by --filter-allow-net",
+		return fmt.Errorf("%w: %s is no public address; networks that may be fetched from are named by "+
+			"--filter-allow-net",
 			ErrRefused, addr)
 	}
 	if !o.allowsPort(int(to.Port())) {

@@ -191,7 +191,8 @@ func TestAFileThatIsTruncatedWhileItIsSentEndsTheAnswerAlone(t *testing.T) {
 				t.Errorf("it ended with %v", r)
 			}
 		}()
-		p.ServeHTTP(truncating{httptest.NewRecorder(), files(t, dir)[0]}, httptest.NewRequest("GET", "/", nil))
+		p.ServeHTTP(truncating{httptest.NewRecorder(), files(t, dir)[0]},
+			httptest.NewRequest("GET", "/", nil))
 	}()
 	if resp := ask(p, "GET", "/"); resp.StatusCode != 200 || len(text(t, resp)) != 1<<20 {
 		t.Errorf("%d afterwards", resp.StatusCode)

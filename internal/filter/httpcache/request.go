@@ -57,7 +57,8 @@ func (c *Cache) follow(text string, h http.Header, do func(*request) (*Entry, er
 	}
 	if u.User != nil && h.Get("Authorization") == "" {
 		password, _ := u.User.Password()
-		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(
+			[]byte(u.User.Username()+":"+password)))
 	}
 	moved := true // as long as all redirects are permanent
 	var movedTo string

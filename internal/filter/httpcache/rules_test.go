@@ -283,7 +283,8 @@ func TestAPollerDoesNotAskAgainAtOnce(t *testing.T) {
 
 func TestAFailingUpstreamIsNotRevalidatedAtEachUse(t *testing.T) {
 	down := false
-	handle := failing(&down, func(a *answer) { a.status = 500 }, "Cache-Control: max-age=0, stale-while-revalidate=600")
+	handle := failing(&down, func(a *answer) { a.status = 500 },
+		"Cache-Control: max-age=0, stale-while-revalidate=600")
 	inBubble(t, httpcache.Options{Poller: true, MinFresh: time.Minute}, handle,
 		func(t *testing.T, c *httpcache.Cache, u *upstream) {
 			get(t, c, feed)

@@ -38,25 +38,26 @@ func big(a *answer, r *http.Request) {
 func page(i int) string { return fmt.Sprintf("http://feeds.test/%d", i) }
 
 func TestWhatWasUsedLeastRecentlyIsEvicted(t *testing.T) {
-	inBubble(t, httpcache.Options{MaxBytes: 55_000}, big, func(t *testing.T, c *httpcache.Cache, _ *upstream) {
-		for i := range 5 {
-			get(t, c, page(i))
-		}
-		get(t, c, page(0))
-		get(t, c, page(5))
-		for i := range 6 {
-			e, ok := c.Peek(page(i))
-			if ok {
-				e.Release()
+	inBubble(t, httpcache.Options{MaxBytes: 55_000}, big,
+		func(t *testing.T, c *httpcache.Cache, _ *upstream) {
+			for i := range 5 {
+				get(t, c, page(i))
 			}
-			if ok != (i != 1) {
-				t.Errorf("page %d is there: %v", i, ok)
+			get(t, c, page(0))
+			get(t, c, page(5))
+			for i := range 6 {
+				e, ok := c.Peek(page(i))
+				if ok {
+					e.Release()
+				}
+				if ok != (i != 1) {
+					t.Errorf("page %d is there: %v", i, ok)
+				}
 			}
-		}
-		if s := c.Stats(); s.Evicted != 1 || s.Entries != 5 || s.Bytes > 55_000 {
-			t.Errorf("%+v", s)
-		}
-	})
+			if s := c.Stats(); s.Evicted != 1 || s.Entries != 5 || s.Bytes > 55_000 {
+				t.Errorf("%+v", s)
+			}
+		})
 }
 
 func TestWhatIsHeldIsNotEvictedAndStaysReadable(t *testing.T) {
@@ -99,33 +100,34 @@ func TestWhatIsHeldIsNotEvictedAndStaysReadable(t *testing.T) {
 // TestAFetchProtectsWhatItValidates: all who wait for a fetch may give up, and then nobody but the fetch
 // itself keeps the response that it validates from being evicted.
 func TestAFetchProtectsWhatItValidates(t *testing.T) {
-	inBubble(t, httpcache.Options{MaxBytes: 25_000}, big, func(t *testing.T, c *httpcache.Cache, u *upstream) {
-		get(t, c, page(0))
-		time.Sleep(time.Hour)
-		u.handle = func(a *answer, r *http.Request) {
-			if r.URL.Path == "/0" {
-				time.Sleep(10 * time.Second)
+	inBubble(t, httpcache.Options{MaxBytes: 25_000}, big,
+		func(t *testing.T, c *httpcache.Cache, u *upstream) {
+			get(t, c, page(0))
+			time.Sleep(time.Hour)
+			u.handle = func(a *answer, r *http.Request) {
+				if r.URL.Path == "/0" {
+					time.Sleep(10 * time.Second)
+				}
+				big(a, r)
 			}
-			big(a, r)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := c.Get(ctx, page(0), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		for i := range 10 {
-			get(t, c, page(i+1))
-		}
-		time.Sleep(time.Minute / 2)
-		asked := u.count()
-		if e, _ := get(t, c, page(0)); e.Fresh != 39*time.Second || c.Stats().Validated != 1 {
-			t.Errorf("fresh for %v, %+v", e.Fresh, c.Stats())
-		}
-		wantAsked(t, u, asked)
-		if s := c.Stats(); s.Pinned != 0 {
-			t.Errorf("%+v", s)
-		}
-	})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := c.Get(ctx, page(0), nil); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			for i := range 10 {
+				get(t, c, page(i+1))
+			}
+			time.Sleep(time.Minute / 2)
+			asked := u.count()
+			if e, _ := get(t, c, page(0)); e.Fresh != 39*time.Second || c.Stats().Validated != 1 {
+				t.Errorf("fresh for %v, %+v", e.Fresh, c.Stats())
+			}
+			wantAsked(t, u, asked)
+			if s := c.Stats(); s.Pinned != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
 }
 
 // TestAFetchProtectsWhatItStores: the response that a fetch brings is there for those who wait, also if it

@@ -33,10 +33,13 @@ func list(t testing.TB) []opml.Feed {
 		t.Fatal(err)
 	}
 	return []opml.Feed{
-		{URL: "https://a.example/?x=1&y=2", Title: "Ä & <A>", Site: "https://a.example/", Tags: []string{"one", "two words"}},
-		{URL: "https://weir.example/filtered/x", Sources: []string{"https://b.example/1", "https://b.example/2"}, Title: "B",
+		{URL: "https://a.example/?x=1&y=2", Title: "Ä & <A>", Site: "https://a.example/",
+			Tags: []string{"one", "two words"}},
+		{URL: "https://weir.example/filtered/x",
+			Sources: []string{"https://b.example/1", "https://b.example/2"}, Title: "B",
 			Folder: []string{"News", "Tech/Go"}, Rules: *set, Format: "atom",
-			Selection: selection.Options{Sort: selection.Newest, Dedup: selection.GUID | selection.Title, Limit: 20}},
+			Selection: selection.Options{Sort: selection.Newest, Dedup: selection.GUID | selection.Title,
+				Limit: 20}},
 		{URL: "https://c.example/", Folder: []string{"News"}},
 		{URL: "https://d.example/", Title: "line\nbreak\ttab", Rules: rules.Set{Mode: rules.Keep}},
 	}
@@ -114,7 +117,8 @@ https://b.example/ "Last" "" [] []`
 
 func TestWrongListsAreRefusedWithTheLine(t *testing.T) {
 	outline := func(attributes string) string {
-		return "<opml xmlns:weir='urn:weir:filter'><body>\n\n<outline text='a' xmlUrl='https://a.example/' " + attributes + "/></body></opml>"
+		return "<opml xmlns:weir='urn:weir:filter'><body>\n\n<outline text='a' xmlUrl='https://a.example/' " +
+			attributes + "/></body></opml>"
 	}
 	for text, want := range map[string]string{
 		``:                                 `line 1: the document ends before`,
@@ -123,12 +127,14 @@ func TestWrongListsAreRefusedWithTheLine(t *testing.T) {
 		"<?xml version='1.0' encoding='x-none'?><opml/>": `line 1: xml: opening charset "x-none"`,
 		outline(`weir:rules='title has "x"'`):            `line 3: rules: line 1, column 7: how to compare`,
 		outline(`weir:mode='hide'`):                      `line 3: mode: the mode is drop or keep`,
-		outline(`weir:limit='-1'`):                       `line 3: limit: a number of items is expected, not "-1"`,
-		outline(`weir:sort='oldest'`):                    `line 3: sort: items are sorted`,
-		outline(`weir:dedup='url'`):                      `line 3: dedup: items are the same by`,
-		outline(`weir:format='html'`):                    `line 3: format: rss, atom or json is expected`,
-		"<opml>" + strings.Repeat("<outline>", 100):      `line 1: the list has more than 32 outlines in each other`,
-		"<opml>" + strings.Repeat(" ", opml.MaxBytes):    `line 1: the list has more than 16777216 bytes`,
+		outline(
+			`weir:limit='-1'`): `line 3: limit: a number of items is expected, not "-1"`,
+		outline(`weir:sort='oldest'`): `line 3: sort: items are sorted`,
+		outline(`weir:dedup='url'`):   `line 3: dedup: items are the same by`,
+		outline(`weir:format='html'`): `line 3: format: rss, atom or json is expected`,
+		"<opml>" + strings.Repeat("<outline>",
+			100): `line 1: the list has more than 32 outlines in each other`,
+		"<opml>" + strings.Repeat(" ", opml.MaxBytes): `line 1: the list has more than 16777216 bytes`,
 	} {
 		_, err := opml.Read(strings.NewReader(text))
 		var at *opml.Error

@@ -191,7 +191,8 @@ func (d *Document) Items() int { return d.items }
 
 // Memory returns how many bytes d takes, without the source.
 func (d *Document) Memory() int {
-	return 200 + cap(d.blocks) + 4*(cap(d.owner)+cap(d.start)+cap(d.block)+cap(d.sums)) + cap(d.comma) + cap(d.tail)
+	return 200 + cap(d.blocks) + 4*(cap(d.owner)+cap(d.start)+cap(d.block)+cap(d.sums)) +
+		cap(d.comma) + cap(d.tail)
 }
 
 // runs calls yield for each run of parts that an answer has, and with replaced where the URL of the answer
@@ -261,7 +262,8 @@ var header = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 // Gzip appends the same answer as a gzip file. What cannot point into d is appended to memory, which is
 // returned as well and must not change while the answer is used; a memory that is large enough is not
 // allocated anew.
-func (d *Document) Gzip(dst [][]byte, memory []byte, keep syndication.Bits, url []byte, t Tail) ([][]byte, []byte) {
+func (d *Document) Gzip(dst [][]byte, memory []byte, keep syndication.Bits, url []byte,
+	t Tail) ([][]byte, []byte) {
 	dst = append(dst, header)
 	d.runs(keep, url != nil, func(from, to int, replaced bool) {
 		if !replaced {

@@ -16,8 +16,10 @@ import (
 const selfURL = "https://filtered.example/feed?a=1&b=2"
 
 // words are what items of tests are made of.
-var words = strings.Fields("the of and to river stone bridge council said on Monday that report new city water level rises after a week of rain " +
-	"while engineers inspect every gate along northern bank officials expect no further delay for trains commuters residents market harbour")
+var words = strings.Fields("the of and to river stone bridge council said on Monday that report new city " +
+	"water level rises after a week of rain " +
+	"while engineers inspect every gate along northern bank officials expect no further delay for trains " +
+	"commuters residents market harbour")
 
 func prose(r *rand.Rand, n int) string {
 	var b strings.Builder
@@ -34,26 +36,33 @@ func source(format syndication.Format, n int) []byte {
 	var b bytes.Buffer
 	switch format {
 	case syndication.JSON:
-		b.WriteString(`{"version":"https://jsonfeed.org/version/1.1","title":"T","feed_url":"https://example.org/f.json", "items" : [`)
+		b.WriteString(
+			`{"version":"https://jsonfeed.org/version/1.1","title":"T","feed_url":"https://example.org/f.json", "items" : [`)
 		for i := range n {
 			if i > 0 {
 				b.WriteString(" ,\n")
 			}
-			fmt.Fprintf(&b, `{"id":"%d","url":"https://example.org/%d","title":"%s","content_text":"%s"}`, i, i, prose(r, 8), prose(r, 130))
+			fmt.Fprintf(&b, `{"id":"%d","url":"https://example.org/%d","title":"%s","content_text":"%s"}`, i,
+				i, prose(r, 8), prose(r, 130))
 		}
 		b.WriteString("\n], \"language\": \"en\"}\n")
 	case syndication.Atom:
-		b.WriteString("<?xml version=\"1.0\"?>\n<feed xmlns=\"http://www.w3.org/2005/Atom\"><title>T</title>\n<link rel=\"self\" href='https://example.org/a?x=1&amp;y=2'/>")
+		b.WriteString("<?xml version=\"1.0\"?>\n<feed " +
+			"xmlns=\"http://www.w3.org/2005/Atom\"><title>T</title>\n<link rel=\"self\" " +
+			"href='https://example.org/a?x=1&amp;y=2'/>")
 		for i := range n {
-			fmt.Fprintf(&b, "\n<!-- %d --><entry><id>tag:%d</id><title>%s</title><link href=\"https://example.org/%d\"/><summary>%s</summary></entry>",
+			fmt.Fprintf(&b, "\n<!-- %d --><entry><id>tag:%d</id><title>%s</title><link "+
+				"href=\"https://example.org/%d\"/><summary>%s</summary></entry>",
 				i, i, prose(r, 8), i, prose(r, 130))
 		}
 		b.WriteString("\n<!-- end --></feed>\n")
 	default:
-		b.WriteString("<?xml version=\"1.0\"?>\n<rss version=\"2.0\" xmlns:atom=\"http://www.w3.org/2005/Atom\"><channel><title>T</title>\n" +
+		b.WriteString("<?xml version=\"1.0\"?>\n<rss version=\"2.0\" " +
+			"xmlns:atom=\"http://www.w3.org/2005/Atom\"><channel><title>T</title>\n" +
 			"<atom:link href=\"https://example.org/rss\" rel=\"self\" type=\"application/rss+xml\"/>")
 		for i := range n {
-			fmt.Fprintf(&b, "\n  <item><guid>%d</guid><title>%s</title><link>https://example.org/%d</link><description><![CDATA[<p>%s</p>]]></description></item>",
+			fmt.Fprintf(&b, "\n  "+
+				"<item><guid>%d</guid><title>%s</title><link>https://example.org/%d</link><description><![CDATA[<p>%s</p>]]></description></item>",
 				i, prose(r, 8), i, prose(r, 130))
 		}
 		b.WriteString("\n</channel></rss>\n")
@@ -149,7 +158,8 @@ func TestIncompressiblePartsAreStored(t *testing.T) {
 		noise[i] = noise[i]&63 + '0' // below six bits of eight, and no markup
 	}
 	noise = bytes.ReplaceAll(noise, []byte("<"), []byte("x"))
-	text := append(append([]byte("<rss><channel><item><title>"), noise...), "</title></item><item><title/></item></channel></rss>"...)
+	text := append(append([]byte("<rss><channel><item><title>"), noise...),
+		"</title></item><item><title/></item></channel></rss>"...)
 	f := parse(t, text)
 	d, err := New(f)
 	if err != nil {
@@ -187,7 +197,8 @@ func TestCombinedSumsAreThoseOfTheWhole(t *testing.T) {
 	for range 1000 {
 		cut := r.IntN(len(text) + 1)
 		first, second := text[:cut], text[cut:]
-		if got := combine(crc32.ChecksumIEEE(first), crc32.ChecksumIEEE(second), uint32(len(second))); got != crc32.ChecksumIEEE(text) {
+		if got := combine(crc32.ChecksumIEEE(first), crc32.ChecksumIEEE(second),
+			uint32(len(second))); got != crc32.ChecksumIEEE(text) {
 			t.Fatalf("cut at %d: %x, want %x", cut, got, crc32.ChecksumIEEE(text))
 		}
 	}
@@ -197,11 +208,16 @@ func FuzzPieces(f *testing.F) {
 	f.Add(source(syndication.RSS, 3), uint64(5), true)
 	f.Add(source(syndication.Atom, 3)[:1200], uint64(1), true)
 	f.Add(source(syndication.JSON, 3), uint64(6), false)
-	f.Add([]byte(`{"version":"https://jsonfeed.org/version/1","items":[{"id":1},{"id":2},{"id":3}],"feed_url":"x"}`), uint64(4), true)
-	f.Add([]byte(`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><channel/><item/>text<item/></rdf:RDF>`), uint64(2), true)
+	f.Add(
+		[]byte(
+			`{"version":"https://jsonfeed.org/version/1","items":[{"id":1},{"id":2},{"id":3}],"feed_url":"x"}`), uint64(4), true)
+	f.Add(
+		[]byte(
+			`<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><channel/><item/>text<item/></rdf:RDF>`), uint64(2), true)
 	f.Fuzz(func(t *testing.T, text []byte, keep uint64, replace bool) {
 		feed, err := syndication.Parse(text, syndication.Options{MaxBytes: 1 << 16})
-		if err != nil || strings.HasPrefix(feed.Charset, "utf-16") || strings.HasPrefix(feed.Charset, "utf-32") {
+		if err != nil || strings.HasPrefix(feed.Charset, "utf-16") ||
+			strings.HasPrefix(feed.Charset, "utf-32") {
 			return // written writes ASCII
 		}
 		d, err := New(feed)

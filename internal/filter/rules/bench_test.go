@@ -15,7 +15,8 @@ import (
 func large(t testing.TB, n int) *syndication.Feed {
 	t.Helper()
 	r := rand.New(rand.NewPCG(5, 6))
-	words := strings.Fields(`the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which
+	words := strings.Fields(
+		`the of and to in a is that for it as was with be by on not he his but at are this have from or had an they which
 		one you were all her she there would their we him been has when who will no more if out so up said what its about than into them can only
 		other time new some could these two may first then do any like my now over such our man me even most made after also well must years
 		release server memory language community security update kernel database network research market Köln São façade performance review`)
@@ -27,11 +28,15 @@ func large(t testing.TB, n int) *syndication.Feed {
 		return strings.Join(s, " ")
 	}
 	var b strings.Builder
-	b.WriteString(`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel><title>t</title><language>en</language>`)
+	b.WriteString(
+		`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel><title>t</title><language>en</language>`)
 	for i := range n {
-		fmt.Fprintf(&b, `<item><title>%s</title><link>https://news.example/2026/11/%d</link><guid>https://news.example/?p=%d</guid><author>%s</author><category>%s</category>`+
-			`<category>%s</category><pubDate>%s</pubDate><description>%s</description></item>`, sentence(8), i, i, sentence(2), sentence(1), sentence(1),
-			now.Add(-time.Duration(i)*time.Hour).Format(time.RFC1123Z), "&lt;p&gt;"+sentence(110)+"&lt;/p&gt;")
+		fmt.Fprintf(&b,
+			`<item><title>%s</title><link>https://news.example/2026/11/%d</link><guid>https://news.example/?p=%d</guid><author>%s</author><category>%s</category>`+
+				`<category>%s</category><pubDate>%s</pubDate><description>%s</description></item>`,
+			sentence(8), i, i, sentence(2), sentence(1), sentence(1),
+			now.Add(-time.Duration(i)*time.Hour).Format(time.RFC1123Z), "&lt;p&gt;"+sentence(110)+
+				"&lt;/p&gt;")
 	}
 	b.WriteString("</channel></rss>")
 	f, err := syndication.Parse([]byte(b.String()), syndication.Options{})

@@ -85,14 +85,16 @@ func plainly(n *node, f *syndication.Feed, item int, now int64) bool {
 				wanted = strings.TrimRight(wanted, " ")
 			}
 			for at := 0; at+len(wanted) <= len(value); at++ {
-				if value[at:at+len(wanted)] != wanted || n.op == starts && at > 0 || n.op == ends && at+len(wanted) < len(value) {
+				if value[at:at+len(wanted)] != wanted || n.op == starts && at > 0 || n.op == ends &&
+					at+len(wanted) < len(value) {
 					continue
 				}
 				before, _ := utf8.DecodeLastRuneInString(value[:at])
 				first, _ := utf8.DecodeRuneInString(wanted)
 				last, _ := utf8.DecodeLastRuneInString(wanted)
 				after, _ := utf8.DecodeRuneInString(value[at+len(wanted):])
-				if !n.words || !(at > 0 && wordRune(before) && wordRune(first)) && !(at+len(wanted) < len(value) && wordRune(last) && wordRune(after)) {
+				if !n.words || !(at > 0 && wordRune(before) && wordRune(first)) &&
+					!(at+len(wanted) < len(value) && wordRune(last) && wordRune(after)) {
 					return true
 				}
 			}

@@ -19,7 +19,9 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // feed has an item each for what rules tell apart.
 func feed(t testing.TB) *syndication.Feed {
 	t.Helper()
-	f, err := syndication.Parse([]byte(`<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:content="http://purl.org/rss/1.0/modules/content/">
+	f, err := syndication.Parse(
+		[]byte(
+			`<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:content="http://purl.org/rss/1.0/modules/content/">
 <channel><title>t</title><language>en-GB</language>
 <item><title>Go 1.30 is out</title><link>https://go.dev/blog/go1.30#top</link><guid>a0</guid><author>rsc@example.org (Russ)</author>
  <category>Programming</category><category>Go</category><description>A release &lt;b&gt;of&lt;/b&gt; Go</description>
@@ -129,7 +131,8 @@ func TestRulesMatchItems(t *testing.T) {
 		`not not author = "bot"`:                          {1},
 	} {
 		r := parse(t, text)
-		keep, drop := &rules.Set{Mode: rules.Keep, Rules: rules.Rules{r}}, &rules.Set{Mode: rules.Drop, Rules: rules.Rules{r}}
+		keep, drop := &rules.Set{Mode: rules.Keep, Rules: rules.Rules{r}},
+			&rules.Set{Mode: rules.Drop, Rules: rules.Rules{r}}
 		if got := kept(keep, f); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
@@ -147,7 +150,8 @@ func TestRulesMatchItems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := json.Unmarshal(written, &again); err != nil || again.String() != r.String() || parse(t, r.String()).String() != r.String() {
+		if err := json.Unmarshal(written, &again); err != nil || again.String() != r.String() ||
+			parse(t, r.String()).String() != r.String() {
 			t.Errorf("%s is %s, as JSON %s, and that %s, %v", text, r, written, &again, err)
 		}
 	}
@@ -178,48 +182,50 @@ func TestFormsAreEqual(t *testing.T) {
 		}
 	}
 	var r rules.Rule
-	if err := json.Unmarshal([]byte(`{"op":"<","value":1000,"field":"enclosure.length"}`), &r); err != nil || r.String() != "enclosure.length < 1000" {
+	if err := json.Unmarshal([]byte(`{"op":"<","value":1000,"field":"enclosure.length"}`), &r); err != nil ||
+		r.String() != "enclosure.length < 1000" {
 		t.Errorf("%s, %v", &r, err)
 	}
 }
 
 func TestWrongRulesSayWhere(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                           `line 1, column 1: a field is expected, not the end`,
-		`titel contains "x"`:                         `line 1, column 1: a field is expected, not "titel"`,
-		`title has "x"`:                              `line 1, column 7: how to compare is expected after title, not "has"`,
-		`title contains x`:                           `line 1, column 16: a value is expected after contains, not "x"`,
-		`title contains`:                             `line 1, column 15: a value is expected after contains, not the end`,
-		"# ü\n\n  title contains \"ü":                `line 3, column 18: the text that begins here`,
-		`"ü" = title`:                                `line 1, column 1: a field is expected, not the text "ü"`,
-		`title = "ü" or (url exists`:                 `line 1, column 27: and, or, or ) is expected, not the end`,
-		`title = "ü" url exists`:                     `line 1, column 13: and, or, or the end of the rule is expected, not "url"`,
-		`title contains ""`:                          `line 1, column 16: the text is empty: write title exists`,
-		"title contains \" \u0301\"":                 `line 1, column 16: the text is empty`,
-		`title contains "\d"`:                        `line 1, column 16: in a text, \ stands only before`,
-		`title matches /a(b/`:                        `line 1, column 15: in the regular expression: missing closing )`,
-		`title matches /a{1001}/`:                    `line 1, column 15: in the regular expression: invalid repeat count`,
-		`title matches /ab`:                          `line 1, column 15: the regular expression that begins here has no /`,
-		`title matches words /ab/`:                   `line 1, column 1: a regular expression says by itself`,
-		`title < "x"`:                                `line 1, column 1: title is a text`,
-		`age contains "1d"`:                          `line 1, column 1: age is compared by`,
-		`age = 1d`:                                   `line 1, column 1: an age is compared by`,
-		`age < 1x`:                                   `line 1, column 7: "1x" is no age`,
-		`age < 1h1d`:                                 `line 1, column 7: "1h1d" is no age`,
-		`date < yesterday`:                           `line 1, column 8: "yesterday" is no date`,
-		`date < 2026-02-30`:                          `line 1, column 8: "2026-02-30" is no date`,
-		`enclosure.length < -1`:                      `line 1, column 20: "-1" is no number of bytes`,
-		`date words < 2026`:                          `line 1, column 6: how to compare`,
-		`date < words 2026`:                          `line 1, column 1: words, case and accents are for texts`,
-		`title = 'x'`:                                `line 1, column 9: "'" has no meaning here`,
-		"title = \"a\xff\"":                          `line 1, column 11: the text is not UTF-8`,
-		strings.Repeat("(", 1000):                    `line 1, column 65: there are more than 64 groups`,
-		strings.Repeat("not ", 1000):                 `line 1, column 257: there are more than 64 groups`,
-		strings.Repeat(" ", 1<<20):                   `line 1, column 1: the rules have 1048576 bytes, and may have 65536`,
-		`{"field":"titel"}`:                          `line 1, column 10: a field is expected: title, summary`,
-		"{\n \"field\":\"title\",\n \"op\":\"has\"}": `line 3, column 7: how to compare is expected`,
-		`{"field":"title","op":"="}`:                 `line 1, column 1: a value belongs to every op but exists`,
-		`{"field":"title","op":"=","value":true}`:    `line 1, column 35: value is a text, or a number of bytes`,
+		``:                            `line 1, column 1: a field is expected, not the end`,
+		`titel contains "x"`:          `line 1, column 1: a field is expected, not "titel"`,
+		`title has "x"`:               `line 1, column 7: how to compare is expected after title, not "has"`,
+		`title contains x`:            `line 1, column 16: a value is expected after contains, not "x"`,
+		`title contains`:              `line 1, column 15: a value is expected after contains, not the end`,
+		"# ü\n\n  title contains \"ü": `line 3, column 18: the text that begins here`,
+		`"ü" = title`:                 `line 1, column 1: a field is expected, not the text "ü"`,
+		`title = "ü" or (url exists`:  `line 1, column 27: and, or, or ) is expected, not the end`,
+		`title = "ü" url exists`:      `line 1, column 13: and, or, or the end of the rule is expected, not "url"`,
+		`title contains ""`:           `line 1, column 16: the text is empty: write title exists`,
+		"title contains \" \u0301\"":  `line 1, column 16: the text is empty`,
+		`title contains "\d"`:         `line 1, column 16: in a text, \ stands only before`,
+		`title matches /a(b/`:         `line 1, column 15: in the regular expression: missing closing )`,
+		`title matches /a{1001}/`:     `line 1, column 15: in the regular expression: invalid repeat count`,
+		`title matches /ab`:           `line 1, column 15: the regular expression that begins here has no /`,
+		`title matches words /ab/`:    `line 1, column 1: a regular expression says by itself`,
+		`title < "x"`:                 `line 1, column 1: title is a text`,
+		`age contains "1d"`:           `line 1, column 1: age is compared by`,
+		`age = 1d`:                    `line 1, column 1: an age is compared by`,
+		`age < 1x`:                    `line 1, column 7: "1x" is no age`,
+		`age < 1h1d`:                  `line 1, column 7: "1h1d" is no age`,
+		`date < yesterday`:            `line 1, column 8: "yesterday" is no date`,
+		`date < 2026-02-30`:           `line 1, column 8: "2026-02-30" is no date`,
+		`enclosure.length < -1`:       `line 1, column 20: "-1" is no number of bytes`,
+		`date words < 2026`:           `line 1, column 6: how to compare`,
+		`date < words 2026`:           `line 1, column 1: words, case and accents are for texts`,
+		`title = 'x'`:                 `line 1, column 9: "'" has no meaning here`,
+		"title = \"a\xff\"":           `line 1, column 11: the text is not UTF-8`,
+		strings.Repeat("(", 1000):     `line 1, column 65: there are more than 64 groups`,
+		strings.Repeat("not ", 1000):  `line 1, column 257: there are more than 64 groups`,
+		strings.Repeat(" ",
+			1<<20): `line 1, column 1: the rules have 1048576 bytes, and may have 65536`,
+		`{"field":"titel"}`:                                   `line 1, column 10: a field is expected: title, summary`,
+		"{\n \"field\":\"title\",\n \"op\":\"has\"}":          `line 3, column 7: how to compare is expected`,
+		`{"field":"title","op":"="}`:                          `line 1, column 1: a value belongs to every op but exists`,
+		`{"field":"title","op":"=","value":true}`:             `line 1, column 35: value is a text, or a number of bytes`,
 		`{"field":"title","op":"=","value":"x","words":1}`:    `line 1, column 47: words is true or false`,
 		`{"field":"age","op":"<","value":"1x"}`:               `line 1, column 33: "1x" is no age`,
 		`{"all":[]}`:                                          `line 1, column 8: a group of no rules decides nothing`,
@@ -229,7 +235,8 @@ func TestWrongRulesSayWhere(t *testing.T) {
 		`{"op":"=","value":"x"}`:                              `line 1, column 1: the rule lacks field or op`,
 		`{"rule":1}`:                                          `line 1, column 2: there is no member "rule"`,
 		`{"field":"url","field":"url"}`:                       `line 1, column 16: field is there twice`,
-		strings.Repeat(`{"not":`, 100) + "1" + strings.Repeat("}", 100): `line 1, column 449: there are more than 64 groups`,
+		strings.Repeat(`{"not":`, 100) + "1" +
+			strings.Repeat("}", 100): `line 1, column 449: there are more than 64 groups`,
 	} {
 		var err error
 		if strings.HasPrefix(text, "{") {
@@ -246,7 +253,8 @@ func TestWrongRulesSayWhere(t *testing.T) {
 		`{"all":[`:        `line 1, column 9: it ends before its JSON does`,
 		`{"not":{"field":"url","op":"exists"}} x`: `line 1, column 39: nothing may follow the rule`,
 	} {
-		if err := new(rules.Rule).UnmarshalJSON([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if err := new(rules.Rule).UnmarshalJSON([]byte(text)); err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -255,15 +263,23 @@ func TestWrongRulesSayWhere(t *testing.T) {
 func TestRulesThatCannotMatchAreReported(t *testing.T) {
 	const never, always = "the rule can never match", "the rule matches every item"
 	for text, want := range map[string][]string{
-		`title matches /(i?)/`:                                      {"line 1, column 1: the regular expression matches every title: write title exists if that is meant; (i?) is an i"},
-		`title matches /(i?)foo/`:                                   {"line 1, column 1: (i?) is an i that may be there or not"},
-		`title matches /^.*$/`:                                      {"line 1, column 1: the regular expression matches every title"},
-		`title matches /a*|b/`:                                      {"line 1, column 1: the regular expression matches every title"},
-		`title matches /./`:                                         {"line 1, column 1: the regular expression matches every title"},
-		`title matches /^a*$/`:                                      nil,
-		`title matches /[^\x00-\x{10FFFF}]/`:                        {never, "the regular expression matches no text"},
-		`title matches /a^b/`:                                       {never, "the regular expression matches no text"},
-		`title matches /(go)$x|y^/`:                                 {never, "the regular expression matches no text"},
+		`title matches /(i?)/`: {"line 1, column 1: the regular " +
+			"expression matches every title: write title exists if that is meant; (i?) is an i"},
+		`title matches /(i?)foo/`: {"line 1, column 1: (i?) is an i that " +
+			"may be there or not"},
+		`title matches /^.*$/`: {"line 1, column 1: the regular " +
+			"expression matches every title"},
+		`title matches /a*|b/`: {"line 1, column 1: the regular " +
+			"expression matches every title"},
+		`title matches /./`: {"line 1, column 1: the regular " +
+			"expression matches every title"},
+		`title matches /^a*$/`: nil,
+		`title matches /[^\x00-\x{10FFFF}]/`: {never,
+			"the regular expression matches no text"},
+		`title matches /a^b/`: {never,
+			"the regular expression matches no text"},
+		`title matches /(go)$x|y^/`: {never,
+			"the regular expression matches no text"},
 		`title matches /(go)$x|y/`:                                  nil,
 		`title matches /(?-i:Go)/`:                                  {"(?-i changes nothing"},
 		`title = "a" and title = "b"`:                               {never},
@@ -293,9 +309,10 @@ func TestRulesThatCannotMatchAreReported(t *testing.T) {
 		`title contains "go" and not title contains case "Go"`:      nil,
 		`title exists or not title exists`:                          {always},
 		`not (title = "a" and title = "b")`:                         {always},
-		`title = "a" and (title = "b" or title = "c")`:              {never, `title = "b" can never match`, `title = "c"`},
-		`url exists or title = "a" and title = "b"`:                 {`line 1, column 15: title = "a" and title = "b" can never match`},
-		`not (title exists or url exists) and url exists`:           {never},
+		`title = "a" and (title = "b" or title = "c")`: {never, `title = "b" can never match`,
+			`title = "c"`},
+		`url exists or title = "a" and title = "b"`:       {`line 1, column 15: title = "a" and title = "b" can never match`},
+		`not (title exists or url exists) and url exists`: {never},
 		`url exists`: nil,
 	} {
 		var got []string
@@ -313,19 +330,22 @@ func TestRulesThatCannotMatchAreReported(t *testing.T) {
 }
 
 func TestSetsReportWhatDecidesNothing(t *testing.T) {
-	s, err := rules.ParseSet([]byte("keep\ntitle = \"a\" and title = \"b\"\n\n# another\nage < 2d and\n  age > 3d\n"))
+	s, err := rules.ParseSet(
+		[]byte("keep\ntitle = \"a\" and title = \"b\"\n\n# another\nage < 2d and\n  age > 3d\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := fmt.Sprint(s.Problems())
-	if want := "[line 2, column 1: the rule can never match line 5, column 1: the rule can never match line 1, column 1: no rule can match, so nothing is kept]"; got != want {
+	if want := "[line 2, column 1: the rule can never match line 5, column 1: the rule can never match " +
+		"line 1, column 1: no rule can match, so nothing is kept]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	s, err = rules.ParseSet([]byte("url exists\nguid exists\nurl   exists"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Problems(); len(got) != 1 || got[0].Rule != 2 || got[0].Text != "the rule is the same as rule 1" {
+	if got := s.Problems(); len(got) != 1 || got[0].Rule != 2 ||
+		got[0].Text != "the rule is the same as rule 1" {
 		t.Errorf("%v", got)
 	}
 	if got := new(rules.Set).Problems(); len(got) != 0 {
@@ -355,7 +375,8 @@ func TestSetsAreReadFromTextAndJSON(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"drop\nurl exists guid exists":    "line 2, column 12: and, or, or a new line for another rule is expected",
+		"drop\nurl exists guid exists": "line 2, column 12: and, or, or a new line for another rule is " +
+			"expected",
 		`[{"field":"x"}]`:                 "rule 1: line 1, column 10: a field",
 		`{"mode":"hide"}`:                 "the mode is drop or keep",
 		`{"rules":["url exists", "url"]}`: "rule 2: line 1, column 4: how to compare",
@@ -421,7 +442,8 @@ func TestADecisionSaysWhenAgesChangeIt(t *testing.T) {
 		if d := s.Decide(f, want.Add(-time.Second)); !want.IsZero() && !d.Until.Equal(want) {
 			t.Errorf("%s: a second before until %v, want %v", text, d.Until, want)
 		}
-		if !want.IsZero() && (slices.Equal(kept(s, f), items(s.Decide(f, want).Keep, 4)) || !slices.Equal(kept(s, f), items(s.Decide(f, want.Add(-time.Second)).Keep, 4))) {
+		if !want.IsZero() && (slices.Equal(kept(s, f), items(s.Decide(f, want).Keep, 4)) ||
+			!slices.Equal(kept(s, f), items(s.Decide(f, want.Add(-time.Second)).Keep, 4))) {
 			t.Errorf("%s: the decision does not change at %v, or before", text, want)
 		}
 	}
@@ -450,8 +472,10 @@ func random(r *rand.Rand, depth int) string {
 			return "(" + random(r, depth-1) + pick(" and ", " or ") + random(r, depth-1) + ")"
 		}
 	}
-	value := pick("go", "Go", "ü", "1.30", "e", "É", "bot", "audio/mpeg", "of", "a release of go", "en-GB", "a1", "out", "ergo ", " is", "https")
-	field := pick("title", "summary", "content", "author", "category", "url", "guid", "enclosure.url", "enclosure.type", "language", "any")
+	value := pick("go", "Go", "ü", "1.30", "e", "É", "bot", "audio/mpeg", "of", "a release of go", "en-GB",
+		"a1", "out", "ergo ", " is", "https")
+	field := pick("title", "summary", "content", "author", "category", "url", "guid", "enclosure.url",
+		"enclosure.type", "language", "any")
 	flags := pick("", "", "", " case", " accents", " case accents")
 	switch r.IntN(8) {
 	case 0:
@@ -459,11 +483,14 @@ func random(r *rand.Rand, depth int) string {
 	case 1:
 		return "age " + pick("<", "<=", ">", ">=") + pick(" 1h", " 2d", " 0s", " 4w")
 	case 2:
-		return "date " + pick("<", "<=", ">", ">=", "=") + pick(" 2026", " 2026-11", " 2026-11-22", " 2026-11-22T11:00")
+		return "date " + pick("<", "<=", ">", ">=", "=") + pick(" 2026", " 2026-11", " 2026-11-22",
+			" 2026-11-22T11:00")
 	case 3:
-		return field + " matches" + flags + " /" + pick("g.", "^e", "(go|b)+", "[É-Ö]L", `\bgo\b`, "x?$", "of.*go", `(?i)G|\d{2}`, "ü") + "/"
+		return field + " matches" + flags + " /" + pick("g.", "^e", "(go|b)+", "[É-Ö]L", `\bgo\b`, "x?$",
+			"of.*go", `(?i)G|\d{2}`, "ü") + "/"
 	default:
-		return field + pick(" contains", " =", " starts", " ends") + pick("", " words") + flags + ` "` + value + `"`
+		return field + pick(" contains", " =", " starts", " ends") + pick("", " words") + flags +
+			` "` + value + `"`
 	}
 }
 
@@ -486,11 +513,13 @@ func check(t *testing.T, r *rules.Rule, f *syndication.Feed) {
 	dropped := (&rules.Set{Mode: rules.Drop, Rules: rules.Rules{fromJSON}}).Decide(f, now)
 	for i := range f.Items {
 		if matches := r.Matches(f, i, now); d.Keep.Has(i) != matches || dropped.Keep.Has(i) == matches {
-			t.Fatalf("%s: item %d (%s): kept %v, kept by drop %v, and it should match: %v", r, i, f.Items[i].Title, d.Keep.Has(i), dropped.Keep.Has(i), matches)
+			t.Fatalf("%s: item %d (%s): kept %v, kept by drop %v, and it should match: %v", r, i,
+				f.Items[i].Title, d.Keep.Has(i), dropped.Keep.Has(i), matches)
 		}
 	}
 	for _, p := range r.Problems() {
-		if p.Text == "the rule can never match" && d.Matched[0] > 0 || p.Text == "the rule matches every item" && d.Matched[0] < len(f.Items) {
+		if p.Text == "the rule can never match" && d.Matched[0] > 0 ||
+			p.Text == "the rule matches every item" && d.Matched[0] < len(f.Items) {
 			t.Fatalf("%s: %s, and it matches %d of %d", r, p.Text, d.Matched[0], len(f.Items))
 		}
 	}
@@ -513,13 +542,16 @@ func FuzzRules(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text, title string) {
 		r, err := rules.Parse(text)
 		if err != nil {
-			if place, ok := err.(*rules.SyntaxError); !ok || place.Line < 1 || place.Column < 1 || place.Line > strings.Count(text, "\n")+1 {
+			if place, ok := err.(*rules.SyntaxError); !ok || place.Line < 1 || place.Column < 1 ||
+				place.Line > strings.Count(text, "\n")+1 {
 				t.Fatalf("%q: %v", text, err)
 			}
 			return
 		}
-		feed, err := syndication.Parse(fmt.Appendf(nil, `{"version":"https://jsonfeed.org/version/1.1","title":"t","items":[{"id":"1","title":%s,"content_html":"<p>%s"},{"id":"2"}]}`,
-			quoted(title), "x"), syndication.Options{})
+		feed, err := syndication.Parse(
+			fmt.Appendf(nil,
+				`{"version":"https://jsonfeed.org/version/1.1","title":"t","items":[{"id":"1","title":%s,"content_html":"<p>%s"},{"id":"2"}]}`,
+				quoted(title), "x"), syndication.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -536,7 +568,9 @@ func quoted(s string) string {
 }
 
 func FuzzRulesJSON(f *testing.F) {
-	f.Add([]byte(`{"all":[{"field":"title","op":"contains","value":"go","words":true},{"not":{"any":[{"field":"age","op":"<","value":"1d"}]}}]}`))
+	f.Add(
+		[]byte(
+			`{"all":[{"field":"title","op":"contains","value":"go","words":true},{"not":{"any":[{"field":"age","op":"<","value":"1d"}]}}]}`))
 	f.Add([]byte(`"title contains \"go\""`))
 	f.Add([]byte(`{"field":"enclosure.length","op":">=","value":1e3}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

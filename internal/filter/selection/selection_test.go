@@ -82,9 +82,11 @@ func TestWhatIsThereTwiceStaysOnce(t *testing.T) {
 		items, want string
 	}{
 		{selection.GUID, "a - g1\nb - g1\nc - g2\nd - -\ne - -", "a c d e"},
-		{selection.GUID, "a - https://x.example/p#0\nb - https://x.example/p#3\nc - https://x.example/q#3", "a c"},
+		{selection.GUID, "a - https://x.example/p#0\nb - https://x.example/p#3\nc - https://x.example/q#3",
+			"a c"},
 		{selection.Link, "a - g#0 https://x.example/p?id=1\nb - g#3 https://x.example/p?id=1", "a"},
-		{selection.Link, "a - - https://x.example/p?id=1#top\nb - - http://X.example/p?utm_source=rss&id=1&fbclid=x", "a"},
+		{selection.Link,
+			"a - - https://x.example/p?id=1#top\nb - - http://X.example/p?utm_source=rss&id=1&fbclid=x", "a"},
 		{selection.Link, "a - - https://x.example/p?id=1\nb - - https://x.example/p?id=2", "a b"},
 		{selection.Link, "a - - https://x.example/#!/1\nb - - https://x.example/#!/2", "a b"},
 		{selection.Link, "a - - https://x.example\nb - - https://x.example/?utm_medium=feed", "a"},
@@ -112,7 +114,8 @@ func TestOptionsAreReadAsTheyAreWritten(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"Sort":"newest","Dedup":"title, guid"}`), &o); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := json.Marshal(o); err != nil || string(got) != `{"Sort":"newest","Dedup":"guid,title","Limit":0}` {
+	if got, err := json.Marshal(o); err != nil ||
+		string(got) != `{"Sort":"newest","Dedup":"guid,title","Limit":0}` {
 		t.Errorf("%s, %v", got, err)
 	}
 	for _, wrong := range []string{`{"Sort":"oldest"}`, `{"Dedup":"url"}`} {

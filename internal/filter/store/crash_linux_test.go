@@ -42,7 +42,8 @@ func victim(path string) error {
 	}
 	for n := known["0"].Failures + 1; ; n++ {
 		for i := range sources {
-			s.Fetched(strconv.Itoa(i), store.Fetch{Fetched: noon, Failures: n, Error: strings.Repeat("x", 200)})
+			s.Fetched(strconv.Itoa(i),
+				store.Fetch{Fetched: noon, Failures: n, Error: strings.Repeat("x", 200)})
 		}
 		if err := s.Flush(ctx); err != nil {
 			return err
@@ -74,8 +75,10 @@ func TestAKillLosesNothingThatWasAcknowledged(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range sources {
-			if got := known[strconv.Itoa(i)].Failures; got < flushed || got > flushed+1 || got != known["0"].Failures {
-				t.Fatalf("source %d is of flush %d, source 0 of %d, acknowledged is %d", i, got, known["0"].Failures, flushed)
+			if got := known[strconv.Itoa(i)].Failures; got < flushed || got > flushed+1 ||
+				got != known["0"].Failures {
+				t.Fatalf("source %d is of flush %d, source 0 of %d, acknowledged is %d", i, got,
+					known["0"].Failures, flushed)
 			}
 		}
 		left := len(filters)
@@ -131,7 +134,8 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	if known, err := s.Sources(t.Context()); err != nil || len(known) != 1000 {
 		t.Errorf("%d sources, %v", len(known), err)
 	}
-	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); err != nil && !errors.Is(err, store.ErrFull) {
+	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); err != nil &&
+		!errors.Is(err, store.ErrFull) {
 		t.Errorf("a backup onto a disk that it may fill: %v", err)
 	}
 }

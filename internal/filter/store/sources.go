@@ -86,7 +86,8 @@ func (s *Store) Flush(ctx context.Context) error {
 		err = s.write(ctx, "write what was fetched", func(tx *sql.Tx) error {
 			insert := tx.StmtContext(ctx, s.fetched)
 			for source, f := range batch {
-				if _, err := insert.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded), toMillis(f.Next),
+				if _, err := insert.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded),
+					toMillis(f.Next),
 					f.Failures, f.Status, f.Error, f.Gone); err != nil {
 					return err
 				}
@@ -114,7 +115,8 @@ func (s *Store) flushRegularly(ctx context.Context) {
 			before := s.Health()
 			// Cancelled by nothing: a flush under way is not worth throwing away.
 			if err := s.Flush(context.WithoutCancel(ctx)); err != nil && before == nil {
-				s.log.Warn("what was fetched could not be written; it stays in memory and is tried again", "error", err)
+				s.log.Warn("what was fetched could not be written; it stays in memory and is tried again",
+					"error", err)
 			}
 		}
 	}

@@ -98,12 +98,15 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 	name := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()}
 	pragmas := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)",
-		"synchronous(full)", "locking_mode(exclusive)", "cache_size(-4096)", "trusted_schema(off)", "journal_size_limit(4194304)"}}
-	if runtime.GOOS != "windows" { // where locking_mode alone lets the log be opened with a shared index first
+		"synchronous(full)", "locking_mode(exclusive)", "cache_size(-4096)", "trusted_schema(off)",
+		"journal_size_limit(4194304)"}}
+	// Where locking_mode alone lets the log be opened with a shared index first.
+	if runtime.GOOS != "windows" {
 		pragmas.Set("vfs", "unix-excl")
 	}
 	name.RawQuery = pragmas.Encode()
-	if f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil { // SQLite would give it to everybody
+	// SQLite would give it to everybody.
+	if f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, fmt.Errorf("open the filters: %w", err)
 	} else if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("open the filters: %w", err)
@@ -143,15 +146,16 @@ func (s *Store) prepare() (err error) {
 	return err
 }
 
-// migrate applies what is missing, all of it or nothing. Where nothing is, nothing is written: there may be no
-// room for it.
+// migrate applies what is missing, all of it or nothing. Where nothing is, nothing is written: there may be
+// no room for it.
 func (s *Store) migrate() error {
 	var version int
 	if err := s.db.QueryRow("PRAGMA user_version").Scan(&version); err != nil || version == len(migrations) {
 		return err
 	}
 	if version > len(migrations) {
-		return fmt.Errorf("it is of version %d, and this program knows versions up to %d: use a newer one", version, len(migrations))
+		return fmt.Errorf("it is of version %d, and this program knows versions up to %d: use a newer one",
+			version, len(migrations))
 	}
 	tx, err := s.db.Begin()
 	if err != nil {
@@ -187,12 +191,14 @@ func (s *Store) Health() error {
 // Add stores a new filter. An id that is taken is an error.
 func (s *Store) Add(ctx context.Context, filters ...Filter) error {
 	return s.write(ctx, "add a filter", func(tx *sql.Tx) error {
-		insert, err := tx.PrepareContext(ctx, "INSERT INTO filters (id, spec, created, changed) VALUES (?, ?, ?, ?)")
+		insert, err := tx.PrepareContext(ctx,
+			"INSERT INTO filters (id, spec, created, changed) VALUES (?, ?, ?, ?)")
 		if err != nil {
 			return err
 		}
 		for _, f := range filters {
-			if _, err := insert.ExecContext(ctx, f.ID[:], f.Spec.encode(), f.Created.Unix(), f.Changed.Unix()); err != nil {
+			if _, err := insert.ExecContext(ctx, f.ID[:], f.Spec.encode(), f.Created.Unix(),
+				f.Changed.Unix()); err != nil {
 				return err
 			}
 		}
@@ -223,7 +229,9 @@ func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 		for rows.Next() {
 			var f Filter
 			var id []byte
-			if err = f.scan(func(to ...any) error { return rows.Scan(append([]any{&id}, to...)...) }); err != nil {
+			if err = f.scan(func(to ...any) error {
+				return rows.Scan(append([]any{&id}, to...)...)
+			}); err != nil {
 				break
 			}
 			if copy(f.ID[:], id); !yield(f, nil) {
@@ -275,12 +283,13 @@ func (s *Store) Setting(ctx context.Context, name string) (value string, err err
 
 // Set stores a setting.
 func (s *Store) Set(ctx context.Context, name, value string) error {
-	_, err := s.db.ExecContext(ctx, "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", name, value)
+	_, err := s.db.ExecContext(ctx, "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", name,
+		value)
 	return s.explain("store a setting", err)
 }
 
-// Backup writes the whole database as it is now to a file; other calls wait for it. It replaces what is at path
-// when the copy is complete and synced, and otherwise leaves it.
+// Backup writes the whole database as it is now to a file; other calls wait for it. It replaces what is at
+// path when the copy is complete and synced, and otherwise leaves it.
 func (s *Store) Backup(ctx context.Context, path string) (err error) {
 	if err := s.Flush(ctx); err != nil {
 		return err

@@ -31,7 +31,8 @@ func open(t testing.TB, path string) *store.Store {
 
 func filter(url string) store.Filter {
 	return store.Filter{ID: store.NewID(), Created: noon, Changed: noon, Spec: store.Spec{
-		URLs: []string{url}, Title: "<news> & \"more\"", Mode: "drop", Rules: []string{`title contains "a&b"`}, Tags: []string{"x"}, Limit: 3}}
+		URLs: []string{url}, Title: "<news> & \"more\"", Mode: "drop",
+		Rules: []string{`title contains "a&b"`}, Tags: []string{"x"}, Limit: 3}}
 }
 
 func TestAFilterIsReadAsItWasStored(t *testing.T) {
@@ -84,7 +85,8 @@ func TestAChangeToWhatHasChangedMeanwhileIsRefused(t *testing.T) {
 	if err := s.Delete(t.Context(), f.ID); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"delete": s.Delete(t.Context(), f.ID), "update": s.Update(t.Context(), read, changed, noon)} {
+	for what, err := range map[string]error{"delete": s.Delete(t.Context(), f.ID),
+		"update": s.Update(t.Context(), read, changed, noon)} {
 		if !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s of what is gone: %v", what, err)
 		}
@@ -106,7 +108,8 @@ func TestAnIDHasOneSpelling(t *testing.T) {
 	if spellings != 1 {
 		t.Errorf("%d last characters mean the same id", spellings)
 	}
-	for _, wrong := range []string{"", "x", id.String() + "A", id.String()[:21] + "=", id.String()[:20] + "\r\n"} {
+	for _, wrong := range []string{"", "x", id.String() + "A", id.String()[:21] + "=",
+		id.String()[:20] + "\r\n"} {
 		if _, ok := store.ParseID(wrong); ok {
 			t.Errorf("%q is an id", wrong)
 		}
@@ -122,7 +125,8 @@ func TestWhatWasFetchedIsWrittenEveryTwoSeconds(t *testing.T) {
 		}
 		defer s.Close()
 		s.Fetched("https://example.org/", store.Fetch{Fetched: noon, Failures: 1, Error: "timeout"})
-		s.Fetched("https://example.org/", store.Fetch{Fetched: noon, Succeeded: noon, Next: noon.Add(time.Hour), Status: 200})
+		s.Fetched("https://example.org/", store.Fetch{Fetched: noon, Succeeded: noon,
+			Next: noon.Add(time.Hour), Status: 200})
 		before := logSize(t, path)
 		time.Sleep(store.FlushInterval - time.Millisecond)
 		synctest.Wait()
@@ -135,7 +139,8 @@ func TestWhatWasFetchedIsWrittenEveryTwoSeconds(t *testing.T) {
 			t.Error("it is not written")
 		}
 		got, err := s.Sources(t.Context())
-		want := map[string]store.Fetch{"https://example.org/": {Fetched: noon, Succeeded: noon, Next: noon.Add(time.Hour), Status: 200}}
+		want := map[string]store.Fetch{"https://example.org/": {Fetched: noon, Succeeded: noon,
+			Next: noon.Add(time.Hour), Status: 200}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v %v, want the later", got, err)
 		}
@@ -166,7 +171,8 @@ func TestWhatWasFetchedIsWrittenAtClose(t *testing.T) {
 
 func TestForgottenSourcesAreGone(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
-	for _, source := range []string{"https://example.org/written", "https://example.org/pending", "https://example.org/kept"} {
+	for _, source := range []string{"https://example.org/written", "https://example.org/pending",
+		"https://example.org/kept"} {
 		s.Fetched(source, store.Fetch{Fetched: noon})
 		if strings.HasSuffix(source, "written") {
 			if err := s.Flush(t.Context()); err != nil {
@@ -174,7 +180,8 @@ func TestForgottenSourcesAreGone(t *testing.T) {
 			}
 		}
 	}
-	if err := s.Forget(t.Context(), "https://example.org/written", "https://example.org/pending"); err != nil {
+	if err := s.Forget(t.Context(), "https://example.org/written",
+		"https://example.org/pending"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Sources(t.Context()); err != nil || len(got) != 1 {
@@ -240,7 +247,8 @@ func TestADamagedDatabaseIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, damaged := range map[string][]byte{
-		"a page":      append(append(bytes.Clone(whole[:8192]), bytes.Repeat([]byte{0xa5}, 4096)...), whole[12288:]...),
+		"a page": append(append(bytes.Clone(whole[:8192]), bytes.Repeat([]byte{0xa5}, 4096)...),
+			whole[12288:]...),
 		"its end":     whole[:len(whole)-8192],
 		"its header":  append(bytes.Repeat([]byte{0xa5}, 100), whole[100:]...),
 		"all of it":   []byte(strings.Repeat("no database. ", 1000)),

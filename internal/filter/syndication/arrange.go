@@ -18,9 +18,10 @@ func (f *Feed) Refs(dst []Ref, keep Bits) []Ref {
 	return dst
 }
 
-// Arrange appends the bytes of the feed with these items instead of its own, as pieces: what sorting, limiting and
-// merging need. Items of other feeds keep their bytes too, with the namespaces declared in them that the feed does not
-// declare, if both feeds have the same format and are in UTF-8; otherwise all is converted to the feed's format.
+// Arrange appends the bytes of the feed with these items instead of its own, as pieces: what sorting,
+// limiting and merging need. Items of other feeds keep their bytes too, with the namespaces declared in
+// them that the feed does not declare, if both feeds have the same format and are in UTF-8; otherwise all
+// is converted to the feed's format.
 func (f *Feed) Arrange(dst [][]byte, items []Ref, self string) [][]byte {
 	for _, r := range items {
 		if r.Feed != f && (r.Feed.Format != f.Format || r.Feed.Charset != "utf-8" || f.Charset != "utf-8") {
@@ -84,10 +85,12 @@ func (f *Feed) missing(other *Feed) []byte {
 		if len(prefix) > 0 {
 			dst = append(append(dst, ':'), prefix...)
 		}
-		dst = append(append(append(dst, `="`...), bytes.ReplaceAll(want, []byte(`"`), []byte("&quot;"))...), '"')
+		dst = append(append(append(dst, `="`...), bytes.ReplaceAll(want, []byte(`"`), []byte("&quot;"))...),
+			'"')
 	}
 	for i := range other.bound {
-		if uri(other, other.bound[i].prefix) != nil && bytes.Equal(uri(other, other.bound[i].prefix), other.bound[i].uri) {
+		if uri(other, other.bound[i].prefix) != nil &&
+			bytes.Equal(uri(other, other.bound[i].prefix), other.bound[i].uri) {
 			declare(other.bound[i].prefix)
 		}
 	}

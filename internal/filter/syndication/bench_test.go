@@ -24,7 +24,8 @@ func ordinaryFeed(escaped bool) []byte {
   <language>en</language>
   <lastBuildDate>Sat, 02 Nov 2024 08:28:28 GMT</lastBuildDate>
 `)
-	const words = "The quick brown fox jumps over the lazy dog while Zürich’s cafés are filling with people who read about compilers, databases and bread. "
+	const words = "The quick brown fox jumps over the lazy dog while Zürich’s cafés are filling with " +
+		"people who read about compilers, databases and bread. "
 	text := func(html string) string {
 		if escaped {
 			return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(html)

@@ -95,7 +95,8 @@ func person(s string) Person {
 	}
 	if open >= 0 {
 		if n := strings.IndexByte(s[open:], close); n > 0 {
-			in, out := strings.TrimSpace(s[open+1:open+n]), strings.Trim(strings.TrimSpace(s[:open]+s[open+n+1:]), `"`)
+			in, out := strings.TrimSpace(s[open+1:open+n]),
+				strings.Trim(strings.TrimSpace(s[:open]+s[open+n+1:]), `"`)
 			switch {
 			case strings.Contains(in, "@"):
 				return Person{Name: out, Email: strings.TrimPrefix(in, "mailto:")}

@@ -106,7 +106,8 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 		}
 		return nowhere, true
 	case media:
-		if string(name) == "thumbnail" || p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image/") {
+		if string(name) == "thumbnail" || p.attribute(t, "medium") == "image" ||
+			strings.HasPrefix(p.attribute(t, "type"), "image/") {
 			setText(&f.Image, &p.ofFeed.image, 2, p.href(t, "url"))
 		}
 	case updates:

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-// mapping says where in the source a byte of its text comes from. It has a point before each of <, >, " and ' and one
-// after it, which is where all ranges begin and end but for white space; in JSON at each character.
+// mapping says where in the source a byte of its text comes from. It has a point before each of <, >, " and
+// ' and one after it, which is where all ranges begin and end but for white space; in JSON at each character.
 type mapping struct {
 	points []point
 	unit   int // bytes of a white space character in the source
@@ -61,8 +61,8 @@ func (m *mapping) place(f *Feed) {
 	}
 }
 
-// decode sets Charset and text. What decides is, in this order: a byte order mark, the header field of HTTP, what the
-// document declares, and what its bytes look like.
+// decode sets Charset and text. What decides is, in this order: a byte order mark, the header field of
+// HTTP, what the document declares, and what its bytes look like.
 func (f *Feed) decode(contentType string) *mapping {
 	b := f.Source
 	wide := func(name string, size int, big bool) *mapping {
@@ -94,7 +94,8 @@ func (f *Feed) decode(contentType string) *mapping {
 			continue
 		}
 		name, err := htmlindex.Name(e)
-		if err != nil || strings.HasPrefix(name, "utf-") || name == "replacement" || name == "x-user-defined" {
+		if err != nil || strings.HasPrefix(name, "utf-") || name == "replacement" ||
+			name == "x-user-defined" {
 			break // bytes that begin like this are not in UTF-16
 		}
 		if m := f.narrow(name, e); m != nil {
@@ -142,7 +143,8 @@ func declared(b []byte) string {
 	return ""
 }
 
-// hasMultibyte is true when there is a whole character of UTF-8 that is not ASCII in bytes that are not all UTF-8.
+// hasMultibyte is true when there is a whole character of UTF-8 that is not ASCII in bytes that are not all
+// UTF-8.
 func hasMultibyte(b []byte) bool {
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
@@ -157,8 +159,8 @@ func hasMultibyte(b []byte) bool {
 // marks are the characters at which a mapping has points.
 const marks = `<>"'`
 
-// narrow decodes a charset of which ASCII is a part. The marks are no part of other characters in any but ISO-2022-JP,
-// which is read a byte at a time.
+// narrow decodes a charset of which ASCII is a part. The marks are no part of other characters in any but
+// ISO-2022-JP, which is read a byte at a time.
 func (f *Feed) narrow(name string, e encoding.Encoding) *mapping {
 	d := e.NewDecoder().Transformer
 	isJSON := bytes.HasPrefix(trim(f.Source), []byte("{"))

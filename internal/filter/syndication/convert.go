@@ -14,9 +14,9 @@ import (
 	"weir/internal/filter/text"
 )
 
-// Convert appends a document in another format: what the feed says of itself, with these items, in UTF-8. It carries
-// what both formats have, and what iTunes, Media RSS, Dublin Core and Podcasting 2.0 say, to RSS and Atom. RDF is
-// written as RSS 2.0. What is written is well-formed, whatever damage the source has.
+// Convert appends a document in another format: what the feed says of itself, with these items, in UTF-8.
+// It carries what both formats have, and what iTunes, Media RSS, Dublin Core and Podcasting 2.0 say, to RSS
+// and Atom. RDF is written as RSS 2.0. What is written is well-formed, whatever damage the source has.
 func (f *Feed) Convert(dst []byte, to Format, items []Ref, self string) []byte {
 	if self == "" {
 		self = f.FeedURL
@@ -44,7 +44,8 @@ const extensionNamespaces = ` xmlns:content="http://purl.org/rss/1.0/modules/con
 
 func (w *xmlWriter) raw(s string) { w.dst = append(w.dst, s...) }
 
-// open writes a start tag with attributes, given as names and values in turn; those without a value are left out.
+// open writes a start tag with attributes, given as names and values in turn; those without a value are
+// left out.
 func (w *xmlWriter) open(name string, attrs ...string) {
 	w.raw("<" + name)
 	for i := 0; i+1 < len(attrs); i += 2 {
@@ -142,7 +143,8 @@ func either(times ...time.Time) time.Time {
 }
 
 func (f *Feed) toRSS(w *xmlWriter, items []Ref, self string) {
-	w.raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<rss version=\"2.0\" xmlns:atom=\"http://www.w3.org/2005/Atom\"" + extensionNamespaces + ">\n<channel>\n")
+	w.raw("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<rss version=\"2.0\" " +
+		"xmlns:atom=\"http://www.w3.org/2005/Atom\"" + extensionNamespaces + ">\n<channel>\n")
 	title := f.Title
 	if title == "" {
 		title = f.Link
@@ -364,13 +366,15 @@ func (f *Feed) itemToAtom(w *xmlWriter, it *Item, updated time.Time) {
 }
 
 // carried are the vocabularies that conversions between RSS and Atom keep, by the prefixes they get.
-var carried = map[vocabulary]string{dublinCore: "dc:", itunes: "itunes:", media: "media:", podcast: "podcast:"}
+var carried = map[vocabulary]string{dublinCore: "dc:", itunes: "itunes:", media: "media:",
+	podcast: "podcast:"}
 
 // rewritten are the elements of Dublin Core that conversions write as the format's own.
-var rewritten = map[string]bool{"title": true, "creator": true, "author": true, "subject": true, "date": true, "description": true, "language": true}
+var rewritten = map[string]bool{"title": true, "creator": true, "author": true, "subject": true, "date": true,
+	"description": true, "language": true}
 
-// appendExtensions appends the elements of the carried vocabularies in an item, or outside of items, with their
-// content, in the prefixes of extensionNamespaces.
+// appendExtensions appends the elements of the carried vocabularies in an item, or outside of items, with
+// their content, in the prefixes of extensionNamespaces.
 func (f *Feed) appendExtensions(dst []byte, it *Item) []byte {
 	if f.Format == JSON {
 		return dst
@@ -468,16 +472,19 @@ func (x *extensions) startTag(t *tag) {
 	e := extension{name: t.name, bound: bound}
 	as, carry := carried[v]
 	switch {
-	case len(x.open) == 0 && (string(local) == "channel" || string(local) == "rss" || string(local) == "RDF" || string(local) == "feed"):
+	case len(x.open) == 0 && (string(local) == "channel" || string(local) == "rss" ||
+		string(local) == "RDF" || string(local) == "feed"):
 		return // what is in it counts, and its bindings stay
-	case !carry || len(x.open) > 0 && !x.written() || v == dublinCore && rewritten[string(local)] || !isName(local):
+	case !carry || len(x.open) > 0 && !x.written() || v == dublinCore && rewritten[string(local)] ||
+		!isName(local):
 	default:
 		e.as = as + string(local)
 		x.dst = append(append(x.dst, '<'), e.as...)
 		var scratch []byte
 		seen := map[string]bool{}
 		for _, a := range t.attrs {
-			if !isName(a.name) && string(a.name) != "xml:lang" || string(a.name) == "xmlns" || seen[string(a.name)] {
+			if !isName(a.name) && string(a.name) != "xml:lang" || string(a.name) == "xmlns" ||
+				seen[string(a.name)] {
 				continue // prefixes of attributes mean nothing here
 			}
 			seen[string(a.name)] = true
@@ -496,7 +503,8 @@ func (x *extensions) startTag(t *tag) {
 // isName is true for names of ASCII without a prefix.
 func isName(b []byte) bool {
 	for i, c := range b {
-		if letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'; !letter && (i == 0 || c != '-' && c != '.' && (c < '0' || c > '9')) {
+		if letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'; !letter &&
+			(i == 0 || c != '-' && c != '.' && (c < '0' || c > '9')) {
 			return false
 		}
 	}

@@ -77,7 +77,8 @@ func same(t *testing.T, what string, got, want *syndication.Feed) {
 		title, link, description, language, image, feedURL, next, hub string
 	}
 	head := func(f *syndication.Feed) common {
-		return common{norm(f.Title), f.Link, norm(f.Description), f.Language, f.Image, f.FeedURL, f.Next, f.Hub}
+		return common{norm(f.Title), f.Link, norm(f.Description), f.Language, f.Image, f.FeedURL,
+			f.Next, f.Hub}
 	}
 	if got, want := head(got), head(want); got != want {
 		t.Errorf("%s: feed %+v\nwant %+v", what, got, want)
@@ -87,11 +88,14 @@ func same(t *testing.T, what string, got, want *syndication.Feed) {
 	}
 	for i := range want.Items {
 		g, w := &got.Items[i], &want.Items[i]
-		if g.GUID != w.Key() || g.URL != w.URL || norm(g.Title) != norm(w.Title) || norm(g.Summary+g.Content) != norm(w.Summary+w.Content) {
+		if g.GUID != w.Key() || g.URL != w.URL || norm(g.Title) != norm(w.Title) ||
+			norm(g.Summary+g.Content) != norm(w.Summary+w.Content) {
 			t.Errorf("%s: item %+v\nwant %+v", what, *g, *w)
 		}
-		if !g.Published.Equal(either(w.Published, w.Updated)) && !g.Published.Equal(w.Published) || !reflect.DeepEqual(append([]string{}, g.Categories...), append([]string{}, w.Categories...)) ||
-			!reflect.DeepEqual(append([]syndication.Enclosure{}, g.Enclosures...), append([]syndication.Enclosure{}, w.Enclosures...)) || len(g.Authors) != len(w.Authors) {
+		if !g.Published.Equal(either(w.Published, w.Updated)) && !g.Published.Equal(w.Published) ||
+			!reflect.DeepEqual(append([]string{}, g.Categories...), append([]string{}, w.Categories...)) ||
+			!reflect.DeepEqual(append([]syndication.Enclosure{}, g.Enclosures...),
+				append([]syndication.Enclosure{}, w.Enclosures...)) || len(g.Authors) != len(w.Authors) {
 			t.Errorf("%s: item %+v\nwant %+v", what, *g, *w)
 		}
 	}
@@ -118,8 +122,10 @@ func TestConversionsBetweenXMLKeepExtensions(t *testing.T) {
 	source := parse(t, podcastFeed)
 	for _, to := range []syndication.Format{syndication.RSS, syndication.Atom} {
 		doc := converted(source, to)
-		for _, want := range []string{"<itunes:duration>12:34</itunes:duration>", `<media:group><media:content url="u" medium="video"><media:title>mt</media:title></media:content></media:group>`,
-			"<dc:publisher>P &lt;</dc:publisher>", `<itunes:category text="Arts"><itunes:category text="Design"></itunes:category></itunes:category>`, "<itunes:owner><itunes:name>O</itunes:name></itunes:owner>"} {
+		for _, want := range []string{"<itunes:duration>12:34</itunes:duration>",
+			`<media:group><media:content url="u" medium="video"><media:title>mt</media:title></media:content></media:group>`,
+			"<dc:publisher>P &lt;</dc:publisher>",
+			`<itunes:category text="Arts"><itunes:category text="Design"></itunes:category></itunes:category>`, "<itunes:owner><itunes:name>O</itunes:name></itunes:owner>"} {
 			if strings.Count(doc, want) != 1 {
 				t.Errorf("%s has not once %s:\n%s", to, want, doc)
 			}
@@ -132,8 +138,10 @@ func TestConversionsBetweenXMLKeepExtensions(t *testing.T) {
 
 func TestRSSKeepsWhenNotToFetch(t *testing.T) {
 	got, want := parse(t, converted(parse(t, podcastFeed), syndication.RSS)), parse(t, podcastFeed)
-	if got.TTL != want.TTL || got.SkipHours != want.SkipHours || got.SkipDays != want.SkipDays || want.SkipHours != 8 || want.SkipDays != 1 {
-		t.Errorf("%v %b %b, want %v %b %b", got.TTL, got.SkipHours, got.SkipDays, want.TTL, want.SkipHours, want.SkipDays)
+	if got.TTL != want.TTL || got.SkipHours != want.SkipHours || got.SkipDays != want.SkipDays ||
+		want.SkipHours != 8 || want.SkipDays != 1 {
+		t.Errorf("%v %b %b, want %v %b %b", got.TTL, got.SkipHours, got.SkipDays, want.TTL, want.SkipHours,
+			want.SkipDays)
 	}
 }
 
@@ -158,9 +166,15 @@ func TestEveryConversionIsWellFormedAndKeepsItems(t *testing.T) {
 }
 
 func TestItemsOfOtherFeedsKeepTheirBytesAndNamespaces(t *testing.T) {
-	one := parse(t, `<rss version="2.0" xmlns:a="urn:one"><channel><title>x</title><item><title>1</title></item> <item><title>2</title></item></channel></rss>`)
-	two := parse(t, `<rss version="2.0" xmlns:a="urn:two" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"><channel> <item k="v"><a:x/><itunes:author>A</itunes:author></item></channel></rss>`)
-	got := string(bytes.Join(one.Arrange(nil, []syndication.Ref{{Feed: one, Item: 1}, {Feed: two, Item: 0}, {Feed: one, Item: 0}}, ""), nil))
+	one := parse(
+		t,
+		`<rss version="2.0" xmlns:a="urn:one"><channel><title>x</title><item><title>1</title></item> <item><title>2</title></item></channel></rss>`)
+	two := parse(
+		t,
+		`<rss version="2.0" xmlns:a="urn:two" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"><channel> <item k="v"><a:x/><itunes:author>A</itunes:author></item></channel></rss>`)
+	got := string(bytes.Join(
+		one.Arrange(nil, []syndication.Ref{{Feed: one, Item: 1}, {Feed: two, Item: 0}, {Feed: one, Item: 0}},
+			""), nil))
 	want := `<rss version="2.0" xmlns:a="urn:one"><channel><title>x</title> <item><title>2</title></item> <item xmlns:a="urn:two" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" k="v"><a:x/><itunes:author>A</itunes:author></item><item><title>1</title></item></channel></rss>`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -170,12 +184,15 @@ func TestItemsOfOtherFeedsKeepTheirBytesAndNamespaces(t *testing.T) {
 	if want := `<rss version="2.0"><channel><title>x</title><item xmlns:a="urn:one"><title>1</title></item></channel></rss>`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	j := parse(t, `{"version":"https://jsonfeed.org/version/1.1","items":[ {"id":"1"}, {"id":"2"} ],"title":"t"}`)
-	got = string(bytes.Join(j.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: j, Item: 0}}, ""), nil))
+	j := parse(
+		t, `{"version":"https://jsonfeed.org/version/1.1","items":[ {"id":"1"}, {"id":"2"} ],"title":"t"}`)
+	got = string(bytes.Join(j.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: j, Item: 0}}, ""),
+		nil))
 	if want := `{"version":"https://jsonfeed.org/version/1.1","items":[ {"id":"2"}, {"id":"1"} ],"title":"t"}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	mixed := parse(t, string(bytes.Join(one.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: one, Item: 0}}, ""), nil)))
+	mixed := parse(t, string(
+		bytes.Join(one.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: one, Item: 0}}, ""), nil)))
 	if mixed.Format != syndication.RSS || len(mixed.Items) != 2 || mixed.Items[0].GUID != "2" {
 		t.Errorf("%+v", mixed)
 	}

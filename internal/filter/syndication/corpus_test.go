@@ -13,7 +13,8 @@ import (
 )
 
 // comparison is one that feedparser's suite expects to hold: an access path and a literal of Python.
-var comparison = regexp.MustCompile(`^(?:not bozo and |bozo and )?((?:feed|entries\[0\]|encoding|version)[\w\[\]'.]*) == (u?'(?:[^'\\]|\\.)*'|u?"(?:[^"\\]|\\.)*"|\([\d, ]+\))$`)
+var comparison = regexp.MustCompile(
+	`^(?:not bozo and |bozo and )?((?:feed|entries\[0\]|encoding|version)[\w\[\]'.]*) == (u?'(?:[^'\\]|\\.)*'|u?"(?:[^"\\]|\\.)*"|\([\d, ]+\))$`)
 
 // read returns what a feed has where feedparser's result has a path; false for what weir does not read.
 func read(f *syndication.Feed, path string) (string, bool) {
@@ -137,7 +138,8 @@ func literal(t *testing.T, s string) string {
 // corpusDisagreements are the files of feedparser's suite that are read otherwise, and why.
 var corpusDisagreements = func() map[string]string {
 	m := map[string]string{
-		"encoding/demoronize-1.xml":                              "a control character of ISO 8859-1 is none of windows-1252 after it was decoded",
+		"encoding/demoronize-1.xml": "a control character of ISO 8859-1 is " +
+			"none of windows-1252 after it was decoded",
 		"wellformed/atom/entry_updated_multiple_values.xml":      "of several dates the first counts",
 		"wellformed/atom10/entry_content_div_escaped_markup.xml": "markup that is not escaped stays as it is",
 		"wellformed/lang/feed_xml_lang_underscore.xml":           "the language is what the feed says",
@@ -147,7 +149,8 @@ var corpusDisagreements = func() map[string]string {
 		"wellformed/base/http_entry_id_base_docuri.xml":          "an id is no reference: RFC 4287, 4.2.6.1",
 	}
 	for reason, names := range map[string]string{
-		"RFC 7303 ended the rule by which text/xml is US-ASCII": "encoding/http_text_xml_default.xml encoding/http_text_xml_qs.xml encoding/http_text_xml_bogus_charset.xml",
+		"RFC 7303 ended the rule by which text/xml is US-ASCII": "encoding/http_text_xml_default.xml " +
+			"encoding/http_text_xml_qs.xml encoding/http_text_xml_bogus_charset.xml",
 		"no charset is told by the statistics of its letters": `illformed/chardet/big5.xml illformed/chardet/eucjp.xml illformed/chardet/gb2312.xml illformed/chardet/koi8r.xml
 			illformed/chardet/shiftjis.xml illformed/chardet/tis620.xml illformed/chardet/windows1255.xml`,
 		"the Channel Definition Format is no format of feeds that is read": `wellformed/cdf/channel_abstract_map_description.xml wellformed/cdf/item_abstract_map_summary.xml
@@ -188,7 +191,8 @@ func TestFeedsReadAsFeedparsersSuiteExpects(t *testing.T) {
 			}
 			flat := func(s string) string { return text.Of(s, text.HTML|text.KeepCase) }
 			if string(c[1]) == "encoding" {
-				got, want = strings.ReplaceAll(got, "-", ""), strings.ReplaceAll(strings.ToLower(want), "-", "")
+				got, want = strings.ReplaceAll(got, "-", ""), strings.ReplaceAll(strings.ToLower(want),
+					"-", "")
 				if got == "windows1252" && (want == "usascii" || want == "iso88591") {
 					got = want // the WHATWG's name of both
 				}
@@ -205,7 +209,8 @@ func TestFeedsReadAsFeedparsersSuiteExpects(t *testing.T) {
 			t.Errorf("%s: %s", s.name, problem)
 		}
 	}
-	t.Logf("%d of %d files expect something of a field that weir reads; %d of them are listed", compared, len(files), len(corpusDisagreements))
+	t.Logf("%d of %d files expect something of a field that weir reads; %d of them are listed", compared,
+		len(files), len(corpusDisagreements))
 	if compared < 200 {
 		t.Errorf("only %d files were compared", compared)
 	}

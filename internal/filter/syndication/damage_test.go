@@ -61,7 +61,8 @@ func TestFeedsThatAreCutOffEndAfterTheirLastWholeItem(t *testing.T) {
 	for n := second + 2; n < strings.Index(src, "</item></channel>")+7; n++ {
 		f := parse(t, src[:n])
 		want := src[:second+1] + "</channel></rss>"
-		if got := string(bytes.Join(f.Pieces(nil, all(f), ""), nil)); got != want || len(f.Items) != 1 || !slices.Contains(f.Damage, "truncated") {
+		if got := string(bytes.Join(f.Pieces(nil, all(f), ""), nil)); got != want || len(f.Items) != 1 ||
+			!slices.Contains(f.Damage, "truncated") {
 			t.Fatalf("%q: %d items, damage %q\n%q, want\n%q", src[:n], len(f.Items), f.Damage, got, want)
 		}
 	}
@@ -78,27 +79,33 @@ func TestBoundsHold(t *testing.T) {
 	}{
 		{"depth", deep, syndication.Options{}, 256},
 		{"items", many, syndication.Options{MaxItems: 10}, 10},
-		{"items", `{"version":"https://jsonfeed.org/version/1","items":[{},{}]}`, syndication.Options{MaxItems: 1}, 1},
+		{"items", `{"version":"https://jsonfeed.org/version/1","items":[{},{}]}`,
+			syndication.Options{MaxItems: 1}, 1},
 		{"attributes", wide, syndication.Options{}, 256},
 		{"bytes", many, syndication.Options{MaxBytes: 20}, 20},
 	} {
 		var limit *syndication.LimitError
-		if _, err := syndication.Parse([]byte(c.src), c.o); !errors.As(err, &limit) || *limit != (syndication.LimitError{What: c.what, Max: c.max}) {
+		if _, err := syndication.Parse([]byte(c.src), c.o); !errors.As(err, &limit) ||
+			*limit != (syndication.LimitError{What: c.what, Max: c.max}) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }
 
 func TestEntitiesOfADocumentTypeAreNotExpanded(t *testing.T) {
-	f := parse(t, `<!DOCTYPE rss [<!ENTITY a "boom"><!ENTITY b SYSTEM "file:///etc/passwd">]><rss version="2.0"><channel><title>&a;&b; &nbsp;R&D &copy=2;</title></channel></rss>`)
+	f := parse(
+		t,
+		`<!DOCTYPE rss [<!ENTITY a "boom"><!ENTITY b SYSTEM "file:///etc/passwd">]><rss version="2.0"><channel><title>&a;&b; &nbsp;R&D &copy=2;</title></channel></rss>`)
 	if f.Title != "&a;&b; \u00a0R&D &copy=2;" {
 		t.Errorf("%q", f.Title)
 	}
 }
 
 func TestWhatIsNoFeedIsRefused(t *testing.T) {
-	for _, src := range []string{"", "  ", "<html><body>no</body></html>", "no", `{"a":1}`, "<!doctype html><p>x", "<?xml version='1.0'?><opml/>"} {
-		if f, err := syndication.Parse([]byte(src), syndication.Options{}); !errors.Is(err, syndication.ErrNoFeed) {
+	for _, src := range []string{"", "  ", "<html><body>no</body></html>", "no", `{"a":1}`,
+		"<!doctype html><p>x", "<?xml version='1.0'?><opml/>"} {
+		if f, err := syndication.Parse([]byte(src), syndication.Options{}); !errors.Is(err,
+			syndication.ErrNoFeed) {
 			t.Errorf("%q: %v, %v", src, f, err)
 		}
 	}

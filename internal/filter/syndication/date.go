@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// parseDate understands the dates that feeds have: RFC 5322, RFC 3339, W3C's, asctime, with names of days and months in
-// several languages, hours of twelve, names of zones or none, which is UTC. It is false for what is none.
+// parseDate understands the dates that feeds have: RFC 5322, RFC 3339, W3C's, asctime, with names of days
+// and months in several languages, hours of twelve, names of zones or none, which is UTC. It is false for
+// what is none.
 func parseDate(s string) (time.Time, bool) {
 	if t, ok := parseUsual(s); ok {
 		return t, true
@@ -15,10 +16,12 @@ func parseDate(s string) (time.Time, bool) {
 	return d.parse()
 }
 
-// parseUsual reads what most feeds of RSS have, such as Sat, 02 Nov 2024 08:28:28 GMT, in a fifth of the time.
+// parseUsual reads what most feeds of RSS have, such as Sat, 02 Nov 2024 08:28:28 GMT, in a fifth of the
+// time.
 func parseUsual(s string) (time.Time, bool) {
 	const form = "Sat, 02 Nov 2024 08:28:28 "
-	if len(s) < len(form)+3 || s[3] != ',' || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25] != ' ' {
+	if len(s) < len(form)+3 || s[3] != ',' || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' ||
+		s[22] != ':' || s[25] != ' ' {
 		return time.Time{}, false
 	}
 	if zone := s[len(form):]; zone != "GMT" && zone != "+0000" {
@@ -34,8 +37,10 @@ func parseUsual(s string) (time.Time, bool) {
 		}
 		return n
 	}
-	year, day, hour, minute, second := number(12, 16), number(5, 7), number(17, 19), number(20, 22), number(23, 25)
-	if month < 0 || month%3 != 0 || year > 9999 || day < 1 || day > 28 || hour > 23 || minute > 59 || second > 59 {
+	year, day, hour, minute, second := number(12, 16), number(5, 7), number(17, 19),
+		number(20, 22), number(23, 25)
+	if month < 0 || month%3 != 0 || year > 9999 || day < 1 || day > 28 || hour > 23 ||
+		minute > 59 || second > 59 {
 		return time.Time{}, false
 	}
 	return time.Date(year, time.Month(month/3+1), day, hour, minute, second, 0, time.UTC), true
@@ -54,20 +59,27 @@ type dateParser struct {
 }
 
 var months = map[string]int{
-	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12,
+	"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10,
+	"nov": 11, "dec": 12,
 	"mär": 3, "mae": 3, "mrz": 3, "mai": 5, "okt": 10, "dez": 12, // German
 	"fév": 2, "fev": 2, "avr": 4, "jui": 6, "aoû": 8, "aou": 8, "déc": 12, // French; juin and juillet below
-	"ene": 1, "abr": 4, "ago": 8, "set": 9, "dic": 12, "gen": 1, "mag": 5, "giu": 6, "lug": 7, "ott": 10, // Spanish, Italian
+	// Spanish, Italian.
+	"ene": 1, "abr": 4, "ago": 8, "set": 9, "dic": 12, "gen": 1, "mag": 5, "giu": 6, "lug": 7, "ott": 10,
 	"out": 10, "mei": 5, "maa": 3, "mrt": 3, // Portuguese, Dutch
-	"янв": 1, "фев": 2, "мар": 3, "апр": 4, "май": 5, "мая": 5, "июн": 6, "июл": 7, "авг": 8, "сен": 9, "окт": 10, "ноя": 11, "дек": 12,
+	"янв": 1, "фев": 2, "мар": 3, "апр": 4, "май": 5, "мая": 5, "июн": 6, "июл": 7, "авг": 8, "сен": 9,
+	"окт": 10, "ноя": 11, "дек": 12,
 }
 
 // zones are hours, in quarters, east of UTC.
 var zones = map[string]int{
-	"ut": 0, "utc": 0, "gmt": 0, "z": 0, "wet": 0, "est": -20, "edt": -16, "cst": -24, "cdt": -20, "mst": -28, "mdt": -24, "pst": -32,
-	"pdt": -28, "akst": -36, "akdt": -32, "hst": -40, "ast": -16, "adt": -12, "bst": 4, "ist": 22, "west": 4, "cet": 4, "cest": 8,
-	"mez": 4, "mesz": 8, "met": 4, "mest": 8, "eet": 8, "eest": 12, "msk": 12, "msd": 16, "jst": 36, "kst": 36, "hkt": 32, "sgt": 32,
-	"aest": 40, "aedt": 44, "awst": 32, "acst": 38, "nzst": 48, "nzdt": 52, "sast": 8, "brt": -12, "art": -12, "clt": -16,
+	"ut": 0, "utc": 0, "gmt": 0, "z": 0, "wet": 0, "est": -20, "edt": -16, "cst": -24, "cdt": -20, "mst": -28,
+	"mdt": -24, "pst": -32,
+	"pdt": -28, "akst": -36, "akdt": -32, "hst": -40, "ast": -16, "adt": -12, "bst": 4, "ist": 22, "west": 4,
+	"cet": 4, "cest": 8,
+	"mez": 4, "mesz": 8, "met": 4, "mest": 8, "eet": 8, "eest": 12, "msk": 12, "msd": 16, "jst": 36,
+	"kst": 36, "hkt": 32, "sgt": 32,
+	"aest": 40, "aedt": 44, "awst": 32, "acst": 38, "nzst": 48, "nzdt": 52, "sast": 8, "brt": -12,
+	"art": -12, "clt": -16,
 	"a": -4, "n": 4, "m": -48, "y": 48, "et": -20, "ct": -24, "mt": -28, "pt": -32,
 }
 
@@ -125,7 +137,8 @@ func (d *dateParser) parse() (time.Time, bool) {
 	} else if d.am && d.hour == 12 {
 		d.hour = 0
 	}
-	if d.month < 1 || d.month > 12 || d.day < 1 || d.day > 31 || d.hour > 24 || d.minute > 59 || d.second > 60 {
+	if d.month < 1 || d.month > 12 || d.day < 1 || d.day > 31 || d.hour > 24 ||
+		d.minute > 59 || d.second > 60 {
 		return time.Time{}, false
 	}
 	t := time.Date(d.year, time.Month(d.month), d.day, d.hour, d.minute, d.second, d.nano, time.UTC)
@@ -152,7 +165,8 @@ func (d *dateParser) digits() bool {
 		d.hour, d.minute, d.second, d.haveTime = n/10000, n/100%100, n%100, true
 	case digits > 2:
 		return d.haveYear && d.haveTime // something after the date
-	case d.i+1 < len(d.s) && (d.s[d.i] == '/' || d.s[d.i] == '.') && !d.haveDay && d.s[d.i+1] >= '0' && d.s[d.i+1] <= '9':
+	case d.i+1 < len(d.s) && (d.s[d.i] == '/' || d.s[d.i] == '.') && !d.haveDay && d.s[d.i+1] >= '0' &&
+		d.s[d.i+1] <= '9':
 		american := d.s[d.i] == '/'
 		d.i++
 		m, _ := d.number()

@@ -15,19 +15,22 @@ type Link struct {
 }
 
 // feedTypes are the media types by which pages announce feeds.
-var feedTypes = []string{"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json", "application/json",
+var feedTypes = []string{"application/rss+xml", "application/atom+xml", "application/rdf+xml",
+	"application/feed+json", "application/json",
 	"application/xml", "text/xml"}
 
 // maxLinks bounds what Discover returns.
 const maxLinks = 100
 
-// Discover returns the feeds that a page of HTML links to, then its icons, each in the order of the page. Where it
-// announces no feed, links whose address looks like one are taken instead. URLs are absolute, of http and https.
+// Discover returns the feeds that a page of HTML links to, then its icons, each in the order of the page.
+// Where it announces no feed, links whose address looks like one are taken instead. URLs are absolute, of
+// http and https.
 func Discover(page []byte, base *url.URL) []Link {
 	var feeds, icons, guesses []Link
 	add := func(to *[]Link, l Link) {
 		ref, err := base.Parse(strings.TrimSpace(l.URL))
-		if err != nil || l.URL == "" || ref.Host == "" || ref.Scheme != "http" && ref.Scheme != "https" || len(*to) == maxLinks {
+		if err != nil || l.URL == "" || ref.Host == "" || ref.Scheme != "http" && ref.Scheme != "https" ||
+			len(*to) == maxLinks {
 			return
 		}
 		ref.Fragment, ref.User = "", nil
@@ -81,7 +84,8 @@ func Discover(page []byte, base *url.URL) []Link {
 			rel := strings.Fields(strings.ToLower(value("rel")))
 			kind, _, _ := strings.Cut(strings.ToLower(value("type")), ";")
 			switch {
-			case slices.Contains(rel, "alternate") && slices.Contains(feedTypes, strings.TrimSpace(kind)), slices.Contains(rel, "feed"):
+			case slices.Contains(rel, "alternate") && slices.Contains(feedTypes, strings.TrimSpace(kind)),
+				slices.Contains(rel, "feed"):
 				add(&feeds, Link{URL: value("href"), Title: value("title"), Type: kind})
 			case slices.Contains(rel, "icon"), slices.Contains(rel, "apple-touch-icon"):
 				add(&icons, Link{URL: value("href"), Type: kind, Icon: true})
@@ -108,6 +112,7 @@ func looksLikeFeed(href string) bool {
 	case "feed", "rss", "atom", "feed.json", "rss.xml", "atom.xml", "feed.xml", "index.xml", "index.rdf":
 		return true
 	}
-	return strings.HasSuffix(last, ".rss") || strings.HasSuffix(last, ".atom") || strings.HasSuffix(last, ".rdf") || strings.Contains(query, "feed=rss") ||
+	return strings.HasSuffix(last, ".rss") || strings.HasSuffix(last, ".atom") ||
+		strings.HasSuffix(last, ".rdf") || strings.Contains(query, "feed=rss") ||
 		strings.Contains(query, "format=rss") || strings.Contains(query, "feed=atom")
 }

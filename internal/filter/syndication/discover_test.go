@@ -24,11 +24,14 @@ func TestPagesAreSearchedForFeedsAndIcons(t *testing.T) {
 			<link rel="alternate" hreflang="de" href="/de"><link rel="shortcut icon" href="/favicon.ico">
 			<script>document.write('<link rel="alternate" type="text/xml" href="/script">')</script>
 			<link rel="alternate" type="application/feed+json" href="javascript:alert(1)"><a href="/rss">RSS</a>`,
-			[]link{{URL: "https://example.org/blog/feed.xml?a=1&b=2", Title: "All & sundry", Type: "application/rss+xml"},
+			[]link{{URL: "https://example.org/blog/feed.xml?a=1&b=2", Title: "All & sundry",
+				Type: "application/rss+xml"},
 				{URL: "https://cdn.example.org/atom", Type: "application/atom+xml"},
 				{URL: "https://example.org/favicon.ico", Icon: true}}},
-		{"base", `<base href="https://other.example/x/"><link rel="alternate" type="text/xml" href="f">`, []link{{URL: "https://other.example/x/f", Type: "text/xml"}}},
-		{"guessed", `<a href="/about">x</a><a href="../feed/#top">x</a><a href="/feed/">x</a><a href="news.rss?x">x</a>`,
+		{"base", `<base href="https://other.example/x/"><link rel="alternate" type="text/xml" href="f">`,
+			[]link{{URL: "https://other.example/x/f", Type: "text/xml"}}},
+		{"guessed",
+			`<a href="/about">x</a><a href="../feed/#top">x</a><a href="/feed/">x</a><a href="news.rss?x">x</a>`,
 			[]link{{URL: "https://example.org/feed/"}, {URL: "https://example.org/blog/news.rss?x"}}},
 		{"none", `<p>nothing`, nil},
 		{"broken", `<link rel="alternate" type="application/rss+xml" href="x`, nil},

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// precedence holds, for texts that several elements of an item or feed may give, the rank of the one that did: 0 is
-// the best. The first of a rank counts.
+// precedence holds, for texts that several elements of an item or feed may give, the rank of the one that
+// did: 0 is the best. The first of a rank counts.
 type precedence struct {
 	title, summary, content, link, language, published, updated, image, icon, copyright uint8
 }

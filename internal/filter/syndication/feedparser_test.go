@@ -71,7 +71,8 @@ func mockFeeds(t testing.TB) []sample {
 	t.Cleanup(func() { s.Stop(); s.Close() })
 	var all []sample
 	for _, format := range []string{"rss", "atom", "json"} {
-		for _, damage := range []string{"off", "truncated", "unclosed", "crossed", "entities", "ampersands", "control", "invalid", "mislabelled",
+		for _, damage := range []string{"off", "truncated", "unclosed", "crossed", "entities", "ampersands",
+			"control", "invalid", "mislabelled",
 			"prefixes", "leading", "dates", "guids", "mistyped", "bomb"} {
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/feed/7."+format+"?malformed="+damage, nil))
@@ -81,7 +82,8 @@ func mockFeeds(t testing.TB) []sample {
 			if w.Code != http.StatusOK {
 				t.Fatalf("%s %s: %d %s", format, damage, w.Code, w.Body)
 			}
-			all = append(all, sample{name: "mock/" + format + "/" + damage, contentType: w.Header().Get("Content-Type"), src: w.Body.Bytes()})
+			all = append(all, sample{name: "mock/" + format + "/" + damage,
+				contentType: w.Header().Get("Content-Type"), src: w.Body.Bytes()})
 		}
 	}
 	return all
@@ -89,7 +91,8 @@ func mockFeeds(t testing.TB) []sample {
 
 // partly says of which of the mock's feeds not all 20 items can be read, and how many.
 var partly = map[string]int{
-	"mock/rss/truncated": 9, "mock/atom/truncated": 9, "mock/json/truncated": 9, "mock/json/unclosed": 0, "mock/json/crossed": 0, "mock/json/ampersands": 0,
+	"mock/rss/truncated": 9, "mock/atom/truncated": 9, "mock/json/truncated": 9, "mock/json/unclosed": 0,
+	"mock/json/crossed": 0, "mock/json/ampersands": 0,
 }
 
 func TestDamagedFeedsKeepTheirItems(t *testing.T) {
@@ -111,14 +114,16 @@ func TestDamagedFeedsKeepTheirItems(t *testing.T) {
 		}
 		for i := range items {
 			it := &f.Items[i]
-			if it.Title == "" || it.URL == "" || it.Summary+it.Content == "" || strings.ContainsAny(it.Title+it.Content, "\x00\x01\x0b\x1f") {
+			if it.Title == "" || it.URL == "" || it.Summary+it.Content == "" ||
+				strings.ContainsAny(it.Title+it.Content, "\x00\x01\x0b\x1f") {
 				t.Errorf("%s: item %d is %+v", s.name, i, it)
 			}
 		}
 	}
 }
 
-// otherwise are files that feedparser reads otherwise after items were left out or converted, by kind and name, and why.
+// otherwise are files that feedparser reads otherwise after items were left out or converted, by kind and
+// name, and why.
 var otherwise = map[string]string{
 	"rss mock/rss/dates":   "31 February is no date",
 	"atom mock/rss/dates":  "31 February is no date",
@@ -155,14 +160,16 @@ func TestFeedparserReadsOfFilteredFeedsWhatItReadsOfSources(t *testing.T) {
 			keep.Set(i)
 			kept = append(kept, i)
 		}
-		if whole := bytes.Join(f.Pieces(nil, all(f), ""), nil); !slices.Contains(f.Damage, "truncated") && !bytes.Equal(whole, s.src) {
+		if whole := bytes.Join(f.Pieces(nil, all(f), ""), nil); !slices.Contains(f.Damage, "truncated") &&
+			!bytes.Equal(whole, s.src) {
 			t.Errorf("%s: with all items it is %q, not the source", s.name, whole)
 		}
 		converted := map[string][]byte{}
 		for _, to := range []syndication.Format{syndication.RSS, syndication.Atom} {
 			converted[to.String()] = f.Convert(nil, to, f.Refs(nil, all(f)), "")
 		}
-		line, err := json.Marshal(map[string]any{"name": s.name, "type": s.contentType, "source": s.src, "items": len(f.Items), "kept": kept,
+		line, err := json.Marshal(map[string]any{"name": s.name, "type": s.contentType, "source": s.src,
+			"items": len(f.Items), "kept": kept,
 			"truncated": slices.Contains(f.Damage, "truncated"),
 			"filtered":  bytes.Join(f.Pieces(nil, keep, ""), nil), "converted": converted})
 		if err != nil {

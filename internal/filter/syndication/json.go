@@ -38,7 +38,8 @@ func (f *Feed) parseJSON(o Options) error {
 	p, err := read(f.text)
 	if err != nil && p.limit == nil && p.I < len(p.B) {
 		if mended, ok := mendJSON(f.text); ok {
-			*f = Feed{Format: JSON, Charset: f.Charset, Source: f.Source, text: f.text, end: f.end, Damage: f.Damage}
+			*f = Feed{Format: JSON, Charset: f.Charset, Source: f.Source, text: f.text, end: f.end,
+				Damage: f.Damage}
 			f.damaged("characters that JSON does not allow")
 			p, err = read(mended)
 		}
@@ -76,7 +77,8 @@ func mendJSON(b []byte) ([]byte, bool) {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			put(i, "?")
-		case r < ' ' && r != '\n', r == '\n' && i > 0 && b[i-1] != ',': // a raw line end in a text, or white space
+		// A raw line end in a text, or white space.
+		case r < ' ' && r != '\n', r == '\n' && i > 0 && b[i-1] != ',':
 			put(i, " ")
 		case r == '\\' && surrogate(i) == 0xd800>>10 && surrogate(i+6) == 0xdc00>>10:
 			size = 12

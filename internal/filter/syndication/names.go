@@ -50,8 +50,10 @@ var namespaces = map[string]vocabulary{
 }
 
 // byPrefix are the vocabularies of prefixes that a document does not declare.
-var byPrefix = map[string]vocabulary{"atom": atom, "atom10": atom, "atom03": atom, "a10": atom, "rdf": rdf, "dc": dublinCore,
-	"dcterms": dublinCore, "content": content, "itunes": itunes, "media": media, "podcast": podcast, "sy": updates,
+var byPrefix = map[string]vocabulary{"atom": atom, "atom10": atom, "atom03": atom, "a10": atom,
+	"rdf": rdf, "dc": dublinCore,
+	"dcterms": dublinCore, "content": content, "itunes": itunes, "media": media,
+	"podcast": podcast, "sy": updates,
 	"xhtml": xhtml}
 
 // namespace returns the vocabulary of a URI.
@@ -81,8 +83,8 @@ type scope struct {
 // maxBindings are in force at a time. Those beyond are as if they were not there.
 const maxBindings = 1000
 
-// declare adds the bindings of a tag's attributes. The root's default namespace, if none that is known, is the
-// document's own.
+// declare adds the bindings of a tag's attributes. The root's default namespace, if none that is known, is
+// the document's own.
 func (s *scope) declare(b []byte, attrs []attribute, root bool) {
 	for _, a := range attrs {
 		if len(a.name) < 5 || string(a.name[:5]) != "xmlns" || len(s.bound) == maxBindings {

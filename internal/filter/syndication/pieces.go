@@ -20,9 +20,10 @@ func (b Bits) Set(i int) { b[i>>6] |= 1 << (i & 63) }
 // Clear removes item i.
 func (b Bits) Clear(i int) { b[i>>6] &^= 1 << (i & 63) }
 
-// Pieces appends the bytes of the feed without the items that are not in keep, as pieces of Source in their order. With
-// a self, the URLs by which the feed refers to itself are replaced by it. What stands between items stays, except for
-// the commas of JSON. Of a feed that was cut off what is not whole is left out, and its elements are closed.
+// Pieces appends the bytes of the feed without the items that are not in keep, as pieces of Source in their
+// order. With a self, the URLs by which the feed refers to itself are replaced by it. What stands between
+// items stays, except for the commas of JSON. Of a feed that was cut off what is not whole is left out, and
+// its elements are closed.
 func (f *Feed) Pieces(dst [][]byte, keep Bits, self string) [][]byte {
 	w := f.writer(dst, self)
 	kept := 0
@@ -120,7 +121,8 @@ func (f *Feed) quote(url string) []byte {
 	if f.Format == JSON {
 		return f.encodeASCII(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(url))
 	}
-	return f.encodeASCII(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;").Replace(url))
+	return f.encodeASCII(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'",
+		"&#39;").Replace(url))
 }
 
 // encodeASCII writes ASCII in the charset of the source.

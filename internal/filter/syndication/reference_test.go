@@ -18,7 +18,8 @@ type plainItem struct {
 	title, guid, url string
 }
 
-// reference reads items with encoding/xml or encoding/json, which are slow and take whole documents in UTF-8 only.
+// reference reads items with encoding/xml or encoding/json, which are slow and take whole documents in
+// UTF-8 only.
 func reference(src []byte) ([]plainItem, error) {
 	if strings.HasPrefix(strings.TrimSpace(string(src)), "{") {
 		return jsonReference(src)
@@ -45,7 +46,8 @@ func reference(src []byte) ([]plainItem, error) {
 			if len(path) > 1 {
 				parent = path[len(path)-2].Local
 			}
-			isItem := e.Name.Local == "item" && (parent == "channel" || parent == "RDF" || parent == "rss") || e.Name.Local == "entry" && parent == "feed"
+			isItem := e.Name.Local == "item" && (parent == "channel" || parent == "RDF" || parent == "rss") ||
+				e.Name.Local == "entry" && parent == "feed"
 			if isItem && item == nil {
 				items = append(items, plainItem{start: start})
 				item = &items[len(items)-1]
@@ -54,7 +56,9 @@ func reference(src []byte) ([]plainItem, error) {
 			if item == nil || parent != "item" && parent != "entry" {
 				break
 			}
-			native := e.Name.Space == "" || strings.HasPrefix(e.Name.Space, "http://purl.org/rss/1.0/") && !strings.Contains(e.Name.Space, "modules") || strings.Contains(strings.ToLower(e.Name.Space), "atom")
+			native := e.Name.Space == "" || strings.HasPrefix(e.Name.Space, "http://purl.org/rss/1.0/") &&
+				!strings.Contains(e.Name.Space, "modules") ||
+				strings.Contains(strings.ToLower(e.Name.Space), "atom")
 			switch {
 			case !native:
 			case e.Name.Local == "title":
@@ -138,11 +142,13 @@ func TestTheScannerReadsWhatTheReferenceReads(t *testing.T) {
 				t.Errorf("%s: item %d is [%d, %d), want [%d, %d)", s.name, i, start, it.End, w.start, w.end)
 			}
 			plain := func(what, got, want string) {
-				if got != want && want != "" && !strings.ContainsAny(got, "<") { // of markup the reference has the text
+				// Of markup the reference has the text.
+				if got != want && want != "" && !strings.ContainsAny(got, "<") {
 					t.Errorf("%s: item %d has the %s %q, want %q", s.name, i, what, got, want)
 				}
 			}
-			if strings.Contains(s.name, "base64") || strings.Contains(s.name, "xml_base") || strings.Contains(s.name, "_links") || strings.Contains(s.name, "markup") {
+			if strings.Contains(s.name, "base64") || strings.Contains(s.name, "xml_base") ||
+				strings.Contains(s.name, "_links") || strings.Contains(s.name, "markup") {
 				continue // texts that are more than text
 			}
 			plain("title", it.Title, w.title)

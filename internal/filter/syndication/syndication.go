@@ -1,18 +1,19 @@
-// Package syndication reads RSS 0.9x to 2.0, RDF (RSS 0.90, 1.0 and 1.1), Atom 0.3 and 1.0 and JSON Feed 1.0 and 1.1 in
-// one pass, and writes feeds out of what it has read.
+// Package syndication reads RSS 0.9x to 2.0, RDF (RSS 0.90, 1.0 and 1.1), Atom 0.3 and 1.0 and JSON Feed
+// 1.0 and 1.1 in one pass, and writes feeds out of what it has read.
 //
-// [Parse] says of each item where its bytes are in the source, so that [Feed.Pieces] makes a feed without some of its
-// items out of the source's own bytes: namespaces, CDATA sections, comments, unknown elements and the charset stay as
-// they are. [Feed.Arrange] does so with items in another order and of several feeds; [Convert] writes another format.
+// [Parse] says of each item where its bytes are in the source, so that [Feed.Pieces] makes a feed without
+// some of its items out of the source's own bytes: namespaces, CDATA sections, comments, unknown elements
+// and the charset stay as they are. [Feed.Arrange] does so with items in another order and of several
+// feeds; [Convert] writes another format.
 //
-// A feed is damaged more often than not. What can be read is read, and [Feed.Damage] tells what was wrong. No entity
-// of a document type is expanded and nothing that is outside the document is fetched.
+// A feed is damaged more often than not. What can be read is read, and [Feed.Damage] tells what was wrong.
+// No entity of a document type is expanded and nothing that is outside the document is fetched.
 //
-// A Feed does not change after Parse and may be used by many goroutines. Its strings share memory of their own; Source
-// is the caller's slice, which must not change while the feed is used.
+// A Feed does not change after Parse and may be used by many goroutines. Its strings share memory of their
+// own; Source is the caller's slice, which must not change while the feed is used.
 //
-// Sources: the specifications of the formats, RFC 4287 (Atom), RFC 7303 (charsets of XML), RFC 8259 (JSON), RFC 5322,
-// RFC 3339 and W3C's note on dates.
+// Sources: the specifications of the formats, RFC 4287 (Atom), RFC 7303 (charsets of XML), RFC 8259 (JSON),
+// RFC 5322, RFC 3339 and W3C's note on dates.
 package syndication
 
 import (
@@ -37,12 +38,14 @@ func (f Format) String() string { return [...]string{"rss", "rdf", "atom", "json
 
 // ContentType returns the media type of the format's documents.
 func (f Format) ContentType() string {
-	return [...]string{"application/rss+xml", "application/rdf+xml", "application/atom+xml", "application/feed+json"}[f]
+	return [...]string{"application/rss+xml", "application/rdf+xml", "application/atom+xml",
+		"application/feed+json"}[f]
 }
 
 // Options are what is known of a source, and bounds; a zero is the default.
 type Options struct {
-	URL           string // where it was fetched: what relative references in RSS, RDF and Atom are relative to
+	// Where it was fetched: what relative references in RSS, RDF and Atom are relative to.
+	URL           string
 	ContentType   string // the header field of HTTP, whose charset is preferred to what the document says
 	MaxBytes      int    // of the source: 32 MiB
 	MaxDepth      int    // of open elements: 256
@@ -81,7 +84,8 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the feed has more than %d %s", e.Max, map[string]string{"bytes": "bytes",
-		"depth": "elements in each other", "items": "items", "attributes": "attributes in one element"}[e.What])
+		"depth": "elements in each other", "items": "items",
+		"attributes": "attributes in one element"}[e.What])
 }
 
 // Range is bytes [Start, End) of a Source.
@@ -100,7 +104,8 @@ type Feed struct {
 	FeedURL, Next, Hub                 string // rel=self, rel=next, rel=hub
 	Authors                            []Person
 	Categories                         []string
-	Published, Updated                 time.Time // zero when the document does not say or cannot be understood
+	// Zero when the document does not say or cannot be understood.
+	Published, Updated time.Time
 
 	TTL       time.Duration // how long the feed asks not to be fetched again; 0 when it does not
 	SkipHours uint32        // bit h: not to be fetched in hour h, UTC
@@ -171,7 +176,8 @@ func (it *Item) Date() time.Time {
 	return it.Published
 }
 
-// Parse reads a feed. The error is [ErrNoFeed], a [*LimitError] or about a document of which nothing could be read.
+// Parse reads a feed. The error is [ErrNoFeed], a [*LimitError] or about a document of which nothing could
+// be read.
 func Parse(src []byte, o Options) (*Feed, error) {
 	o = o.withDefaults()
 	if len(src) > o.MaxBytes {

@@ -33,11 +33,13 @@ func TestParseReadsAFeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Title != "Übungen & more" || f.FeedURL != "https://example.org/feed?a=1&b=2" || len(f.Items) != 2 || len(f.Damage) != 0 {
+	if f.Title != "Übungen & more" || f.FeedURL != "https://example.org/feed?a=1&b=2" || len(f.Items) != 2 ||
+		len(f.Damage) != 0 {
 		t.Fatalf("%+v", f)
 	}
 	one := f.Items[0]
-	for field, want := range map[text.Field]string{text.Title: "ol now", text.Content: "creme brulee two", text.Author: "bob"} {
+	for field, want := range map[text.Field]string{text.Title: "ol now", text.Content: "creme brulee two",
+		text.Author: "bob"} {
 		got := ""
 		for value := range f.Text().Values(field, 0) {
 			got = string(value)
@@ -72,8 +74,10 @@ func TestPiecesAreTheSource(t *testing.T) {
 	}
 	keep.Clear(0)
 	out := string(bytes.Join(f.Pieces(nil, keep, "https://x.example/?a&b"), nil))
-	from, to := bytes.Index([]byte(rss), []byte("\n  <item>\n")), bytes.Index([]byte(rss), []byte("\n  <item><title>"))
-	want := string(bytes.Replace([]byte(rss[:from]+rss[to:]), []byte("https://example.org/feed?a=1&amp;b=2"), []byte("https://x.example/?a&amp;b"), 1))
+	from, to := bytes.Index([]byte(rss), []byte("\n  <item>\n")),
+		bytes.Index([]byte(rss), []byte("\n  <item><title>"))
+	want := string(bytes.Replace([]byte(rss[:from]+rss[to:]), []byte("https://example.org/feed?a=1&amp;b=2"),
+		[]byte("https://x.example/?a&amp;b"), 1))
 	if out != want {
 		t.Errorf("got %s\nwant %s", out, want)
 	}

@@ -25,8 +25,8 @@ type tag struct {
 	attrs []attribute
 }
 
-// readTag reads the tag whose name begins at i, into attrs. It is false when the document ends within the tag. A tag
-// without its '>' ends before the next '<'.
+// readTag reads the tag whose name begins at i, into attrs. It is false when the document ends within the
+// tag. A tag without its '>' ends before the next '<'.
 func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err error) {
 	t.start = i - 1
 	k := i
@@ -76,8 +76,8 @@ func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err 
 	return t, false, nil
 }
 
-// readValue reads the value at k, in quotes or not, and returns where to go on, -1 when the document ends first. A
-// quote that is not closed before the tag and another one begin ends with the tag.
+// readValue reads the value at k, in quotes or not, and returns where to go on, -1 when the document ends
+// first. A quote that is not closed before the tag and another one begin ends with the tag.
 func readValue(b []byte, k int) (Range, int) {
 	if k < len(b) && (b[k] == '"' || b[k] == '\'') {
 		n := bytes.IndexByte(b[k+1:], b[k])
@@ -104,8 +104,8 @@ func readValue(b []byte, k int) (Range, int) {
 	return Range{start, k}, k
 }
 
-// skipMarkup returns the end of the comment, processing instruction, CDATA section or declaration at b[i] == '<', -1
-// when the document ends within. What a document type declares is passed over.
+// skipMarkup returns the end of the comment, processing instruction, CDATA section or declaration at b[i]
+// == '<', -1 when the document ends within. What a document type declares is passed over.
 func skipMarkup(b []byte, i int) int {
 	rest := b[i:]
 	after := func(n int, end string) int {

@@ -9,11 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// appendEntity appends what the reference at s[0] == '&' stands for, and returns how many bytes of s it takes; 0 for an
-// ampersand that begins none. Names are HTML's, which XML does not define.
+// appendEntity appends what the reference at s[0] == '&' stands for, and returns how many bytes of s it
+// takes; 0 for an ampersand that begins none. Names are HTML's, which XML does not define.
 func appendEntity(dst, s []byte) ([]byte, int) {
 	n := 1
-	for n < len(s) && n < 34 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' && s[n] <= '9' || n == 1 && s[n] == '#') {
+	for n < len(s) && n < 34 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' &&
+		s[n] <= '9' || n == 1 && s[n] == '#') {
 		n++
 	}
 	if n < 3 || n == len(s) || s[n] != ';' {
@@ -41,7 +42,8 @@ func appendEntity(dst, s []byte) ([]byte, int) {
 	return dst, 0
 }
 
-// appendReference appends the character with a number. Those of windows-1252's C1 range are what HTML makes of them.
+// appendReference appends the character with a number. Those of windows-1252's C1 range are what HTML makes
+// of them.
 func appendReference(dst []byte, digits, whole string) ([]byte, int) {
 	base := 10
 	if digits[0] == 'x' || digits[0] == 'X' {
@@ -69,7 +71,8 @@ const (
 	controlCharacter
 )
 
-// appendText appends character data: references are resolved, line ends are \n, and control characters are left out.
+// appendText appends character data: references are resolved, line ends are \n, and control characters are
+// left out.
 func appendText(dst, s []byte) ([]byte, flaws) {
 	var all, found flaws
 	for {
@@ -108,8 +111,8 @@ func appendVerbatim(dst, s []byte) ([]byte, flaws) {
 	}
 }
 
-// indexControl returns the index of the first control character but \t and \n, -1 when there is none. It looks at
-// eight bytes at a time.
+// indexControl returns the index of the first control character but \t and \n, -1 when there is none. It
+// looks at eight bytes at a time.
 func indexControl(s []byte) int {
 	const ones = 0x0101010101010101
 	i := 0

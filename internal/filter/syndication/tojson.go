@@ -54,8 +54,10 @@ type jsonAttachment struct {
 }
 
 func (f *Feed) toJSON(dst []byte, items []Ref, self string) []byte {
-	out := jsonFeed{Version: "https://jsonfeed.org/version/1.1", Title: asText(f.Title, f.html&htmlTitle != 0), HomePageURL: f.Link,
-		FeedURL: self, NextURL: f.Next, Description: asText(f.Description, f.html&htmlSummary != 0), Icon: f.Image, Favicon: f.Icon,
+	out := jsonFeed{Version: "https://jsonfeed.org/version/1.1",
+		Title: asText(f.Title, f.html&htmlTitle != 0), HomePageURL: f.Link,
+		FeedURL: self, NextURL: f.Next, Description: asText(f.Description, f.html&htmlSummary != 0),
+		Icon: f.Image, Favicon: f.Icon,
 		Language: f.Language, Authors: jsonPersons(f.Authors), Items: make([]jsonItem, 0, len(items))}
 	if f.Hub != "" {
 		out.Hubs = []jsonHub{{"WebSub", f.Hub}}
@@ -74,8 +76,10 @@ func (f *Feed) toJSON(dst []byte, items []Ref, self string) []byte {
 }
 
 func (it *Item) toJSON() jsonItem {
-	out := jsonItem{ID: it.Key(), URL: it.URL, Title: asText(it.Title, it.html&htmlTitle != 0), Image: it.Image,
-		Published: rfc3339(it.Published), Modified: rfc3339(it.Updated), Authors: jsonPersons(it.Authors), Tags: it.Categories, Language: it.Language}
+	out := jsonItem{ID: it.Key(), URL: it.URL, Title: asText(it.Title, it.html&htmlTitle != 0),
+		Image:     it.Image,
+		Published: rfc3339(it.Published), Modified: rfc3339(it.Updated), Authors: jsonPersons(it.Authors),
+		Tags: it.Categories, Language: it.Language}
 	body, isHTML := it.Content, it.html&htmlContent != 0
 	if body == "" { // an item must have one of the two
 		body, isHTML = it.Summary, it.html&htmlSummary != 0

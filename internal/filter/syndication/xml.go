@@ -136,8 +136,8 @@ func (p *xmlParser) run() error {
 	return nil
 }
 
-// cut ends a document that ends at, or within what begins at, i: an item that is not whole is left out, and what is
-// open is closed.
+// cut ends a document that ends at, or within what begins at, i: an item that is not whole is left out, and
+// what is open is closed.
 func (p *xmlParser) cut(i int) error {
 	if len(p.stack) == 0 {
 		return nil
@@ -179,7 +179,8 @@ func (p *xmlParser) push(t *tag, is place, bound int) error {
 	return nil
 }
 
-// endTag closes the innermost element of that name and what is open within it. One that closes nothing says nothing.
+// endTag closes the innermost element of that name and what is open within it. One that closes nothing says
+// nothing.
 func (p *xmlParser) endTag(name []byte, start, end int) {
 	k := p.opened(name)
 	if k < 0 {
@@ -227,8 +228,8 @@ func (p *xmlParser) pop(at int) {
 	p.done = len(p.stack) == 0
 }
 
-// attribute returns the text of an attribute, "" when the tag does not have it. Names are compared without prefix,
-// unless they are given with one.
+// attribute returns the text of an attribute, "" when the tag does not have it. Names are compared without
+// prefix, unless they are given with one.
 func (p *xmlParser) attribute(t *tag, name string) string {
 	for _, a := range t.attrs {
 		if string(a.name) == name {
@@ -303,7 +304,8 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 	// Most have one piece of text and nothing else.
 	if j := bytes.IndexByte(p.b[start:], '<'); j >= 0 {
 		end := start + j
-		if rest := p.b[end+1:]; len(rest) > len(t.name)+1 && rest[0] == '/' && rest[len(t.name)+1] == '>' && bytes.Equal(rest[1:len(t.name)+1], t.name) {
+		if rest := p.b[end+1:]; len(rest) > len(t.name)+1 && rest[0] == '/' && rest[len(t.name)+1] == '>' &&
+			bytes.Equal(rest[1:len(t.name)+1], t.name) {
 			p.i = end + len(t.name) + 3
 			if xml {
 				return p.innerText(nil, start, end, true, 0)
@@ -315,7 +317,8 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 		// Or one section.
 		if n := bytes.Index(after, []byte("]]>")); n >= 0 {
 			rest := after[n+3:]
-			if k := len(t.name) + 2; len(rest) > k && rest[0] == '<' && rest[1] == '/' && rest[k] == '>' && bytes.Equal(rest[2:k], t.name) {
+			if k := len(t.name) + 2; len(rest) > k && rest[0] == '<' && rest[1] == '/' && rest[k] == '>' &&
+				bytes.Equal(rest[2:k], t.name) {
 				p.i = start + len(cdataStart) + n + 3 + k + 1
 				return p.simple(after[:n], true)
 			}
@@ -384,7 +387,8 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 	}
 }
 
-// simple is the text of an element that is one piece, or one CDATA section: a part of the document where it can be.
+// simple is the text of an element that is one piece, or one CDATA section: a part of the document where it
+// can be.
 func (p *xmlParser) simple(b []byte, verbatim bool) []byte {
 	b = trim(b)
 	if (verbatim || bytes.IndexByte(b, '&') < 0) && indexControl(b) < 0 {
@@ -414,7 +418,8 @@ func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found fl
 	return trim(text)
 }
 
-// endsText is true for the start tag of an element that is none of the text it stands in, which then was not closed.
+// endsText is true for the start tag of an element that is none of the text it stands in, which then was
+// not closed.
 func (p *xmlParser) endsText(text, next *tag) bool {
 	_, in := split(text.name)
 	switch string(next.name) {

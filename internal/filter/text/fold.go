@@ -85,11 +85,13 @@ func appendPlain(dst []byte, start int, s string, i int, form Form) ([]byte, int
 	}
 	for i+8 <= len(s) {
 		w := s[i : i+8]
-		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | uint64(w[4])<<32 | uint64(w[5])<<40 |
+		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 | uint64(
+			w[4])<<32 | uint64(w[5])<<40 |
 			uint64(w[6])<<48 | uint64(w[7])<<56
 		// The high bits of these are of bytes that are not one of two, no control character, and so on.
 		low := x &^ highs
-		graphic := (low + 0x60*ones) & ((low ^ lt) + 0x7f*ones) & ((low ^ amp) + 0x7f*ones) &^ (low + ones) &^ x
+		graphic := (low + 0x60*ones) & ((low ^ lt) + 0x7f*ones) & ((low ^ amp) +
+			0x7f*ones) &^ (low + ones) &^ x
 		blanks := ^((low ^ ' '*ones) + 0x7f*ones) & highs
 		others := ^graphic&highs | blanks&(blanks<<8|before)
 		capitals := (low + (0x80-'A')*ones) &^ (low + (0x80-'Z'-1)*ones) & fold
@@ -160,7 +162,8 @@ func foldedRune(r rune) string {
 
 // undecomposed are letters with a stroke or a ligature that Unicode does not take apart.
 var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d",
-	"ħ", "h", "ı", "i", "ŧ", "t", "ẞ", "SS", "Æ", "AE", "Œ", "OE", "Ø", "O", "Ł", "L", "Đ", "D", "Ħ", "H", "Ŧ", "T")
+	"ħ", "h", "ı", "i", "ŧ", "t", "ẞ", "SS", "Æ", "AE", "Œ", "OE", "Ø", "O", "Ł", "L", "Đ", "D",
+	"Ħ", "H", "Ŧ", "T")
 
 // foldRune returns a character in a form.
 func foldRune(r rune, form Form) string {

@@ -78,14 +78,17 @@ func TestTablesHoldValuesByFieldAndItem(t *testing.T) {
 		item  int
 		want  []string
 	}{
-		{text.Title, 0, []string{"first"}}, {text.Title, 1, []string{"zweiter"}}, {text.Category, 0, []string{"a", "b"}},
-		{text.Category, 1, nil}, {text.Language, 0, nil}, {text.Language, 1, []string{"de"}}, {text.GUID, 1, nil},
+		{text.Title, 0, []string{"first"}}, {text.Title, 1, []string{"zweiter"}},
+		{text.Category, 0, []string{"a", "b"}},
+		{text.Category, 1, nil}, {text.Language, 0, nil}, {text.Language, 1, []string{"de"}},
+		{text.GUID, 1, nil},
 	} {
 		if got := values(c.field, c.item); !slices.Equal(got, c.want) {
 			t.Errorf("field %d of item %d is %q, want %q", c.field, c.item, got, c.want)
 		}
 	}
-	if bytes, starts := table.Column(text.Title); string(bytes[starts[0]:starts[2]+1]) != "\x00first\x00zweiter\x00" || starts[1] != 6 {
+	if bytes, starts := table.Column(text.Title); string(
+		bytes[starts[0]:starts[2]+1]) != "\x00first\x00zweiter\x00" || starts[1] != 6 {
 		t.Errorf("%q, %d", bytes, starts)
 	}
 }
@@ -97,7 +100,8 @@ func FuzzForms(f *testing.F) {
 	f.Add("\x00\xff\u00a8 \u0301", "가각", uint8(3))
 	f.Fuzz(func(t *testing.T, a, b string, form uint8) {
 		got := text.Of(a+b, text.Form(form&7))
-		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) || strings.Contains(got, "  ") || got != strings.Trim(got, " ") {
+		if !utf8.ValidString(got) || strings.ContainsRune(got, 0) || strings.Contains(got, "  ") ||
+			got != strings.Trim(got, " ") {
 			t.Fatalf("form %d of %q is %q", form&7, a+b, got)
 		}
 		if strings.ContainsFunc(got, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) }) {
@@ -113,12 +117,15 @@ func FuzzForms(f *testing.F) {
 		// What a text contains it contains in every form.
 		for _, part := range []string{a, b} {
 			if whole := text.Of("."+a+b+".", plain); !strings.Contains(whole, text.Pattern(part, plain)) {
-				t.Fatalf("%q does not contain %q, as %q contains %q", whole, text.Pattern(part, plain), a+b, part)
+				t.Fatalf("%q does not contain %q, as %q contains %q", whole, text.Pattern(part, plain), a+b,
+					part)
 			}
 		}
 		hangul := func(r rune) bool { return 0x1100 <= r && r <= 0x11ff || unicode.Is(unicode.Hangul, r) }
-		if composed := norm.NFC.String(a); !strings.ContainsFunc(a, hangul) && text.Of(composed, 0) != text.Of(norm.NFD.String(a), 0) {
-			t.Fatalf("%q differs composed and taken apart: %q, %q", a, text.Of(composed, 0), text.Of(norm.NFD.String(a), 0))
+		if composed := norm.NFC.String(a); !strings.ContainsFunc(a, hangul) &&
+			text.Of(composed, 0) != text.Of(norm.NFD.String(a), 0) {
+			t.Fatalf("%q differs composed and taken apart: %q, %q", a, text.Of(composed, 0),
+				text.Of(norm.NFD.String(a), 0))
 		}
 	})
 }

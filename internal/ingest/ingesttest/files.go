@@ -67,10 +67,12 @@ func record(t testing.TB, schema *arrow.Schema, rows string) arrow.RecordBatch {
 func LongList(t testing.TB, out io.Writer, n, users int, codec compress.Compression, page int64) {
 	t.Helper()
 	root := schema.MustGroup(schema.NewGroupNode("root", parquet.Repetitions.Required, schema.FieldList{
-		schema.NewInt64Node("user", parquet.Repetitions.Required, -1), schema.NewInt64Node("items", parquet.Repetitions.Repeated, -1),
+		schema.NewInt64Node("user", parquet.Repetitions.Required, -1),
+		schema.NewInt64Node("items", parquet.Repetitions.Repeated, -1),
 	}, -1))
-	w := file.NewParquetWriter(out, root, file.WithWriterProps(parquet.NewWriterProperties(parquet.WithCompression(codec),
-		parquet.WithDictionaryDefault(false), parquet.WithDataPageSize(page))))
+	w := file.NewParquetWriter(out, root,
+		file.WithWriterProps(parquet.NewWriterProperties(parquet.WithCompression(codec),
+			parquet.WithDictionaryDefault(false), parquet.WithDataPageSize(page))))
 	rows, err := w.AppendRowGroupChecked()
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ const shortestToken = 16
 // CheckToken refuses what could be guessed. None is none, and left to Listen.
 func CheckToken(token string) error {
 	if token != "" && len(token) < shortestToken {
-		return refused("--token must have at least %d characters, or it can be guessed; this one has %d", shortestToken, len(token))
+		return refused("--token must have at least %d characters, or it can be guessed; this one has %d",
+			shortestToken, len(token))
 	}
 	return nil
 }
@@ -45,14 +46,16 @@ func Listen(address, token string) (net.Listener, error) {
 	}
 	if token == "" && !l.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		l.Close() //nolint:errcheck // nothing was accepted
-		return nil, refused("%s can be reached from other machines, whose users could make load from here: listen on 127.0.0.1, or set --token", address)
+		return nil, refused("%s can be reached from other machines, whose users could make load from here: "+
+			"listen on 127.0.0.1, or set --token", address)
 	}
 	return l, nil
 }
 
 // Serve answers on l until ctx is done; then it calls end, and waits for the requests under way. A body may
 // take as long as body.
-func Serve(ctx context.Context, l net.Listener, h http.Handler, body time.Duration, log *slog.Logger, end func() error) error {
+func Serve(ctx context.Context, l net.Listener, h http.Handler, body time.Duration, log *slog.Logger,
+	end func() error) error {
 	s := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,

@@ -30,7 +30,8 @@ func TestSecretsAreTheSameWhole(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool
-	}{{"secret", "secret", true}, {"secret", "secre", false}, {"secret", "Secret", false}, {"", "", true}, {"", "s", false}} {
+	}{{"secret", "secret", true}, {"secret", "secre", false}, {"secret", "Secret", false}, {"", "", true},
+		{"", "s", false}} {
 		if got := Same(c.a, c.b); got != c.want {
 			t.Errorf("%q and %q: %t", c.a, c.b, got)
 		}

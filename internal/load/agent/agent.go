@@ -6,16 +6,17 @@
 //
 // What it promises:
 //
-//   - Nothing is lost between the machines, and nothing counts twice. An agent keeps a window until the leader says that it
-//     has it: see Window. Histograms cross the network bucket by bucket.
-//   - The leader's clock alone counts. A window of a fleet is what all agents measured between two of the leader's
-//     Collects, so clocks need not agree.
+//   - Nothing is lost between the machines, and nothing counts twice. An agent keeps a window until the
+//     leader says that it has it: see Window. Histograms cross the network bucket by bucket.
+//   - The leader's clock alone counts. A window of a fleet is what all agents measured between two of the
+//     leader's Collects, so clocks need not agree.
 //   - A rate is shared evenly, and the schedules of agents interleave, so that constant arrivals of
 //     all together are nearly as even as those of one; what is left is the difference of the ways to them.
 //   - An agent makes load for one leader at a time, and stops when that one is silent for Options.Silence.
-//   - An agent makes load on its own machine, and on hosts that it was itself started for: the leader's word is not enough.
-//   - An agent that can be reached from other machines wants a token. It is sent as it is, so let a private network
-//     or a tunnel carry it.
+//   - An agent makes load on its own machine, and on hosts that it was itself started for: the leader's
+//     word is not enough.
+//   - An agent that can be reached from other machines wants a token. It is sent as it is, so let a private
+//     network or a tunnel carry it.
 //
 // An agent that fails, or cannot be reached, ends the run: Fleet.Collect returns an error that wraps
 // ErrLost and names it. What the others have measured is had by Collect after Close.
@@ -139,10 +140,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "":
 			problem(w, http.StatusForbidden, "an agent is for weir load, not for browsers")
 		case s.o.Token == "" && !webui.LoopbackHost(r.Host):
-			problem(w, http.StatusMisdirectedRequest, "an agent without a token is for loopback names, like 127.0.0.1 and localhost; start weir load agent with --token")
+			problem(w, http.StatusMisdirectedRequest, "an agent without a token is for loopback names, "+
+				"like 127.0.0.1 and localhost; start weir load agent with --token")
 		case s.o.Token != "" && (!given || !access.Same(token, s.o.Token)):
 			w.Header().Set("WWW-Authenticate", `Bearer realm="weir load agent"`)
-			problem(w, http.StatusUnauthorized, "the agent wants the token that it was started with: give weir load the same --token")
+			problem(w, http.StatusUnauthorized,
+				"the agent wants the token that it was started with: give weir load the same --token")
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -151,7 +151,8 @@ func TestALeaderThatIsSilentLosesItsRun(t *testing.T) {
 			t.Fatalf("the engine was closed %d times after 3 s of silence", e.closes())
 		}
 		for _, c := range []struct{ method, path, body string }{
-			{"POST", run + "/windows?seen=10", ""}, {"PUT", run + "/load", `{"rate":1}`}, {"DELETE", run + "?seen=10&timeout=1s", ""},
+			{"POST", run + "/windows?seen=10", ""}, {"PUT", run + "/load", `{"rate":1}`},
+			{"DELETE", run + "?seen=10&timeout=1s", ""},
 		} {
 			status, text := call(s, c.method, c.path, c.body)
 			want(t, c.method, status, text, http.StatusGone, "silent for 3s")
@@ -225,7 +226,8 @@ func TestAnAgentMakesOneRunAtATime(t *testing.T) {
 	status, text = call(s, "GET", "/", "")
 	want(t, "status", status, text, 200, `"busy":true`, `"load":"a fake"`, `"leader":"192.0.2.1:1234"`)
 	status, text = call(s, "POST", "/runs", `{"version":1}`)
-	want(t, "a second run", status, text, http.StatusConflict, "making load for 192.0.2.1:1234", "one run at a time")
+	want(t, "a second run", status, text, http.StatusConflict, "making load for 192.0.2.1:1234",
+		"one run at a time")
 	status, text = call(s, "DELETE", run+"?seen=0&timeout=1s", "")
 	want(t, "the end", status, text, 200)
 	begin(t, s, `{"version":1}`)
@@ -253,8 +255,10 @@ func TestWindowsAreKeptUntilTheLeaderHasThem(t *testing.T) {
 		status, text := call(s, "POST", fmt.Sprintf("%s/windows?seen=%d", run, c.seen), "")
 		w := measure.NewWindow()
 		seq, err := decodeWindow([]byte(text), w)
-		if status != 200 || err != nil || seq != c.seq || w.Served != c.served || w.Latency.TotalCount() != int64(c.served) {
-			t.Fatalf("%d: status %d, %v, window %d with %d requests, want %d with %d", i, status, err, seq, w.Served, c.seq, c.served)
+		if status != 200 || err != nil || seq != c.seq || w.Served != c.served ||
+			w.Latency.TotalCount() != int64(c.served) {
+			t.Fatalf("%d: status %d, %v, window %d with %d requests, want %d with %d", i, status, err, seq,
+				w.Served, c.seq, c.served)
 		}
 		if w.Connections != 3 || w.InFlight != i+1 {
 			t.Errorf("%d: %d connections, %d in flight", i, w.Connections, w.InFlight)
@@ -282,15 +286,19 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	e := &fake{}
 	s := faked(Options{}, e)
 	for body, says := range map[string]string{
-		``: "cannot be read", `{`: "cannot be read", `{"version":2}`: "the leader speaks version 2 and the agent 1", `{"colour":1}`: `there is no field \"colour\"`, `{"version":1,"spec":{"users":"5"}}`: "spec.users must be a whole number, not a text",
-		`{"version":1} 7`: "more than one",
+		``: "cannot be read", `{`: "cannot be read",
+		`{"version":2}`:                      "the leader speaks version 2 and the agent 1",
+		`{"colour":1}`:                       `there is no field \"colour\"`,
+		`{"version":1,"spec":{"users":"5"}}`: "spec.users must be a whole number, not a text",
+		`{"version":1} 7`:                    "more than one",
 	} {
 		status, text := call(s, "POST", "/runs", body)
 		want(t, body, status, text, http.StatusBadRequest, says)
 	}
 	run := begin(t, s, `{"version":1,"closed":true}`)
 	for body, wantStatus := range map[string]int{
-		`{}`: 422, `{"rate":1,"connections":1}`: 422, `{"rate":"x"}`: 400, `{"speed":1}`: 400, `{"connections":5}`: 204,
+		`{}`: 422, `{"rate":1,"connections":1}`: 422, `{"rate":"x"}`: 400, `{"speed":1}`: 400,
+		`{"connections":5}`: 204,
 	} {
 		status, text := call(s, "PUT", run+"/load", body)
 		want(t, body, status, text, wantStatus)
@@ -298,11 +306,13 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	if fmt.Sprint(e.conns) != "[5]" {
 		t.Errorf("connections %v", e.conns)
 	}
-	for _, query := range []string{"", "?seen=0", "?seen=0&timeout=x", "?seen=0&timeout=-1s", "?seen=0&timeout=1h", "?timeout=1s"} {
+	for _, query := range []string{"", "?seen=0", "?seen=0&timeout=x", "?seen=0&timeout=-1s",
+		"?seen=0&timeout=1h", "?timeout=1s"} {
 		status, text := call(s, "DELETE", run+query, "")
 		want(t, query, status, text, http.StatusBadRequest)
 	}
-	for _, c := range []struct{ method, path string }{{"POST", "/runs/x/windows?seen=0"}, {"PUT", "/runs/x/load"}, {"DELETE", "/runs/x?seen=0&timeout=1s"}} {
+	for _, c := range []struct{ method, path string }{{"POST", "/runs/x/windows?seen=0"},
+		{"PUT", "/runs/x/load"}, {"DELETE", "/runs/x?seen=0&timeout=1s"}} {
 		status, text := call(s, c.method, c.path, "")
 		want(t, c.path, status, text, http.StatusNotFound, "no such run")
 	}
@@ -313,9 +323,11 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 func TestTargetsElsewhereAreRefusedUnlessTheAgentOwnsThem(t *testing.T) {
 	body := `{"version":1,"spec":{"url":"http://192.0.2.7:80/"}}`
 	status, text := call(New(Options{}), "POST", "/runs", body)
-	want(t, "a target elsewhere", status, text, http.StatusForbidden, "192.0.2.7", "--i-own-this-target 192.0.2.7 to weir load agent")
+	want(t, "a target elsewhere", status, text, http.StatusForbidden, "192.0.2.7",
+		"--i-own-this-target 192.0.2.7 to weir load agent")
 	// Owned, the scenario is taken; nothing is connected here.
-	s := New(Options{Own: []string{"192.0.2.7"}, start: func(ctx context.Context, o *order, own []string) (Engine, string, error) {
+	s := New(Options{Own: []string{"192.0.2.7"}, start: func(ctx context.Context, o *order,
+		own []string) (Engine, string, error) {
 		sc, err := scenario.Open(ctx, o.Spec, own)
 		if err != nil {
 			return nil, "", err
@@ -345,7 +357,8 @@ func TestWhoMayUseAnAgent(t *testing.T) {
 		status, text := call(c.s, "GET", "/", "", c.field)
 		want(t, c.field, status, text, c.status)
 	}
-	for host, status := range map[string]int{"localhost:8092": 200, "[::1]:8092": 200, "127.0.0.1": 200, "evil.example:8092": 421, "10.0.0.1": 421, "": 421} {
+	for host, status := range map[string]int{"localhost:8092": 200, "[::1]:8092": 200, "127.0.0.1": 200,
+		"evil.example:8092": 421, "10.0.0.1": 421, "": 421} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Host = host
 		w := httptest.NewRecorder()
@@ -364,7 +377,8 @@ func TestServeEndsTheRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, l) }()
-	f, err := Dial(t.Context(), []string{l.Addr().String()}, "", scenario.Spec{URL: "http://127.0.0.1:1/"}, client.Options{})
+	f, err := Dial(t.Context(), []string{l.Addr().String()}, "", scenario.Spec{URL: "http://127.0.0.1:1/"},
+		client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -390,7 +404,8 @@ func TestALeaderThatHangsUpWhileItsRunStartsHasNone(t *testing.T) {
 		hangUp()
 		return e, "", nil
 	}})
-	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/runs", strings.NewReader(`{"version":1}`)))
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/runs",
+		strings.NewReader(`{"version":1}`)))
 	if e.closes() != 1 {
 		t.Errorf("the engine was closed %d times", e.closes())
 	}

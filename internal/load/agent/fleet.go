@@ -64,12 +64,14 @@ type member struct {
 // files read into it.
 //
 // The error names the agent that refused; none of the others goes on then.
-func Dial(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet, error) {
+func Dial(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet,
+	error) {
 	return dial(ctx, hosts, token, spec, o, patience)
 }
 
 // dial is Dial with another patience.
-func dial(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options, patience time.Duration) (*Fleet, error) {
+func dial(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options,
+	patience time.Duration) (*Fleet, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("no agents: name them as --agents host:port,host:port")
 	}
@@ -88,7 +90,8 @@ func dial(ctx context.Context, hosts []string, token string, spec scenario.Spec,
 }
 
 // gathered returns a fleet none of whose members was asked for anything.
-func gathered(ctx context.Context, hosts []string, token string, patience time.Duration) (*Fleet, *http.Transport, error) {
+func gathered(ctx context.Context, hosts []string, token string, patience time.Duration) (*Fleet,
+	*http.Transport, error) {
 	// Agents are on the network that is measured: no proxy, and their connections stay open.
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
@@ -106,7 +109,9 @@ func gathered(ctx context.Context, hosts []string, token string, patience time.D
 			return nil, nil, fmt.Errorf("--agents names %s twice, and an agent makes one run at a time", host)
 		}
 		there[host] = true
-		f.members = append(f.members, &member{host: host, token: token, patience: patience, http: &http.Client{Transport: transport, CheckRedirect: access.NoRedirect}, window: measure.NewWindow()})
+		f.members = append(f.members, &member{host: host, token: token, patience: patience,
+			http:   &http.Client{Transport: transport, CheckRedirect: access.NoRedirect},
+			window: measure.NewWindow()})
 	}
 	f.ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return f, transport, nil
@@ -137,9 +142,12 @@ func Ask(ctx context.Context, hosts []string, token string) error {
 		case err != nil || is.Service != service:
 			return m.names(noAgent(detailOf(text)))
 		case is.Version != version:
-			return m.names(fmt.Errorf("it speaks version %d, and this is %d: use the same version of weir everywhere", is.Version, version))
+			return m.names(fmt.Errorf(
+				"it speaks version %d, and this is %d: use the same version of weir everywhere", is.Version,
+				version))
 		case is.Busy:
-			return m.names(errors.New("it makes load for another run, and makes one at a time: wait, end that run, or use another agent"))
+			return m.names(errors.New("it makes load for another run, and makes one at a time: wait, end " +
+				"that run, or use another agent"))
 		}
 		return nil
 	})
@@ -158,7 +166,8 @@ func noAgent(answer string) error {
 	case server.NothingOnAdmin:
 		what = "the admin port of a weir server answers, which makes no load"
 	}
-	return fmt.Errorf("%s; start weir load agent on that machine, and name the port of its --listen, which is 8092 unless told otherwise", what)
+	return fmt.Errorf("%s; start weir load agent on that machine, and name the port of its --listen, which "+
+		"is 8092 unless told otherwise", what)
 }
 
 // start orders each agent's part. When one refuses, the others' runs end.
@@ -232,7 +241,10 @@ func (f *Fleet) SetEnd(after time.Duration) error {
 
 // SetConnections makes all agents together use so many connections from now on.
 func (f *Fleet) SetConnections(n int) error {
-	return f.set(func(i int) setting { part := client.Share(n, i, len(f.members)); return setting{Connections: &part} })
+	return f.set(func(i int) setting {
+		part := client.Share(n, i, len(f.members))
+		return setting{Connections: &part}
+	})
 }
 
 func (f *Fleet) set(part func(i int) setting) error {
@@ -432,14 +444,16 @@ func (m *member) do(ctx context.Context, method, path string, body []byte) ([]by
 
 // plain takes the request out of an error's text: there is always the same one.
 func (m *member) plain(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) &&
+		!errors.Is(cause, context.DeadlineExceeded) {
 		return cause
 	}
 	var whole *url.Error
 	if errors.As(err, &whole) {
 		err = whole.Err
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || strings.Contains(err.Error(), "connection reset") {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		strings.Contains(err.Error(), "connection reset") {
 		return fmt.Errorf("the connection ended: %w", err)
 	}
 	return err

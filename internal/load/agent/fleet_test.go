@@ -46,13 +46,15 @@ func newTarget(t *testing.T) *target {
 }
 
 // agents serves n agents and returns their addresses. between, if it is not nil, sees their requests first.
-func agents(t *testing.T, n int, token string, between func(i int, next http.Handler) http.Handler) ([]string, []*httptest.Server) {
+func agents(t *testing.T, n int, token string, between func(i int, next http.Handler) http.Handler) ([]string,
+	[]*httptest.Server) {
 	var (
 		hosts   []string
 		servers []*httptest.Server
 	)
 	for i := range n {
-		s := New(Options{Token: token, Silence: time.Minute}) // a machine that is busy is not to look like a silent leader
+		// A machine that is busy is not to look like a silent leader.
+		s := New(Options{Token: token, Silence: time.Minute})
 		var h http.Handler = s
 		if between != nil {
 			h = between(i, s)
@@ -68,7 +70,8 @@ func agents(t *testing.T, n int, token string, between func(i int, next http.Han
 }
 
 // dialPatiently is Dial with time for machines that are busy with other tests.
-func dialPatiently(ctx context.Context, hosts []string, token string, spec scenario.Spec, o client.Options) (*Fleet, error) {
+func dialPatiently(ctx context.Context, hosts []string, token string, spec scenario.Spec,
+	o client.Options) (*Fleet, error) {
 	return dial(ctx, hosts, token, spec, o, time.Minute)
 }
 
@@ -106,8 +109,10 @@ func finish(t *testing.T, f *Fleet, total *measure.Window) {
 func adds(t *testing.T, w *measure.Window, g *target) {
 	t.Helper()
 	n := g.requests.Load()
-	if w.Sent != n || w.Done() != n || w.Intended < n { // a slow machine has not sent all that was due at the end
-		t.Errorf("the target had %d requests; %d were intended, %d sent, %d are over", n, w.Intended, w.Sent, w.Done())
+	// A slow machine has not sent all that was due at the end.
+	if w.Sent != n || w.Done() != n || w.Intended < n {
+		t.Errorf("the target had %d requests; %d were intended, %d sent, %d are over", n, w.Intended,
+			w.Sent, w.Done())
 	}
 	if got := uint64(w.Latency.TotalCount()); got != w.Served+w.Failed[measure.Status] {
 		t.Errorf("%d latencies of %d requests", got, w.Served+w.Failed[measure.Status])
@@ -125,7 +130,8 @@ func TestWhatAgentsMeasureAddsUp(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			g := newTarget(t)
 			hosts, _ := agents(t, n, "a secret", nil)
-			f, err := dialPatiently(t.Context(), hosts, "a secret", scenario.Spec{URL: g.URL}, client.Options{Warm: n, Threads: 1})
+			f, err := dialPatiently(t.Context(), hosts, "a secret", scenario.Spec{URL: g.URL},
+				client.Options{Warm: n, Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,7 +169,8 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 		hosts = append(hosts, ts.Listener.Addr().String())
 	}
 	spec := scenario.Spec{URL: "http://127.0.0.1:1/", Seed: 9, VarsText: "n\n1\n"}
-	f, err := dialPatiently(t.Context(), hosts, "", spec, client.Options{MaxConnections: 100, Warm: 2, Seed: 5, Timeout: time.Second, Threads: 2, Arrivals: client.Poisson})
+	f, err := dialPatiently(t.Context(), hosts, "", spec, client.Options{MaxConnections: 100, Warm: 2,
+		Seed: 5, Timeout: time.Second, Threads: 2, Arrivals: client.Poisson})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,13 +187,15 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 		if o.Spec.Part != i || o.Spec.Parts != 3 || o.Spec.Seed != 9 || o.Spec.VarsText != spec.VarsText {
 			t.Errorf("agent %d has the spec %+v", i, o.Spec)
 		}
-		if wantMax, c := []int{34, 33, 33}[i], o.Options; c.Seed != 5 || c.MaxConnections != wantMax || c.Warm != 1 || c.Timeout != time.Second || c.Threads != 2 || c.Closed {
+		if wantMax, c := []int{34, 33, 33}[i], o.Options; c.Seed != 5 || c.MaxConnections != wantMax ||
+			c.Warm != 1 || c.Timeout != time.Second || c.Threads != 2 || c.Closed {
 			t.Errorf("agent %d has the options %+v", i, c)
 		}
 		if got := fakes[i].ends; len(got) != 1 || got[0] != 1500*time.Microsecond {
 			t.Errorf("agent %d ends after %v", i, got)
 		}
-		if !strings.HasPrefix(fakes[i].rates[0], "90 after ") || fmt.Sprint(fakes[i].conns) != fmt.Sprintf("[%d]", []int{3, 2, 2}[i]) {
+		if !strings.HasPrefix(fakes[i].rates[0], "90 after ") ||
+			fmt.Sprint(fakes[i].conns) != fmt.Sprintf("[%d]", []int{3, 2, 2}[i]) {
 			t.Errorf("agent %d has the rates %v and the connections %v", i, fakes[i].rates, fakes[i].conns)
 		}
 	}
@@ -195,7 +204,8 @@ func TestTheLoadIsSharedOut(t *testing.T) {
 	}
 	w := measure.NewWindow()
 	w.Busy = 0.1
-	if err := f.Collect(w); err != nil || w.Served != 3 || w.Connections != 9 || w.InFlight != 3 || w.End <= w.Start || w.Start <= 0 {
+	if err := f.Collect(w); err != nil || w.Served != 3 || w.Connections != 9 || w.InFlight != 3 ||
+		w.End <= w.Start || w.Start <= 0 {
 		t.Errorf("%v: %+v", err, w)
 	}
 	first := w.End
@@ -251,7 +261,8 @@ func TestNothingIsLostWithAnAnswer(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			// Every third answer is dropped after the agent has given it, and every end.
 			ends := r.Method == "DELETE"
-			if _, again := kinds.LoadOrStore(r.Host+r.Method, true); r.URL.Path != "/runs" && (n.Add(1)%3 == 0 && !ends || ends && !again) {
+			if _, again := kinds.LoadOrStore(r.Host+r.Method, true); r.URL.Path != "/runs" &&
+				(n.Add(1)%3 == 0 && !ends || ends && !again) {
 				next.ServeHTTP(httptest.NewRecorder(), r)
 				dropped.Add(1)
 				panic(http.ErrAbortHandler)
@@ -267,7 +278,8 @@ func TestNothingIsLostWithAnAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	total := measure.NewWindow()
-	until(t, f, total, "500 answers, and 5 that were dropped", func() bool { return total.Done() >= 500 && dropped.Load() >= 5 })
+	until(t, f, total, "500 answers, and 5 that were dropped",
+		func() bool { return total.Done() >= 500 && dropped.Load() >= 5 })
 	finish(t, f, total)
 	adds(t, total, g)
 	if dropped.Load() < 7 {
@@ -303,12 +315,14 @@ func TestALostAgentEndsTheRunWithWhatThereIs(t *testing.T) {
 		t.Errorf("another rate: %v", err)
 	}
 	finish(t, f, total)
-	if total.Done() <= before || uint64(total.Latency.TotalCount()) != total.Served+total.Failed[measure.Status] {
+	if total.Done() <= before ||
+		uint64(total.Latency.TotalCount()) != total.Served+total.Failed[measure.Status] {
 		t.Errorf("%d requests were over before the loss and %d are after it", before, total.Done())
 	}
 	// The others are free, and so is the lost one after a silence.
 	for _, i := range []int{0, 2} {
-		again, err := dialPatiently(t.Context(), []string{hosts[i]}, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1})
+		again, err := dialPatiently(t.Context(), []string{hosts[i]}, "", scenario.Spec{URL: g.URL},
+			client.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +347,8 @@ func TestAnAgentThatHangsIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Collect(measure.NewWindow()); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), hosts[1]+": no answer for 2s") {
+	if err := f.Collect(measure.NewWindow()); !errors.Is(err, ErrLost) ||
+		!strings.Contains(err.Error(), hosts[1]+": no answer for 2s") {
 		t.Errorf("an agent that hangs: %v", err)
 	}
 	finish(t, f, measure.NewWindow())
@@ -361,9 +376,11 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 		{"no port", []string{"127.0.0.1"}, here, `--agents takes host:port, got "127.0.0.1"`},
 		{"twice", []string{good[0], good[0]}, here, "names " + good[0] + " twice"},
 		{"nobody there", []string{good[0], nobody, good[1]}, here, "agent " + nobody + ": "},
-		{"a token", []string{good[0], guarded[0]}, here, "agent " + guarded[0] + ": the agent wants the token"},
+		{"a token", []string{good[0], guarded[0]}, here, "agent " + guarded[0] +
+			": the agent wants the token"},
 		{"no agent", []string{good[0], other}, here, "agent " + other + ": "},
-		{"a target elsewhere", good, scenario.Spec{URL: "http://192.0.2.1/"}, "--i-own-this-target 192.0.2.1 to weir load agent"},
+		{"a target elsewhere", good, scenario.Spec{URL: "http://192.0.2.1/"},
+			"--i-own-this-target 192.0.2.1 to weir load agent"},
 		{"no such scenario", good, scenario.Spec{Scenario: "dance", Target: g.URL}, `no scenario "dance"`},
 		{"nobody at the target", good, scenario.Spec{URL: "http://" + nobody}, "agent " + good[0]},
 	} {
@@ -373,7 +390,8 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 			finish(t, f, measure.NewWindow())
 			continue
 		}
-		if !strings.Contains(err.Error(), c.says) && !strings.Contains(err.Error(), strings.Replace(c.says, good[0], good[1], 1)) {
+		if !strings.Contains(err.Error(), c.says) &&
+			!strings.Contains(err.Error(), strings.Replace(c.says, good[0], good[1], 1)) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.says)
 		}
 	}
@@ -382,16 +400,19 @@ func TestRunsThatCannotBeginSayWhereAndWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dialPatiently(t.Context(), good[:1], "", here, client.Options{Threads: 1}); err == nil || !strings.Contains(err.Error(), "one run at a time") {
+	if _, err := dialPatiently(t.Context(), good[:1], "", here, client.Options{Threads: 1}); err == nil ||
+		!strings.Contains(err.Error(), "one run at a time") {
 		t.Errorf("a second leader: %v", err)
 	}
 	for _, c := range []struct{ host, says string }{
 		{good[0], "agent " + good[0] + ": it makes load for another run"},
-		{nobody, "agent " + nobody + ": dial tcp " + nobody + ": connect: connection refused: is weir load agent running there?"},
+		{nobody, "agent " + nobody + ": dial tcp " + nobody +
+			": connect: connection refused: is weir load agent running there?"},
 		{guarded[0], "agent " + guarded[0] + ": the agent wants the token"},
 		{other, "agent " + other + ": what answers is no agent"},
 	} {
-		if err := Ask(t.Context(), []string{c.host}, ""); err == nil || !strings.HasPrefix(err.Error(), "--agents: "+c.says) {
+		if err := Ask(t.Context(), []string{c.host}, ""); err == nil ||
+			!strings.HasPrefix(err.Error(), "--agents: "+c.says) {
 			t.Errorf("asked beforehand: %v, want %q", err, c.says)
 		}
 	}
@@ -407,7 +428,8 @@ func TestAFleetThatIsToldToEndAtOnceDoes(t *testing.T) {
 	defer slow.Close()
 	defer close(hang)
 	hosts, _ := agents(t, 2, "", nil)
-	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: slow.URL}, client.Options{Threads: 1, Timeout: time.Minute})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: slow.URL},
+		client.Options{Threads: 1, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,11 +457,13 @@ func TestAFleetThatIsToldToEndAtOnceDoes(t *testing.T) {
 func TestTheClosedModelIsShared(t *testing.T) {
 	g := newTarget(t)
 	hosts, _ := agents(t, 2, "", nil)
-	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: g.URL}, client.Options{Threads: 1, Closed: true, Connections: 1})
+	f, err := dialPatiently(t.Context(), hosts, "", scenario.Spec{URL: g.URL},
+		client.Options{Threads: 1, Closed: true, Connections: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.SetRate(5); err == nil || !strings.Contains(err.Error(), "the closed model has no rate") || errors.Is(err, ErrLost) {
+	if err := f.SetRate(5); err == nil || !strings.Contains(err.Error(), "the closed model has no rate") ||
+		errors.Is(err, ErrLost) {
 		t.Errorf("a rate for the closed model: %v", err)
 	}
 	total := measure.NewWindow()

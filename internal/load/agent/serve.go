@@ -35,7 +35,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /runs/{id}/windows", s.postWindow)
 	mux.HandleFunc("DELETE /runs/{id}", s.deleteRun)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, http.StatusNotFound, "an agent has nothing at this path: "+r.Method+" "+r.URL.Path+"; leader and agent should be of the same version")
+		problem(w, http.StatusNotFound, "an agent has nothing at this path: "+r.Method+" "+r.URL.Path+
+			"; leader and agent should be of the same version")
 	})
 	return mux
 }
@@ -62,7 +63,8 @@ func read(w http.ResponseWriter, r *http.Request, most int64, to any) bool {
 		}
 	}
 	if err != nil {
-		problem(w, http.StatusBadRequest, "the body cannot be read: "+strictjson.Plain(err).Error()+"; leader and agent should be of the same version")
+		problem(w, http.StatusBadRequest, "the body cannot be read: "+strictjson.Plain(err).Error()+
+			"; leader and agent should be of the same version")
 		return false
 	}
 	return true
@@ -102,9 +104,11 @@ func (s *Server) reserve() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.starting:
-		return errors.New("it is starting a run for another leader, and makes one at a time: wait, or use another agent")
+		return errors.New("it is starting a run for another leader, and makes one at a time: wait, or use " +
+			"another agent")
 	case s.run != nil:
-		return fmt.Errorf("it has been making load for %s for %d s, and makes one run at a time: wait, end that run, or use another agent",
+		return fmt.Errorf("it has been making load for %s for %d s, and makes one run at a time: wait, end "+
+			"that run, or use another agent",
 			s.run.leader, int64(time.Since(s.run.since).Seconds()))
 	}
 	s.starting = true
@@ -130,7 +134,9 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if o.Version != version {
-		problem(w, http.StatusBadRequest, fmt.Sprintf("the leader speaks version %d and the agent %d: use the same version of weir everywhere", o.Version, version))
+		problem(w, http.StatusBadRequest,
+			fmt.Sprintf("the leader speaks version %d and the agent %d: use the same version of weir "+
+				"everywhere", o.Version, version))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), startTime)
@@ -150,7 +156,8 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	n := &remoteRun{id: rand.Text(), leader: r.RemoteAddr, what: what, since: time.Now(), engine: e, window: measure.NewWindow(), ended: make(chan struct{})}
+	n := &remoteRun{id: rand.Text(), leader: r.RemoteAddr, what: what, since: time.Now(), engine: e,
+		window: measure.NewWindow(), ended: make(chan struct{})}
 	s.install(n)
 	installed = true
 	reply(w, http.StatusCreated, []byte(`{"id":"`+n.id+`"}`))
@@ -213,7 +220,8 @@ func (s *Server) putLoad(w http.ResponseWriter, r *http.Request) {
 func seen(w http.ResponseWriter, r *http.Request) (uint64, bool) {
 	n, err := strconv.ParseUint(r.URL.Query().Get("seen"), 10, 64)
 	if err != nil {
-		problem(w, http.StatusBadRequest, "seen must be the number of the last window that the leader has, 0 for none")
+		problem(w, http.StatusBadRequest,
+			"seen must be the number of the last window that the leader has, 0 for none")
 		return 0, false
 	}
 	return n, true
@@ -273,7 +281,8 @@ func (s *Server) deleteRun(w http.ResponseWriter, r *http.Request) {
 	}
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil || timeout < 0 || timeout > maxEnd {
-		problem(w, http.StatusBadRequest, fmt.Sprintf("timeout must be a duration from 0s to %v, such as 5s", maxEnd))
+		problem(w, http.StatusBadRequest,
+			fmt.Sprintf("timeout must be a duration from 0s to %v, such as 5s", maxEnd))
 		return
 	}
 	if !s.claim(n) {

@@ -76,9 +76,11 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 		}
 	}
 	text, err := json.Marshal(window{
-		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:], In: w.In, Out: w.Out,
+		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:],
+		In: w.In, Out: w.Out,
 		CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
-		Latency: appendHistogram(nil, w.Latency), ShedLatency: appendHistogram(nil, w.ShedLatency), Lag: appendHistogram(nil, w.Lag),
+		Latency: appendHistogram(nil, w.Latency), ShedLatency: appendHistogram(nil, w.ShedLatency),
+		Lag:      appendHistogram(nil, w.Lag),
 		Statuses: statuses, Parts: w.Detail.Parts, Samples: w.Detail.Samples,
 	})
 	if err != nil {
@@ -95,7 +97,8 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 		return 0, fmt.Errorf("a window that cannot be read: %w", strictjson.Plain(err))
 	}
 	if len(o.Failed) != int(measure.Failures) {
-		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version of weir everywhere", len(o.Failed), measure.Failures)
+		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version "+
+			"of weir everywhere", len(o.Failed), measure.Failures)
 	}
 	if o.CPU < 0 || !(o.Busy >= 0) || o.Connections < 0 || o.InFlight < 0 {
 		return 0, errors.New("a window with negative figures")
@@ -118,8 +121,10 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 		}
 	}
 	got := measure.Window{
-		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out, CPU: time.Duration(o.CPU), Busy: o.Busy,
-		Latency: empty(), ShedLatency: empty(), Lag: empty(), Detail: &measure.Detail{Parts: o.Parts, Samples: o.Samples},
+		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out,
+		CPU: time.Duration(o.CPU), Busy: o.Busy,
+		Latency: empty(), ShedLatency: empty(), Lag: empty(),
+		Detail: &measure.Detail{Parts: o.Parts, Samples: o.Samples},
 	}
 	for code, n := range o.Statuses {
 		got.Detail.Statuses[code] = n

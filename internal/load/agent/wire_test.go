@@ -16,11 +16,13 @@ import (
 func made(seed uint64) *measure.Window {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := measure.NewWindow()
-	w.Intended, w.Sent, w.Served, w.Shed, w.In, w.Out = r.Uint64N(1e6), r.Uint64N(1e6), r.Uint64N(1e6), r.Uint64N(1e6), r.Uint64N(1e12), r.Uint64()
+	w.Intended, w.Sent, w.Served, w.Shed, w.In, w.Out = r.Uint64N(1e6), r.Uint64N(1e6), r.Uint64N(1e6),
+		r.Uint64N(1e6), r.Uint64N(1e12), r.Uint64()
 	for i := range w.Failed {
 		w.Failed[i] = r.Uint64N(100)
 	}
-	w.CPU, w.Busy, w.Connections, w.InFlight = time.Duration(r.Int64N(1e9)), r.Float64(), r.IntN(1e4), r.IntN(1e4)
+	w.CPU, w.Busy, w.Connections, w.InFlight = time.Duration(r.Int64N(1e9)), r.Float64(),
+		r.IntN(1e4), r.IntN(1e4)
 	for range r.IntN(5000) {
 		measure.Record(w.Latency, time.Duration(math.Exp(r.Float64()*30)))
 		measure.Record(w.Lag, time.Duration(r.ExpFloat64()*1e4))
@@ -35,12 +37,16 @@ func made(seed uint64) *measure.Window {
 
 func equal(a, b *measure.Window) bool {
 	x, y := *a, *b
-	x.Latency, x.ShedLatency, x.Lag, x.Target, x.Start, x.End, x.Detail = nil, nil, nil, measure.Target{}, 0, 0, nil
-	y.Latency, y.ShedLatency, y.Lag, y.Target, y.Start, y.End, y.Detail = nil, nil, nil, measure.Target{}, 0, 0, nil
+	x.Latency, x.ShedLatency, x.Lag, x.Target, x.Start, x.End, x.Detail = nil, nil, nil,
+		measure.Target{}, 0, 0, nil
+	y.Latency, y.ShedLatency, y.Lag, y.Target, y.Start, y.End, y.Detail = nil, nil, nil,
+		measure.Target{}, 0, 0, nil
 	if len(a.Detail.Parts) != len(b.Detail.Parts) || a.Detail.Statuses != b.Detail.Statuses {
 		return false
 	}
-	return x == y && slices.Equal(a.Detail.Parts, b.Detail.Parts) && slices.Equal(a.Detail.Samples, b.Detail.Samples) && a.Latency.Equals(b.Latency) && a.ShedLatency.Equals(b.ShedLatency) && a.Lag.Equals(b.Lag)
+	return x == y && slices.Equal(a.Detail.Parts, b.Detail.Parts) &&
+		slices.Equal(a.Detail.Samples, b.Detail.Samples) && a.Latency.Equals(b.Latency) &&
+		a.ShedLatency.Equals(b.ShedLatency) && a.Lag.Equals(b.Lag)
 }
 
 func TestWindowsCrossTheNetworkWhole(t *testing.T) {
@@ -137,7 +143,8 @@ func FuzzOrder(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(whole))
-	f.Add(`{"version":1,"spec":{"url":"http://127.0.0.1:1/","part":3,"parts":2},"closed":true,"connections":-5}`)
+	f.Add(
+		`{"version":1,"spec":{"url":"http://127.0.0.1:1/","part":3,"parts":2},"closed":true,"connections":-5}`)
 	f.Add(`{"version":1,"spec":{"scenario":"poll","target":"http://127.0.0.1:1","users":9}}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		e := &fake{}

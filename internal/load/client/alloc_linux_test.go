@@ -36,7 +36,8 @@ func (listening) Heard(uint64, Answer) {}
 
 func TestRequestsDoNotAllocate(t *testing.T) {
 	const many = 10_000
-	long := "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nTransfer-Encoding: chunked\r\n\r\n" + "4000\r\n" + string(make([]byte, 0x4000)) + "\r\n0\r\n\r\n"
+	long := "HTTP/1.1 200 OK\r\nETag: \"x\"\r\nTransfer-Encoding: chunked\r\n\r\n" + "4000\r\n" +
+		string(make([]byte, 0x4000)) + "\r\n0\r\n\r\n"
 	for name, answer := range map[string]string{"short": okAnswer, "chunks": long} {
 		for model, begin := range map[string]func(o *Options) func(e *Engine) error{
 			"closed": func(o *Options) func(e *Engine) error {
@@ -51,7 +52,8 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 		} {
 			t.Run(name+", "+model, func(t *testing.T) {
 				var answered atomic.Int64
-				o := Options{Targets: []Target{listen(t, frugal(&answered, []byte(answer))).target}, Threads: 1}
+				o := Options{Targets: []Target{listen(t, frugal(&answered, []byte(answer))).target},
+					Threads: 1}
 				set := begin(&o)
 				e := start(t, o, func(int, int) Source { return listening{fixed{wire: getRequest}} })
 				if err := set(e); err != nil {

@@ -57,7 +57,8 @@ type callers struct {
 }
 
 // newCallers connects to every target, and starts.
-func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker, err error) {
+func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker,
+	err error) {
 	for i, source := range sources {
 		c := &callers{
 			o: o, epoch: epoch,
@@ -135,8 +136,8 @@ func (c *callers) newTransport(addrs map[string]string) *http.Transport {
 		DisableCompression:  true,
 		MaxIdleConns:        0,
 		MaxIdleConnsPerHost: c.most,
-		// Closes what a lowered number of connections leaves over. CloseIdleConnections would also cut requests whose
-		// answer has no body: their connections count as idle before the answer is handed out.
+		// Closes what a lowered number of connections leaves over. CloseIdleConnections would also cut
+		// requests whose answer has no body: their connections count as idle before the answer is handed out.
 		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: maxHead,
 		WriteBufferSize:        4 << 10,
@@ -538,7 +539,8 @@ func failureOf(err error) measure.Failure {
 		return measure.Malformed
 	}
 	// net/http has no types for these.
-	for _, says := range []string{"malformed", "unsupported transfer encoding", "bad Content-Length", "invalid byte in chunk length", "server response headers exceeded"} {
+	for _, says := range []string{"malformed", "unsupported transfer encoding", "bad Content-Length",
+		"invalid byte in chunk length", "server response headers exceeded"} {
 		if strings.Contains(err.Error(), says) {
 			return measure.Malformed
 		}

@@ -91,16 +91,19 @@ type Options struct {
 	Connections int  `json:"connections,omitempty"`
 	// Pipeline is how many requests of the closed model go out on a connection at once; the next ones
 	// follow when all of them are answered. 0 is 1; more takes one target, and http.
-	Pipeline       int           `json:"pipeline,omitempty"`
-	MaxConnections int           `json:"max_connections,omitempty"` // default 10000
-	Warm           int           `json:"warm,omitempty"`            // connections opened before the first request; default 64
-	Arrivals       Arrivals      `json:"arrivals,omitempty"`
-	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of a request, from when it is sent or was to be; default 10 s
-	Threads        int           `json:"threads,omitempty"`    // default: half of the processors, at least 1 and at most 4
-	HTTP2          bool          `json:"http2,omitempty"`      // and TLS: by net/http
-	Whole          bool          `json:"-"`                    // answers are kept whole and shown to a Judge: by net/http
-	Insecure       bool          `json:"insecure,omitempty"`   // believes any certificate
-	Seed           uint64        `json:"seed,omitempty"`
+	Pipeline       int `json:"pipeline,omitempty"`
+	MaxConnections int `json:"max_connections,omitempty"` // default 10000
+	// Connections opened before the first request; default 64.
+	Warm     int      `json:"warm,omitempty"`
+	Arrivals Arrivals `json:"arrivals,omitempty"`
+	// Of a request, from when it is sent or was to be; default 10 s.
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	// default: half of the processors, at least 1 and at most 4.
+	Threads  int    `json:"threads,omitempty"`
+	HTTP2    bool   `json:"http2,omitempty"`    // and TLS: by net/http
+	Whole    bool   `json:"-"`                  // answers are kept whole and shown to a Judge: by net/http
+	Insecure bool   `json:"insecure,omitempty"` // believes any certificate
+	Seed     uint64 `json:"seed,omitempty"`
 	// Part of Parts is this engine's share of a rate that several share: it is told the whole rate.
 	Part  int `json:"-"`
 	Parts int `json:"-"` // 0 is 1

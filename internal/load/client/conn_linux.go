@@ -126,7 +126,8 @@ func (l *loop) openConn(t *target) (*conn, error) {
 	}
 	c.fd, c.target, c.state, c.answers = fd, t, connecting, 0
 	// Edges, so that a connection is registered once and asked about once an event: nothing is said twice.
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: c.slot, Pad: c.generation}
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET,
+		Fd: c.slot, Pad: c.generation}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 		unix.Close(fd)
 		c.state = closed

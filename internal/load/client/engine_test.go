@@ -66,7 +66,8 @@ func await(t *testing.T, e *Engine, w *measure.Window, enough func(w *measure.Wi
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s: intended %d, sent %d, served %d, shed %d, failed %v, %d connections, %d in flight",
+			t.Fatalf("after 30 s: intended %d, sent %d, served %d, shed %d, failed %v, %d connections, %d "+
+				"in flight",
 				w.Intended, w.Sent, w.Served, w.Shed, w.Failed, w.Connections, w.InFlight)
 		}
 	}
@@ -83,7 +84,8 @@ func finish(t *testing.T, e *Engine, w *measure.Window) {
 	}
 	// A slow machine has not sent all that was due at the end.
 	if over := w.Sent + w.Failed[measure.Dropped]; w.Intended < over || w.Done() != over {
-		t.Errorf("intended %d, sent %d, dropped %d, over %d: some got lost", w.Intended, w.Sent, w.Failed[measure.Dropped], w.Done())
+		t.Errorf("intended %d, sent %d, dropped %d, over %d: some got lost", w.Intended, w.Sent,
+			w.Failed[measure.Dropped], w.Done())
 	}
 	if w.Connections != 0 || w.InFlight != 0 {
 		t.Errorf("%d connections and %d requests are left after Close", w.Connections, w.InFlight)
@@ -125,11 +127,15 @@ func TestTheClosedModelKeepsItsConnectionsBusy(t *testing.T) {
 		if err := e.SetConnections(3); err != nil {
 			t.Fatal(err)
 		}
-		await(t, e, w, func(w *measure.Window) bool { return w.InFlight == 3 && (o.netHTTP || w.Connections == 3) })
+		await(t, e, w, func(w *measure.Window) bool {
+			return w.InFlight == 3 && (o.netHTTP || w.Connections == 3)
+		})
 		if err := e.SetConnections(20); err != nil {
 			t.Fatal(err)
 		}
-		await(t, e, w, func(w *measure.Window) bool { return w.InFlight == 20 && (o.netHTTP || w.Connections == 20) })
+		await(t, e, w, func(w *measure.Window) bool {
+			return w.InFlight == 20 && (o.netHTTP || w.Connections == 20)
+		})
 		finish(t, e, w)
 		if w.Served != w.Intended {
 			t.Errorf("%d of %d served, failed %v", w.Served, w.Intended, w.Failed)
@@ -156,7 +162,8 @@ func TestTheOpenModelSendsAtItsRate(t *testing.T) {
 				await(t, e, w, func(w *measure.Window) bool { return w.Intended > 100 })
 				// However late the machine is, the schedule is never ahead of its time. Six standard
 				// deviations for chance.
-				if n, most := float64(w.Intended), 200*time.Since(began).Seconds(); n > most+2+6*chance(arrivals, most) {
+				if n, most := float64(w.Intended), 200*time.Since(began).Seconds(); n > most+2+6*chance(
+					arrivals, most) {
 					t.Errorf("%g requests in a time for %g", n, most)
 				}
 				if err := e.SetRate(0); err != nil {

@@ -55,19 +55,28 @@ var answers = []struct {
 	status int
 	close  bool
 }{
-	{name: "Content-Length", text: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", more: "HTTP", status: 200},
+	{name: "Content-Length", text: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		more: "HTTP", status: 200},
 	{name: "nothing", text: "HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", more: "x", status: 200},
-	{name: "chunked", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", more: "0", status: 200},
-	{name: "trailer", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nTrailer: X\r\n\r\n1 \r\nh\r\n000\r\nX: y\r\nZ:\r\n\r\n", more: "0", status: 200},
+	{name: "chunked", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" +
+		"A;x=\"y\"\r\n0123456789\r\n0\r\n\r\n", more: "0", status: 200},
+	{name: "trailer", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nTrailer: X\r\n\r\n1 \r\nh\r\n" +
+		"000\r\nX: y\r\nZ:\r\n\r\n", more: "0", status: 200},
 	{name: "204", text: "HTTP/1.1 204 No Content\r\n\r\n", more: "x", status: 204},
-	{name: "304", text: "HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\nETag: \"a\"\r\n\r\n", more: "x", status: 304},
-	{name: "HEAD", text: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", toHEAD: true, more: "x", status: 200},
-	{name: "HEAD of chunks", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", toHEAD: true, more: "x", status: 200},
-	{name: "interim", text: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1", more: "2", status: 200},
+	{name: "304", text: "HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\nETag: \"a\"\r\n\r\n",
+		more: "x", status: 304},
+	{name: "HEAD", text: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", toHEAD: true,
+		more: "x", status: 200},
+	{name: "HEAD of chunks", text: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", toHEAD: true,
+		more: "x", status: 200},
+	{name: "interim", text: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 " +
+		"200 OK\r\nContent-Length: 1\r\n\r\n1", more: "2", status: 200},
 	{name: "to the end", text: "HTTP/1.1 200 OK\r\n\r\nall there is", status: 200, close: true},
 	{name: "HTTP/1.0", text: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", status: 200, close: true},
-	{name: "HTTP/1.0 kept", text: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok", more: "x", status: 200},
-	{name: "close", text: "HTTP/1.1 503 Busy\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nno", status: 503, close: true},
+	{name: "HTTP/1.0 kept", text: "HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2\r\n\r\nok",
+		more: "x", status: 200},
+	{name: "close", text: "HTTP/1.1 503 Busy\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nno",
+		status: 503, close: true},
 	{name: "no reason", text: "HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", status: 200},
 }
 
@@ -179,12 +188,14 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 }
 
 func TestAListenerGetsTheValidators(t *testing.T) {
-	text := []byte("HTTP/1.1 200 OK\r\nETag:  W/\"x\"\t\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 3\r\n\r\nabc")
+	text := []byte("HTTP/1.1 200 OK\r\nETag:  W/\"x\"\t\r\nLast-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n" +
+		"Content-Length: 3\r\n\r\nabc")
 	none := []byte("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")
 	f := framer{keep: true, cache: new(headCache)}
 	for range 2 {
 		for _, next := range []func() int{whole, one} {
-			if got := frame(&f, text, false, next); got.etag != `W/"x"` || got.lastModified != "Thu, 01 Jan 1970 00:00:00 GMT" {
+			if got := frame(&f, text, false, next); got.etag != `W/"x"` ||
+				got.lastModified != "Thu, 01 Jan 1970 00:00:00 GMT" {
 				t.Errorf("got %+v", got)
 			}
 			if got := frame(&f, none, false, next); got.etag != "" || got.lastModified != "" {
@@ -211,7 +222,8 @@ func reference(p []byte, toHEAD bool) (v verdict) {
 			return verdict{err: err}
 		}
 		if a.StatusCode >= 200 || a.StatusCode == 101 {
-			return verdict{status: a.StatusCode, close: a.Close, used: len(p) - in.Len() - r.Buffered(), done: true}
+			return verdict{status: a.StatusCode, close: a.Close, used: len(p) - in.Len() - r.Buffered(),
+				done: true}
 		}
 	}
 }
@@ -223,7 +235,8 @@ func FuzzFramer(f *testing.F) {
 		f.Add([]byte(a.text+a.more), a.toHEAD, uint64(1))
 	}
 	for _, text := range []string{
-		"HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\nETag: \"1\"\r\nContent-Length: 3\r\n\r\nabc",
+		"HTTP/1.1 200 OK\r\nConnection: close\r\nConnection: keep-alive\r\nETag: \"1\"\r\nContent-Length: " +
+			"3\r\n\r\nabc",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b;c\r\nabc\r\n0;d\r\nA: b\r\n\r\n",
 		"HTTP/1.1 404 \r\nA:\t\r\nContent-Length: 18\r\n\r\n",
 	} {
@@ -233,7 +246,8 @@ func FuzzFramer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, p []byte, toHEAD bool, seed uint64) {
 		got := frame(&framer{keep: true}, p, toHEAD, whole)
 		random := rand.New(rand.NewPCG(seed, 0))
-		for name, f := range map[string]*framer{"parsed": {keep: true}, "cached": {keep: true, cache: cache}} {
+		for name, f := range map[string]*framer{"parsed": {keep: true},
+			"cached": {keep: true, cache: cache}} {
 			if again := frame(f, p, toHEAD, func() int { return 1 + random.IntN(8) }); again != got {
 				t.Fatalf("%s, in pieces %+v, whole %+v", name, again, got)
 			}
@@ -260,7 +274,8 @@ func FuzzFramer(f *testing.F) {
 
 func TestErrorsOfAnswersSayWhatIsWrong(t *testing.T) {
 	var m malformed
-	if got := frame(new(framer), []byte("HTTP/1.1 20"+"x"+" OK\r\n\r\n"), false, whole); !errors.As(got.err, &m) || !strings.Contains(m.Error(), "status line") {
+	if got := frame(new(framer), []byte("HTTP/1.1 20"+"x"+" OK\r\n\r\n"), false, whole); !errors.As(got.err,
+		&m) || !strings.Contains(m.Error(), "status line") {
 		t.Errorf("got %v", got.err)
 	}
 }

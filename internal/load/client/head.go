@@ -22,10 +22,11 @@ const (
 	errFieldValue = malformed("a header field's value has a control character")
 	errLineEnd    = malformed("a line of the head does not end in CR LF")
 	errLength     = malformed("Content-Length is no number, or comes twice")
-	errCoding     = malformed("the Transfer-Encoding is not chunked alone, is beside a Content-Length, or in HTTP/1.0")
-	errTrailer    = malformed("Trailer announces a field of the framing")
-	errSwitch     = malformed("101 without having been asked to switch")
-	errLongHead   = malformed("the head is longer than 64 KiB")
+	errCoding     = malformed(
+		"the Transfer-Encoding is not chunked alone, is beside a Content-Length, or in HTTP/1.0")
+	errTrailer  = malformed("Trailer announces a field of the framing")
+	errSwitch   = malformed("101 without having been asked to switch")
+	errLongHead = malformed("the head is longer than 64 KiB")
 )
 
 // head is what the head of an answer says. The bytes of etag and lastModified are the head's own.
@@ -48,7 +49,8 @@ var classes = func() (t [256]uint8) {
 		switch {
 		case '0' <= c && c <= '9', 'a' <= c && c <= 'f', 'A' <= c && c <= 'F':
 			t[c] = isToken | isValue | isHex
-		case 'g' <= c && c <= 'z', 'G' <= c && c <= 'Z', bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0:
+		case 'g' <= c && c <= 'z', 'G' <= c &&
+			c <= 'Z', bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0:
 			t[c] = isToken | isValue
 		case c == '\t', ' ' <= c && c != 0x7f:
 			t[c] = isValue
@@ -59,8 +61,8 @@ var classes = func() (t [256]uint8) {
 
 var headEnd = []byte("\r\n\r\n")
 
-// parseHead reads the head that p begins with and that ends where p ends. toHEAD says that the request was one, so
-// that there is no body whatever the fields say.
+// parseHead reads the head that p begins with and that ends where p ends. toHEAD says that the request was
+// one, so that there is no body whatever the fields say.
 func parseHead(p []byte, toHEAD bool) (h head, err error) {
 	// HTTP/1.1 200 OK
 	if len(p) < 14 || string(p[:7]) != "HTTP/1." || p[7]&^1 != '0' || p[8] != ' ' {
@@ -155,7 +157,8 @@ func parseHead(p []byte, toHEAD bool) (h head, err error) {
 	return h, nil
 }
 
-// line returns p up to its first CR, which a LF must follow, and what comes after. Nothing in it is a control character.
+// line returns p up to its first CR, which a LF must follow, and what comes after. Nothing in it is a
+// control character.
 func line(p []byte) (l, rest []byte, err error) {
 	for i, c := range p {
 		if classes[c]&isValue != 0 {
@@ -211,7 +214,8 @@ var comma = []byte{','}
 // announcesFraming says whether a Trailer field names one that a trailer must not have.
 func announcesFraming(value []byte) bool {
 	for name := range elements(value) {
-		if equalFold(name, "content-length") || equalFold(name, "transfer-encoding") || equalFold(name, "trailer") {
+		if equalFold(name, "content-length") || equalFold(name, "transfer-encoding") ||
+			equalFold(name, "trailer") {
 			return true
 		}
 	}

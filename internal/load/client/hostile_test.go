@@ -47,7 +47,8 @@ func listenApart(t *testing.T, serve func(c *net.TCPConn, n int)) *peer {
 
 func serveOn(t *testing.T, ln net.Listener, serve func(c *net.TCPConn, n int)) *peer {
 	t.Helper()
-	p := &peer{ln: ln, target: Target{URL: "http://" + ln.Addr().String(), Host: "target", Addr: netip.MustParseAddrPort(ln.Addr().String())}}
+	p := &peer{ln: ln, target: Target{URL: "http://" + ln.Addr().String(), Host: "target",
+		Addr: netip.MustParseAddrPort(ln.Addr().String())}}
 	p.all.Go(func() {
 		for n := 0; ; n++ {
 			c, err := ln.Accept()
@@ -102,7 +103,8 @@ func answering(text string) func(c *net.TCPConn, n int) {
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 // closedLoop makes requests on two connections until enough says so.
-func closedLoop(t *testing.T, o Options, p *peer, source func(int, int) Source, enough func(w *measure.Window) bool) *measure.Window {
+func closedLoop(t *testing.T, o Options, p *peer, source func(int, int) Source,
+	enough func(w *measure.Window) bool) *measure.Window {
 	t.Helper()
 	o.Targets, o.Closed, o.Connections, o.Threads = []Target{p.target}, true, 2, 1
 	e := start(t, o, source)
@@ -125,22 +127,32 @@ func TestAnswersCount(t *testing.T) {
 		answer, request string
 		count           func(w *measure.Window) uint64
 	}{
-		"404":             {answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx", count: failed(measure.Status)},
-		"500":             {answer: "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", count: failed(measure.Status)},
-		"503 is shed":     {answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", count: func(w *measure.Window) uint64 { return w.Shed }},
-		"302":             {answer: "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"},
-		"304":             {answer: "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n"},
-		"204":             {answer: "HTTP/1.1 204 No Content\r\n\r\n"},
-		"HEAD":            {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", request: "HEAD / HTTP/1.1\r\nHost: target\r\n\r\n"},
-		"interim answers": {answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + okAnswer},
-		"chunks":          {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"},
-		"long":            {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" + strings.Repeat("x", 3_000_000)},
+		"404": {answer: "HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx",
+			count: failed(measure.Status)},
+		"500": {answer: "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n",
+			count: failed(measure.Status)},
+		"503 is shed": {answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n",
+			count: func(w *measure.Window) uint64 { return w.Shed }},
+		"302": {answer: "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"},
+		"304": {answer: "HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n"},
+		"204": {answer: "HTTP/1.1 204 No Content\r\n\r\n"},
+		"HEAD": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+			request: "HEAD / HTTP/1.1\r\nHost: target\r\n\r\n"},
+		"interim answers": {answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" +
+			okAnswer},
+		"chunks": {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" +
+			"0\r\n\r\n"},
+		"long": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n" +
+			strings.Repeat("x", 3_000_000)},
 		"as long as read": {answer: longAnswer(16 << 10)},
 		"long chunks":     {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + longChunks},
-		"POST":            {answer: okAnswer, request: "POST / HTTP/1.1\r\nHost: target\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("y", 100_000)},
+		"POST": {answer: okAnswer,
+			request: "POST / HTTP/1.1\r\nHost: target\r\nContent-Length: 100000\r\n\r\n" +
+				strings.Repeat("y", 100_000)},
 		"garbage":         {answer: "I am not a web server\r\n\r\n", count: failed(measure.Malformed)},
 		"half a protocol": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: gzip\r\n\r\nx", count: failed(measure.Malformed)},
-		"bad chunks":      {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n", count: failed(measure.Malformed)},
+		"bad chunks": {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n",
+			count: failed(measure.Malformed)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engines(t, func(t *testing.T, o Options) {
@@ -154,9 +166,11 @@ func TestAnswersCount(t *testing.T) {
 				p := listen(t, answering(test.answer))
 				w := closedLoop(t, o, p, func(int, int) Source { return fixed{wire: wire} }, requests(20))
 				if count(w) != w.Done() {
-					t.Errorf("of %d requests, served %d, shed %d, failed %v", w.Done(), w.Served, w.Shed, w.Failed)
+					t.Errorf("of %d requests, served %d, shed %d, failed %v", w.Done(), w.Served, w.Shed,
+						w.Failed)
 				}
-				if !o.netHTTP && w.In < w.Done()*uint64(len(test.answer)) && w.Failed[measure.Malformed] == 0 {
+				if !o.netHTTP && w.In < w.Done()*uint64(len(test.answer)) &&
+					w.Failed[measure.Malformed] == 0 {
 					t.Errorf("%d bytes in for %d answers of %d", w.In, w.Done(), len(test.answer))
 				}
 				if w.Out < w.Sent*uint64(len(wire)) && w.Failed[measure.Malformed] == 0 && !o.netHTTP {
@@ -229,7 +243,8 @@ func TestBytesAfterAnAnswerSpoilItsConnection(t *testing.T) {
 		await(t, e, w, requests(3))
 		finish(t, e, w)
 		if w.Served != w.Done() || conns.Load() < 2 {
-			t.Errorf("served %d of %d on %d connections, failed %v", w.Served, w.Done(), conns.Load(), w.Failed)
+			t.Errorf("served %d of %d on %d connections, failed %v", w.Served, w.Done(), conns.Load(),
+				w.Failed)
 		}
 	})
 }
@@ -251,7 +266,8 @@ func TestConnectionsThatSayCloseAreReplaced(t *testing.T) {
 				})
 				w := closedLoop(t, o, p, get, requests(30))
 				if w.Served != w.Done() || conns.Load() != w.Done() {
-					t.Errorf("served %d of %d on %d connections, failed %v", w.Served, w.Done(), conns.Load(), w.Failed)
+					t.Errorf("served %d of %d on %d connections, failed %v", w.Served, w.Done(), conns.Load(),
+						w.Failed)
 				}
 			})
 		})
@@ -261,7 +277,9 @@ func TestConnectionsThatSayCloseAreReplaced(t *testing.T) {
 func TestCutAnswersCount(t *testing.T) {
 	for name, cut := range map[string]func(c *net.TCPConn){
 		"in the head": func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nConte") },
-		"in the body": func(c *net.TCPConn) { io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort") },
+		"in the body": func(c *net.TCPConn) {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort")
+		},
 		"in the chunks": func(c *net.TCPConn) {
 			io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc")
 		},
@@ -357,15 +375,18 @@ func TestRequestsThatAreNotAnsweredTimeOut(t *testing.T) {
 		if w.Failed[measure.TimedOut] != w.Done() {
 			t.Fatalf("of %d, served %d, failed %v", w.Done(), w.Served, w.Failed)
 		}
-		if n := w.Latency.TotalCount(); n != int64(w.Done()) || time.Duration(w.Latency.ValueAtQuantile(0)) < o.Timeout*99/100 {
-			t.Errorf("%d latencies from %v on, want %d from %v on", n, time.Duration(w.Latency.ValueAtQuantile(0)), w.Done(), o.Timeout)
+		if n := w.Latency.TotalCount(); n != int64(w.Done()) ||
+			time.Duration(w.Latency.ValueAtQuantile(0)) < o.Timeout*99/100 {
+			t.Errorf("%d latencies from %v on, want %d from %v on", n,
+				time.Duration(w.Latency.ValueAtQuantile(0)), w.Done(), o.Timeout)
 		}
 	})
 }
 
 // An answer may come before the request is sent whole; the rest of it is nobody's then.
 func TestAnAnswerBeforeTheEndOfItsRequestCounts(t *testing.T) {
-	long := "POST / HTTP/1.1\r\nHost: target\r\nContent-Length: 20000000\r\n\r\n" + strings.Repeat("x", 20_000_000)
+	long := "POST / HTTP/1.1\r\nHost: target\r\nContent-Length: 20000000\r\n\r\n" +
+		strings.Repeat("x", 20_000_000)
 	over := make(chan struct{})
 	p := listen(t, func(c *net.TCPConn, _ int) {
 		buf := make([]byte, 1000)
@@ -412,7 +433,8 @@ func TestADeadTargetIsAskedEverMoreRarely(t *testing.T) {
 }
 
 func TestPausesDoubleUpToALimit(t *testing.T) {
-	for n, want := range map[int]int64{1: firstPause, 2: 2 * firstPause, 3: 4 * firstPause, 20: longestPause, 1000: longestPause} {
+	for n, want := range map[int]int64{1: firstPause, 2: 2 * firstPause, 3: 4 * firstPause, 20: longestPause,
+		1000: longestPause} {
 		if got := pause(n); got != want {
 			t.Errorf("after %d failures %d ns, want %d", n, got, want)
 		}

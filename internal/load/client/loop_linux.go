@@ -121,7 +121,8 @@ func (t *target) refusedAt(now int64) {
 func (t *target) reached() { t.refusals, t.probing = 0, false }
 
 // newLoops starts the threads and returns once all the connections to begin with are made.
-func newLoops(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker, err error) {
+func newLoops(ctx context.Context, o *Options, epoch time.Time, sources []Source) (workers []worker,
+	err error) {
 	var loops []*loop
 	for i, source := range sources {
 		l, err := newLoop(o, epoch, source, i, len(sources))

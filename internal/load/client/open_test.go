@@ -86,9 +86,12 @@ func TestBeyondTheMostConnectionsRequestsAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := measure.NewWindow()
-		await(t, e, w, func(w *measure.Window) bool { return w.Failed[measure.Dropped] >= 20 && open.Load() == 5 })
+		await(t, e, w, func(w *measure.Window) bool {
+			return w.Failed[measure.Dropped] >= 20 && open.Load() == 5
+		})
 		if w.Sent != 5 || w.Intended != 5+w.Failed[measure.Dropped] || w.InFlight != 5 {
-			t.Errorf("intended %d, sent %d, in flight %d, dropped %d", w.Intended, w.Sent, w.InFlight, w.Failed[measure.Dropped])
+			t.Errorf("intended %d, sent %d, in flight %d, dropped %d", w.Intended, w.Sent, w.InFlight,
+				w.Failed[measure.Dropped])
 		}
 		close(release)
 		await(t, e, w, func(w *measure.Window) bool { return w.Served > 50 })
@@ -126,7 +129,8 @@ func (n *numbered) Heard(ref uint64, a Answer) {
 
 func TestAListenerHearsOfEveryRequestOnce(t *testing.T) {
 	engines(t, func(t *testing.T, o Options) {
-		good := listen(t, answering("HTTP/1.1 200 OK\r\nETag: \"e\"\r\nLast-Modified: now\r\nContent-Length: 2\r\n\r\nok"))
+		good := listen(t, answering(
+			"HTTP/1.1 200 OK\r\nETag: \"e\"\r\nLast-Modified: now\r\nContent-Length: 2\r\n\r\nok"))
 		bad := listen(t, func(c *net.TCPConn, _ int) {
 			if request(bufio.NewReader(c)) {
 				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")
@@ -135,7 +139,8 @@ func TestAListenerHearsOfEveryRequestOnce(t *testing.T) {
 		dead := listenApart(t, func(c *net.TCPConn, _ int) { request(bufio.NewReader(c)) })
 		o.Targets = []Target{good.target, bad.target, dead.target}
 		o.Threads, o.MaxConnections, o.Warm = 1, 4, 3
-		source := &numbered{targets: 3, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{}, status: map[int]int{}}
+		source := &numbered{targets: 3, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{},
+			status: map[int]int{}}
 		e := start(t, o, func(int, int) Source { return source })
 		w := measure.NewWindow()
 		if err := e.SetRate(300); err != nil {
@@ -155,7 +160,8 @@ func TestAListenerHearsOfEveryRequestOnce(t *testing.T) {
 				t.Errorf("heard of request %d %d times", ref, n)
 			}
 		}
-		if uint64(source.status[200]) != w.Served || uint64(source.etags[`"e"now`]) != w.Served || uint64(source.status[0]) != w.Errors() {
+		if uint64(source.status[200]) != w.Served || uint64(source.etags[`"e"now`]) != w.Served ||
+			uint64(source.status[0]) != w.Errors() {
 			t.Errorf("heard %v and %v, served %d, failed %v", source.status, source.etags, w.Served, w.Failed)
 		}
 	})
@@ -190,7 +196,8 @@ func TestTargetsShareTheConnections(t *testing.T) {
 	a, b := listen(t, answering(okAnswer)), listen(t, answering(okAnswer))
 	engines(t, func(t *testing.T, o Options) {
 		o.Targets, o.Closed, o.Connections, o.Threads = []Target{a.target, b.target}, true, 1, 1
-		source := &numbered{targets: 2, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{}, status: map[int]int{}}
+		source := &numbered{targets: 2, wire: getRequest, heard: map[uint64]int{}, etags: map[string]int{},
+			status: map[int]int{}}
 		e := start(t, o, func(int, int) Source { return source })
 		if err := e.SetConnections(1); err != nil {
 			t.Fatal(err)
@@ -248,7 +255,8 @@ func TestWhatAStallKeepsFromBeingSentBeforeTheEndCountsAsIntended(t *testing.T) 
 			t.Fatal(err)
 		}
 		if w.Intended < 199 || w.Intended > 200 || w.Sent > 16 || w.Done() != w.Sent {
-			t.Errorf("intended %d, sent %d, over %d, expected 200, of which hardly any are sent", w.Intended, w.Sent, w.Done())
+			t.Errorf("intended %d, sent %d, over %d, expected 200, of which hardly any are sent", w.Intended,
+				w.Sent, w.Done())
 		}
 	})
 }

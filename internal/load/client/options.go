@@ -19,7 +19,8 @@ func (o *Options) fill() error {
 		}
 	}
 	if o.Connections < 0 || o.MaxConnections < 0 || o.Warm < 0 || o.Threads < 0 || o.Timeout < 0 {
-		return errors.New("--connections, --max-connections, --warm, --threads and --timeout must not be negative")
+		return errors.New("--connections, --max-connections, --warm, --threads and --timeout must not be " +
+			"negative")
 	}
 	if o.Closed && o.Connections == 0 {
 		return errors.New("the closed model needs --connections of 1 or more")
@@ -39,7 +40,8 @@ func (o *Options) fill() error {
 	}
 	o.Pipeline = max(o.Pipeline, 1)
 	if o.Pipeline > 1 && (!o.Closed || len(o.Targets) > 1 || o.byNetHTTP()) {
-		return errors.New("--pipeline is for --connections, and for one target that speaks HTTP/1.1 without TLS")
+		return errors.New(
+			"--pipeline is for --connections, and for one target that speaks HTTP/1.1 without TLS")
 	}
 	o.Warm = min(o.Warm, o.MaxConnections)
 	if o.Closed {
@@ -63,7 +65,8 @@ const spareFiles = 64
 func (o *Options) within(files int) error {
 	most := max(1, files-spareFiles)
 	if o.Closed && o.Connections > most {
-		return fmt.Errorf("%d connections are more than the %d that the limit of open files has room for: raise it (ulimit -n, LimitNOFILE=), or use more machines (--agents)",
+		return fmt.Errorf("%d connections are more than the %d that the limit of open files has room for: "+
+			"raise it (ulimit -n, LimitNOFILE=), or use more machines (--agents)",
 			o.Connections, most)
 	}
 	o.MaxConnections, o.Threads = min(o.MaxConnections, most), min(o.Threads, most)

@@ -38,15 +38,18 @@ func answerBatches(size, piece int, answer string) func(*net.TCPConn, int) {
 // stand still.
 func TestAPipelineSendsItsRequestsAtOnceAndTakesTheAnswersInAnyPieces(t *testing.T) {
 	short := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
-	long := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 30<<10, strings.Repeat("x", 30<<10))
+	long := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", 30<<10,
+		strings.Repeat("x", 30<<10))
 	for name, serve := range map[string]func(*net.TCPConn, int){
 		"whole":        answerBatches(8, 1<<20, short),
 		"byte by byte": answerBatches(8, 1, short),
 		"long bodies":  answerBatches(8, 7001, long),
-		"chunked":      answerBatches(8, 5, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"),
+		"chunked": answerBatches(8, 5,
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Targets: []Target{listen(t, serve).target}, Closed: true, Connections: 3, Pipeline: 8, Threads: 1}
+			o := Options{Targets: []Target{listen(t, serve).target}, Closed: true, Connections: 3,
+				Pipeline: 8, Threads: 1}
 			e := start(t, o, get)
 			w := measure.NewWindow()
 			if err := e.SetConnections(3); err != nil {

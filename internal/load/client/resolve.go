@@ -27,7 +27,8 @@ func Resolve(ctx context.Context, rawURL string, owned []string) (Target, error)
 	case u.Hostname() == "":
 		return Target{}, fmt.Errorf("target %q names no host: write it as http://host:port", rawURL)
 	case u.User != nil:
-		return Target{}, errors.New("target: a user and password in the URL are not sent; use --header 'Authorization: ...'")
+		return Target{}, errors.New(
+			"target: a user and password in the URL are not sent; use --header 'Authorization: ...'")
 	}
 	port := uint64(80)
 	if u.Scheme == "https" {
@@ -46,9 +47,11 @@ func Resolve(ctx context.Context, rawURL string, owned []string) (Target, error)
 		return strings.EqualFold(o, u.Host) || strings.EqualFold(strings.Trim(o, "[]"), u.Hostname())
 	})
 	if !own && slices.ContainsFunc(addrs, func(a netip.Addr) bool { return !a.IsLoopback() }) {
-		return Target{}, fmt.Errorf("%w: %s is elsewhere; if it is yours to load, say --i-own-this-target %s", ErrNotOwned, u.Hostname(), u.Hostname())
+		return Target{}, fmt.Errorf("%w: %s is elsewhere; if it is yours to load, say --i-own-this-target %s",
+			ErrNotOwned, u.Hostname(), u.Hostname())
 	}
-	return Target{URL: u.Scheme + "://" + u.Host, Host: u.Host, Addr: netip.AddrPortFrom(addrs[0], uint16(port))}, nil
+	return Target{URL: u.Scheme + "://" + u.Host, Host: u.Host,
+		Addr: netip.AddrPortFrom(addrs[0], uint16(port))}, nil
 }
 
 // lookUp returns a host's addresses, those of IPv4 first: servers that listen on one family only mostly do

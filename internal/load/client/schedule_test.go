@@ -34,7 +34,8 @@ func rates(pairs ...any) (changes []change) {
 }
 
 func TestThreadsTogetherAreAsEvenAsOne(t *testing.T) {
-	changes := rates(3*time.Millisecond, 1000.0, 500*time.Millisecond, 333.3, time.Second, 0.0, 2*time.Second, 50_000.0)
+	changes := rates(3*time.Millisecond, 1000.0, 500*time.Millisecond, 333.3, time.Second, 0.0,
+		2*time.Second, 50_000.0)
 	want := times(Constant, 0, 1, changes, 3*time.Second)
 	for _, threads := range []int{2, 3, 8} {
 		if got := times(Constant, 0, threads, changes, 3*time.Second); !slices.Equal(got, want) {
@@ -54,7 +55,8 @@ func TestThreadsTogetherAreAsEvenAsOne(t *testing.T) {
 func TestAChangeOfTheRateKeepsThePhase(t *testing.T) {
 	// Half of a request is owed at the change: it is due after half of the new interval.
 	got := times(Constant, 0, 1, rates(0*time.Second, 10.0, 50*time.Millisecond, 1.0), 3*time.Second)
-	want := []int64{0, int64(550 * time.Millisecond), int64(1550 * time.Millisecond), int64(2550 * time.Millisecond)}
+	want := []int64{0, int64(550 * time.Millisecond), int64(1550 * time.Millisecond),
+		int64(2550 * time.Millisecond)}
 	if len(got) != len(want) {
 		t.Fatalf("got %d, want %d", got, want)
 	}
@@ -113,7 +115,8 @@ func TestPoissonArrivalsAreRandomBySeed(t *testing.T) {
 			}
 		}
 		if share := long / all; math.Abs(share-1/math.E) > 0.03 {
-			t.Errorf("%d threads: %.3f of the gaps are longer than their mean, want %.3f", threads, share, 1/math.E)
+			t.Errorf("%d threads: %.3f of the gaps are longer than their mean, want %.3f", threads, share,
+				1/math.E)
 		}
 	}
 }

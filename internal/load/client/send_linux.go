@@ -193,7 +193,8 @@ func (l *loop) fresh(t *target) (*conn, measure.Failure) {
 		t.probing = t.refusals > 0
 		c.waited = false
 		return c, 0
-	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS):
+	case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) ||
+		errors.Is(err, unix.ENOBUFS):
 		return nil, measure.Dropped
 	}
 	t.refusedAt(l.now)

@@ -54,7 +54,8 @@ func (s *sheet) sample(kind string, wire []byte, detail string) {
 	}
 	line, _, _ := bytes.Cut(wire, crlf)
 	line, _ = bytes.CutSuffix(line, []byte(" HTTP/1.1"))
-	s.Detail.AddSample(measure.Sample{Kind: kind, Request: string(line[:min(len(line), 200)]), Detail: detail})
+	s.Detail.AddSample(measure.Sample{Kind: kind, Request: string(line[:min(len(line), 200)]),
+		Detail: detail})
 }
 
 var crlf = []byte("\r\n")

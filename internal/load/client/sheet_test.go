@@ -46,13 +46,16 @@ func TestASheetIsEmptyOnceMoved(t *testing.T) {
 	w := measure.NewWindow()
 	for range 2 {
 		s.moveTo(w)
-		if w.Intended != 9 || w.Sent != 8 || w.Served != 1 || w.Shed != 1 || w.Failed[measure.Status] != 1 || w.Failed[measure.Cut] != 4 ||
-			w.In != 2 || w.Out != 3 || w.Busy != 0.5 || w.Latency.TotalCount() != 2 || w.ShedLatency.TotalCount() != 1 || w.Lag.TotalCount() != 1 {
+		if w.Intended != 9 || w.Sent != 8 || w.Served != 1 || w.Shed != 1 || w.Failed[measure.Status] != 1 ||
+			w.Failed[measure.Cut] != 4 ||
+			w.In != 2 || w.Out != 3 || w.Busy != 0.5 || w.Latency.TotalCount() != 2 ||
+			w.ShedLatency.TotalCount() != 1 || w.Lag.TotalCount() != 1 {
 			t.Fatalf("got %+v", w)
 		}
 	}
 	s.count(200, 0, time.Millisecond)
 	if s.moveTo(w); w.Served != 2 || w.Latency.TotalCount() != 3 {
-		t.Errorf("one more made it %d served and %d latencies, want 2 and 3", w.Served, w.Latency.TotalCount())
+		t.Errorf("one more made it %d served and %d latencies, want 2 and 3", w.Served,
+			w.Latency.TotalCount())
 	}
 }

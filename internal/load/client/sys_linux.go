@@ -29,7 +29,8 @@ func poll(epoll int, events []unix.EpollEvent) int {
 func doze(epoll int, events []unix.EpollEvent, ns int64) (int, unix.Errno) {
 	ts := unix.Timespec{Nsec: ns}
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)), 0, 0)
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(unsafe.Pointer(&ts)),
+		0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -44,7 +45,8 @@ func sleep(epoll int, events []unix.EpollEvent, ns int64) (int, unix.Errno) {
 		limit = &ts
 	}
 	n, _, errno := unix.Syscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll),
-		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(unsafe.Pointer(limit)), 0, 0)
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)),
+		uintptr(unsafe.Pointer(limit)), 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -75,7 +77,8 @@ func recv(fd int, p []byte, n int, flags uintptr) (int, unix.Errno) {
 func transmit(fd int, p []byte) (int, unix.Errno) {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
 		case 0:
 			return int(n), 0
@@ -97,7 +100,8 @@ func dial(to netip.AddrPort) (fd int, err error) {
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return -1, err
 	}
-	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) //nolint:errcheck // slower without, not wrong
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY,
+		1) //nolint:errcheck // slower without, not wrong
 	if to.Addr().Is6() {
 		err = unix.Connect(fd, &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()})
 	} else {

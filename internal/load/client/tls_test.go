@@ -27,7 +27,8 @@ func TestTLSAndHTTP2GoByNetHTTP(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var other atomic.Value
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Proto != test.want || r.Host != "target" || r.URL.Path != "/path" || r.Header.Get("X-Sent") != "yes" {
+				if r.Proto != test.want || r.Host != "target" || r.URL.Path != "/path" ||
+					r.Header.Get("X-Sent") != "yes" {
 					other.Store(fmt.Sprintf("%s %s %s %v", r.Proto, r.Host, r.URL, r.Header))
 				}
 				w.Header().Set("Etag", `"e"`)
@@ -45,10 +46,12 @@ func TestTLSAndHTTP2GoByNetHTTP(t *testing.T) {
 				s.Start()
 			}
 			defer s.Close()
-			source := &numbered{targets: 1, heard: map[uint64]int{}, etags: map[string]int{}, status: map[int]int{},
-				wire: "GET /path HTTP/1.1\r\nHost: target\r\nX-Sent: yes\r\n\r\n"}
+			source := &numbered{targets: 1, heard: map[uint64]int{}, etags: map[string]int{},
+				status: map[int]int{},
+				wire:   "GET /path HTTP/1.1\r\nHost: target\r\nX-Sent: yes\r\n\r\n"}
 			// Few requests: to a busy machine's queue, connections that are being made add still more to do.
-			o := Options{Targets: []Target{targetOf(t, s.URL)}, HTTP2: test.two, Insecure: true, Threads: 1, Timeout: time.Minute}
+			o := Options{Targets: []Target{targetOf(t, s.URL)}, HTTP2: test.two, Insecure: true, Threads: 1,
+				Timeout: time.Minute}
 			e := start(t, o, func(int, int) Source { return source })
 			if err := e.SetRate(30); err != nil {
 				t.Fatal(err)

@@ -68,8 +68,8 @@ const (
 )
 
 // The load that is confirmed after another one was not is lower by stepSlope times what latency was beyond
-// confirmMargin, at most mostStep: the latency of a queue at nine tenths of its capacity grows by a twelfth with
-// each hundredth of load.
+// confirmMargin, at most mostStep: the latency of a queue at nine tenths of its capacity grows by a twelfth
+// with each hundredth of load.
 const (
 	stepSlope = 0.08
 	mostStep  = 0.06
@@ -84,7 +84,8 @@ func Adaptive(o AdaptiveOptions) Searcher {
 		o.Start = defaultStart
 	}
 	o.Start = min(o.Start, MaxRate)
-	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen), state: warming, rate: o.Start}
+	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen),
+		state: warming, rate: o.Start}
 	a.random, a.strict = o.Random, !a.health.relative
 	return a
 }
@@ -103,7 +104,8 @@ const (
 )
 
 var phases = [...]string{
-	warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", confirming: "confirm", holding: "track", checking: "track",
+	warming: "warmup", climbing: "climb", cooling: "cool", narrowing: "bisect", confirming: "confirm",
+	holding: "track", checking: "track",
 }
 
 type adaptive struct {
@@ -193,7 +195,8 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 	switch t := a.clock.now; {
 	case a.liveness.gone() || a.failure != "" && a.silent():
 		d.Done, d.Failed = true, true
-		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s", a.liveness.Last.Seconds())
+		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s",
+			a.liveness.Last.Seconds())
 	case a.failure != "":
 		d.Done, d.Reason = true, a.failure
 	case a.o.Duration > 0:
@@ -290,7 +293,8 @@ func (a *adaptive) sustained(v assessment) {
 
 // climb goes a step up.
 func (a *adaptive) climb() {
-	if a.state == climbing && !(a.bursty && a.lo.rate > 0) { // not by a check alone, nor by what a bucket lets through
+	// Not by a check alone, nor by what a bucket lets through.
+	if a.state == climbing && !(a.bursty && a.lo.rate > 0) {
 		a.settled = false
 	}
 	if a.rate >= MaxRate {
@@ -323,7 +327,8 @@ func (a *adaptive) overloaded(v assessment) {
 		a.noteBurst(a.clock.now)
 	}
 	if a.rate <= a.least() {
-		a.failure = fmt.Sprintf("the target is not healthy at %s requests a second either: %s", number(a.rate), v.limit)
+		a.failure = fmt.Sprintf("the target is not healthy at %s requests a second either: %s",
+			number(a.rate), v.limit)
 		return
 	}
 	if dropped {
@@ -387,7 +392,8 @@ func (a *adaptive) coolDown(w *measure.Window) {
 		a.cool.good = 0
 	}
 	t := a.clock.now
-	stuck := t-a.cool.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.cool.waiting+20 // the queue stays
+	// The queue stays.
+	stuck := t-a.cool.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.cool.waiting+20
 	switch {
 	case a.cool.good >= cooledBlocks:
 		if len(a.health.baselines) < 3 && a.judge.p99 > 0 {
@@ -475,7 +481,8 @@ func (a *adaptive) start(s state, rate float64) {
 	a.state, a.rate = s, rate
 	a.judge = newJudge(a.health, rate, a.needed(s, rate), a.inFlight)
 	if a.judge.overall = a.profileAt(rate).overall; a.judge.overall && s != climbing {
-		a.judge.settle = max(a.judge.settle, min(a.judge.need/5, mostSettle)) // a queue takes its time to get as long as it mostly is
+		// A queue takes its time to get as long as it mostly is.
+		a.judge.settle = max(a.judge.settle, min(a.judge.need/5, mostSettle))
 	}
 	if a.foundAt > 0 {
 		a.judge.quorum = foundQuorum
@@ -493,7 +500,8 @@ func (a *adaptive) start(s state, rate float64) {
 func (a *adaptive) needed(s state, rate float64) time.Duration {
 	p := a.profileAt(rate)
 	switch {
-	case s == climbing && (p.overall || a.climbed != 0): // the first step of a climb that begins again is small
+	// The first step of a climb that begins again is small.
+	case s == climbing && (p.overall || a.climbed != 0):
 		return max(p.climb.at(rate), min(a.slowness(), p.climb.most))
 	case s == narrowing && p.overall && a.upper() > wideRange*a.lo.rate:
 		return roughly.at(rate)

@@ -51,7 +51,8 @@ func search(t *testing.T, kinds []kind, rates []float64, n int) []searched {
 					if !last.Done || last.Reason != "" || !c.Converged {
 						t.Errorf("%s: ended with %+v and %+v", name, last, c)
 					}
-					all = append(all, searched{name, c.Rate / rate, c.Seconds, c.Low <= rate && rate <= c.High})
+					all = append(all, searched{name, c.Rate / rate, c.Seconds, c.Low <= rate &&
+						rate <= c.High})
 				}
 			}
 		}
@@ -60,7 +61,8 @@ func search(t *testing.T, kinds []kind, rates []float64, n int) []searched {
 }
 
 func TestASearchFindsTheCeiling(t *testing.T) {
-	all := search(t, []kind{queues, sheds, refuses, grades}, some[float64](333, 2000, 50, 20000, 100000), seeds(2))
+	all := search(t, []kind{queues, sheds, refuses, grades}, some[float64](333, 2000, 50, 20000, 100000),
+		seeds(2))
 	aims, covered := 0, 0
 	for _, s := range all {
 		if s.ratio < lowest || s.ratio > highest || s.found > patience.Seconds() {
@@ -75,7 +77,8 @@ func TestASearchFindsTheCeiling(t *testing.T) {
 	}
 	t.Logf("%d searches: %d within the aims, the ceiling within the interval of %d", len(all), aims, covered)
 	if float64(aims) < 0.9*float64(len(all)) {
-		t.Errorf("only %d of %d searches were within %v..%v after %v", aims, len(all), lowAim, highAim, patienceAim)
+		t.Errorf("only %d of %d searches were within %v..%v after %v", aims, len(all), lowAim, highAim,
+			patienceAim)
 	}
 	if float64(covered) < 0.95*float64(len(all)) {
 		t.Errorf("only %d of %d intervals of 95 %% have the ceiling", covered, len(all))
@@ -110,14 +113,16 @@ func TestASearchFollowsACeilingThatMoves(t *testing.T) {
 						case math.IsInf(after, 1):
 							after = (m.at - moves).Seconds()
 						}
-						if m.at-moves > 3*time.Second && !math.IsInf(after, 1) && (m.at-moves).Seconds() > after+3 {
+						if m.at-moves > 3*time.Second && !math.IsInf(after, 1) &&
+							(m.at-moves).Seconds() > after+3 {
 							break
 						}
 					}
 					name := fmt.Sprintf("%v %v/s x %v, seed %d", k, rate, factor, seed)
 					limit := followed
 					if factor > 1 {
-						limit = 12 * time.Second // it has to be noticed by a look above, of which there is one in a few seconds
+						// It has to be noticed by a look above, of which there is one in a few seconds.
+						limit = 12 * time.Second
 					}
 					if after > limit.Seconds() {
 						t.Errorf("%s: followed after %.1f s", name, after)
@@ -154,7 +159,8 @@ func TestASearchUnderstandsBursts(t *testing.T) {
 			}
 			// About 150 with what is known, and 350 without.
 			if over > 240 {
-				t.Errorf("%v/s and %v s of it saved up: overloaded for %d of %d windows", rate, bucket, over, len(trace))
+				t.Errorf("%v/s and %v s of it saved up: overloaded for %d of %d windows", rate, bucket, over,
+					len(trace))
 			}
 		}
 	}
@@ -168,7 +174,8 @@ func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
 				p := newPlant(sheds, rate, seed)
 				p.bucket, p.credit = bucket, bucket*rate
 				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, 2*time.Minute)
-				if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest || c.Rate/rate > highest || c.Seconds > 35 {
+				if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest ||
+					c.Rate/rate > highest || c.Seconds > 35 {
 					t.Errorf("%v/s and %v s of it saved up, seed %d: %+v", rate, bucket, seed, c)
 				}
 			}

@@ -19,7 +19,8 @@ const searchedFor = 40 * time.Second
 // The ceiling of a target that collapses is above its goodput under overload.
 func TestASearchIsNotFooledByCollapse(t *testing.T) {
 	for _, rate := range []float64{333, 2000, 20000} {
-		trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), newPlant(collapses, rate, 1), time.Minute)
+		trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), newPlant(collapses, rate, 1),
+			time.Minute)
 		// Its queue feeds itself from a few milliseconds on, so that there is no sharp ceiling.
 		if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < 0.9 || c.Rate/rate > highest {
 			t.Errorf("%v/s: %+v", rate, c)
@@ -34,7 +35,8 @@ func TestASearchIsNotFooledByBursts(t *testing.T) {
 			p := newPlant(sheds, rate, 1000)
 			p.bucket = bucket
 			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, time.Minute)
-			if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest || c.Rate/rate > highest || c.Seconds > 30 {
+			if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest ||
+				c.Rate/rate > highest || c.Seconds > 30 {
 				t.Errorf("%v/s and %v s of it saved up: %+v", rate, bucket, c)
 			}
 		}
@@ -53,7 +55,8 @@ func TestASearchKeepsWhatAPersonCallsHealthy(t *testing.T) {
 	// 20 ms / ln 100.
 	want := rate * (1 - math.Log(100)/20)
 	c := trace[len(trace)-1].ceiling
-	if !c.Converged || c.Rate < 0.95*want || c.Rate > 1.05*want || c.Limit != "p99" || c.Low > want || c.High < want {
+	if !c.Converged || c.Rate < 0.95*want || c.Rate > 1.05*want || c.Limit != "p99" ||
+		c.Low > want || c.High < want {
 		t.Errorf("the ceiling is %+v, want %.0f", c, want)
 	}
 }
@@ -94,14 +97,16 @@ func TestConnectionsThatAreTheLimitAreNamed(t *testing.T) {
 	p.base, p.jitter, p.inFlight = 500*time.Millisecond, 50*time.Millisecond, 1000
 	trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), p, time.Minute)
 	// As many as can be in flight, twice a second.
-	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Limit != "achieved" || c.Rate < lowest*2000 || c.Rate > highest*2000 {
+	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Limit != "achieved" || c.Rate < lowest*2000 ||
+		c.Rate > highest*2000 {
 		t.Errorf("the ceiling is %+v, but 1000 connections make 2000/s", c)
 	}
 }
 
 func TestASearchBeginsAboveTheCeiling(t *testing.T) {
 	for _, k := range []kind{queues, sheds} {
-		trace, _ := drive(Adaptive(AdaptiveOptions{Start: 20000, Duration: time.Minute}), newPlant(k, 1000, 1), time.Minute)
+		trace, _ := drive(Adaptive(AdaptiveOptions{Start: 20000, Duration: time.Minute}),
+			newPlant(k, 1000, 1), time.Minute)
 		if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate < lowest*1000 || c.Rate > highest*1000 {
 			t.Errorf("%v: from 20,000/s on it found %+v, true is 1000", k, c)
 		}
@@ -116,11 +121,13 @@ func TestASearchGivesUpOnATargetThatIsNeverHealthy(t *testing.T) {
 }
 
 func TestASearchSaysBySomeSignalThatNoLoadWasHealthy(t *testing.T) {
-	_, last := drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1e-9, 1), time.Minute)
+	_, last := drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1e-9, 1),
+		time.Minute)
 	if last.Refused == "" {
 		t.Errorf("it ended with %+v", last)
 	}
-	_, last = drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1000, 1), time.Minute)
+	_, last = drive(Adaptive(AdaptiveOptions{Duration: 15 * time.Second}), newPlant(refuses, 1000, 1),
+		time.Minute)
 	if last.Refused != "" {
 		t.Errorf("low loads were healthy, and it ended with %+v", last)
 	}
@@ -129,7 +136,8 @@ func TestASearchSaysBySomeSignalThatNoLoadWasHealthy(t *testing.T) {
 func TestASearchEndsByItself(t *testing.T) {
 	trace, last := drive(Adaptive(AdaptiveOptions{}), newPlant(queues, 1000, 1), time.Hour)
 	m := trace[len(trace)-1]
-	if !last.Done || last.Reason != "" || !m.ceiling.Converged || math.Abs(m.at.Seconds()-m.ceiling.Seconds-holdAfter.Seconds()) > 0.3 {
+	if !last.Done || last.Reason != "" || !m.ceiling.Converged ||
+		math.Abs(m.at.Seconds()-m.ceiling.Seconds-holdAfter.Seconds()) > 0.3 {
 		t.Errorf("it ended at %v with %+v", m.at, m.ceiling)
 	}
 	stop, err := ParseConditions([]string{"rate>500/s"})
@@ -175,7 +183,8 @@ type aimd struct {
 
 func (a *aimd) Begin() Decision { return Decision{Rate: a.rate, Measured: true} }
 func (a *aimd) Next(w *measure.Window) Decision {
-	if w.Latency.ValueAtPercentile(99) > int64(25*time.Millisecond) || w.Done() == 0 || float64(w.Shed) > 0.01*float64(w.Done()) {
+	if w.Latency.ValueAtPercentile(99) > int64(25*time.Millisecond) || w.Done() == 0 ||
+		float64(w.Shed) > 0.01*float64(w.Done()) {
 		a.rate /= 2
 	} else {
 		a.rate += 0.01 * 2000
@@ -193,7 +202,8 @@ func TestASearchIsTruerThanAdditiveIncrease(t *testing.T) {
 		a := &aimd{rate: 50}
 		drive(a, newPlant(queues, 2000, uint64(seed)).noisy(), searchedFor)
 		plain = append(plain, math.Abs(a.sum/a.n/2000-1))
-		trace, _ := drive(Adaptive(AdaptiveOptions{Duration: searchedFor}), newPlant(queues, 2000, uint64(seed)).noisy(), searchedFor)
+		trace, _ := drive(Adaptive(AdaptiveOptions{Duration: searchedFor}),
+			newPlant(queues, 2000, uint64(seed)).noisy(), searchedFor)
 		ours = append(ours, math.Abs(trace[len(trace)-1].ceiling.Rate/2000-1))
 	}
 	slices.Sort(plain)

@@ -19,8 +19,8 @@ func searching(bursty bool) *adaptive {
 	return a
 }
 
-// Emptying a token bucket takes long, so a search does it once. When it knows that the target has a bucket, an
-// overload with the usual goodput is enough to place the ceiling, whatever was sustained for a moment.
+// Emptying a token bucket takes long, so a search does it once. When it knows that the target has a bucket,
+// an overload with the usual goodput is enough to place the ceiling, whatever was sustained for a moment.
 func TestATokenBucketIsEmptiedOnce(t *testing.T) {
 	for _, bursty := range []bool{false, true} {
 		a := searching(bursty)
@@ -28,8 +28,10 @@ func TestATokenBucketIsEmptiedOnce(t *testing.T) {
 		if a.state != cooling {
 			t.Fatalf("after an overload it is in state %v", phases[a.state])
 		}
-		if within := a.lo.rate >= 980 && a.lo.rate < 1000 && a.hi.rate > 1000 && a.hi.rate <= 1030; within != bursty {
-			t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", bursty, a.lo.rate, a.hi.rate)
+		if within := a.lo.rate >= 980 && a.lo.rate < 1000 && a.hi.rate > 1000 &&
+			a.hi.rate <= 1030; within != bursty {
+			t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", bursty, a.lo.rate,
+				a.hi.rate)
 		}
 		a.narrow()
 		if want := map[bool]state{false: confirming, true: holding}[bursty]; a.state != want {
@@ -53,7 +55,8 @@ func TestALoadSustainedAtFirstOnlyWasABurst(t *testing.T) {
 	a.start(confirming, 1100)
 	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1001, seconds: 1})
 	if !a.bursty || a.lo.rate < 980 || a.lo.rate >= 1000 || a.hi.rate <= 1000 || a.hi.rate > 1030 {
-		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
+		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty,
+			a.lo.rate, a.hi.rate)
 	}
 
 	// When a higher load has been confirmed, the goodput is not the ceiling: overload makes the target serve
@@ -63,7 +66,8 @@ func TestALoadSustainedAtFirstOnlyWasABurst(t *testing.T) {
 	a.start(confirming, 1100)
 	a.overloaded(assessment{decided: true, sure: true, limit: "shed", goodput: 1001, seconds: 1})
 	if a.bursty || a.lo.rate < 1030 || a.hi.rate != 1100 {
-		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty, a.lo.rate, a.hi.rate)
+		t.Errorf("known to be bursty: %t, the ceiling is between %.0f and %.0f", a.bursty,
+			a.lo.rate, a.hi.rate)
 	}
 
 	// An overload without a goodput, as by latency, tells nothing of bursts.
@@ -94,7 +98,8 @@ func TestAnExpectedOverloadIsNotTriedAgain(t *testing.T) {
 		a := searching(c.bursty)
 		a.start(c.state, 1150)
 		a.overloaded(assessment{decided: true, limit: "shed", goodput: c.served, seconds: 1})
-		if again := a.retried == 1150; a.state != cooling || again != c.again || again && (a.cool.after != c.state || a.cool.next != 1150) {
+		if again := a.retried == 1150; a.state != cooling || again != c.again || again &&
+			(a.cool.after != c.state || a.cool.next != 1150) {
 			t.Errorf("%s: tried again: %t, as %q at %.0f", c.name, again, phases[a.cool.after], a.cool.next)
 		}
 	}
@@ -114,11 +119,13 @@ func TestABurstDoesNotMoveTheCeiling(t *testing.T) {
 		{"known to be bursty, and nothing is sustained any more", true, 0, false},
 	} {
 		a := searching(c.bursty)
-		a.settled, a.foundAt, a.ceiling = true, time.Second, Ceiling{Seconds: 1, Rate: 1000, Low: 985, High: 1022, Converged: true, Limit: "shed"}
+		a.settled, a.foundAt, a.ceiling = true, time.Second, Ceiling{Seconds: 1, Rate: 1000, Low: 985,
+			High: 1022, Converged: true, Limit: "shed"}
 		a.lo, a.hi, a.samples = bound{rate: c.lo}, bound{rate: math.Inf(1)}, nil
 		a.start(climbing, 1080)
 		a.climb()
-		if got, ok := a.Ceiling(); !ok || got.Converged != c.stays || c.stays && got != a.ceiling || got.High != 0 && !c.stays && c.lo > 0 {
+		if got, ok := a.Ceiling(); !ok || got.Converged != c.stays || c.stays && got != a.ceiling ||
+			got.High != 0 && !c.stays && c.lo > 0 {
 			t.Errorf("%s: the ceiling is %+v, and was %+v", c.name, got, a.ceiling)
 		}
 	}

@@ -68,8 +68,9 @@ func (c *Condition) Signal() string {
 }
 
 var figureNames = map[figure]string{
-	figureMean: "mean", figureErrors: "errors", figureShed: "shed", figureSuccess: "success", figureAchieved: "achieved",
-	figureRate: "rate", figureCPU: "cpu", figureMemory: "memory",
+	figureMean: "mean", figureErrors: "errors", figureShed: "shed", figureSuccess: "success",
+	figureAchieved: "achieved",
+	figureRate:     "rate", figureCPU: "cpu", figureMemory: "memory",
 }
 
 // String writes the condition so that ParseConditions reads the same from it.
@@ -205,7 +206,8 @@ type bucket struct {
 
 // NewWatch returns a Watch that has seen nothing yet.
 func NewWatch(conditions []Condition) *Watch {
-	w := &Watch{conditions: conditions, since: make([]time.Duration, len(conditions)), sum: measure.NewWindow(), none: measure.NewHistogram()}
+	w := &Watch{conditions: conditions, since: make([]time.Duration, len(conditions)),
+		sum: measure.NewWindow(), none: measure.NewHistogram()}
 	for i := range w.since {
 		w.since[i] = -1
 		w.latency = w.latency || conditions[i].ofLatency()

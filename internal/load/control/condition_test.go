@@ -97,7 +97,8 @@ func TestWrongConditionsSayWhereAndWhatIsKnown(t *testing.T) {
 }
 
 func FuzzParseConditions(f *testing.F) {
-	for _, s := range []string{"p95>50ms for 5s", "errors>1%,shed > 5%", "rate<1000/s", "memory>500MB", "p99.9>=1µs for 1h", "max<1s,"} {
+	for _, s := range []string{"p95>50ms for 5s", "errors>1%,shed > 5%", "rate<1000/s", "memory>500MB",
+		"p99.9>=1µs for 1h", "max<1s,"} {
 		f.Add(s)
 	}
 	w := measure.NewWindow()
@@ -142,7 +143,8 @@ func TestConditionsJudgeWhatWasMeasured(t *testing.T) {
 	}
 	w.Target = measure.Target{CPU: 1.5, Memory: 300e6}
 	for text, want := range map[string]float64{
-		"p50>1ms": 45, "p90>1ms": 81, "max>1ms": 90, "mean>1ms": 45.5, "errors>1%": 4, "shed>1%": 6, "success<1%": 90,
+		"p50>1ms": 45, "p90>1ms": 81, "max>1ms": 90, "mean>1ms": 45.5, "errors>1%": 4, "shed>1%": 6,
+		"success<1%":  90,
 		"achieved<1%": 98, "rate>1/s": 90, "rate>1/m": 5400, "cpu>1%": 150, "memory>1MB": 300,
 	} {
 		c := parse(t, text)
@@ -154,7 +156,8 @@ func TestConditionsJudgeWhatWasMeasured(t *testing.T) {
 			t.Errorf("%s: holds is %v", text, v.Holds)
 		}
 	}
-	for text, want := range map[string]bool{"errors>4%": false, "errors>=4%": true, "errors<=4%": true, "errors<4%": false} {
+	for text, want := range map[string]bool{"errors>4%": false, "errors>=4%": true, "errors<=4%": true,
+		"errors<4%": false} {
 		c := parse(t, text)
 		if v := c.Judge(w); v.Holds != want {
 			t.Errorf("%s at 4 %%: %v", text, v.Holds)
@@ -168,7 +171,8 @@ func TestValuesAreSaidInTheUnitThatSuitsThem(t *testing.T) {
 		value     float64
 		want      string
 	}{
-		{"p50>10s", 0.0001487123, "148.7µs"}, {"p99>20us", 38345.678, "38.35ms"}, {"max>1ms", 600_000, "10m0s"},
+		{"p50>10s", 0.0001487123, "148.7µs"}, {"p99>20us", 38345.678, "38.35ms"},
+		{"max>1ms", 600_000, "10m0s"},
 		{"errors>1%", 100.0 / 3, "33.33%"}, {"rate<10/s", 123456, "123500/s"}, {"memory>1GB", 0.25, "0.25GB"},
 	} {
 		of := parse(t, c.condition)
@@ -181,7 +185,8 @@ func TestValuesAreSaidInTheUnitThatSuitsThem(t *testing.T) {
 func TestSilenceIsBadAndNotUnknown(t *testing.T) {
 	for _, w := range []*measure.Window{measured(0, 0, 0, 0), measured(0, 0, 100, 0)} {
 		for text, holds := range map[string]bool{
-			"p95>50ms": true, "p95<50ms": false, "success<99%": true, "errors>1%": true, "errors<1%": false, "rate<5/s": true,
+			"p95>50ms": true, "p95<50ms": false, "success<99%": true, "errors>1%": true, "errors<1%": false,
+			"rate<5/s": true,
 		} {
 			c := parse(t, text)
 			if v := c.Judge(w); !v.Known || v.Holds != holds || math.IsInf(v.Value, 0) {
@@ -190,7 +195,8 @@ func TestSilenceIsBadAndNotUnknown(t *testing.T) {
 		}
 	}
 	nothing := measure.NewWindow()
-	for _, text := range []string{"p95>50ms", "errors>1%", "success<99%", "achieved<95%", "rate<5/s", "cpu>1%", "memory>1MB"} {
+	for _, text := range []string{"p95>50ms", "errors>1%", "success<99%", "achieved<95%", "rate<5/s",
+		"cpu>1%", "memory>1MB"} {
 		c := parse(t, text)
 		if v := c.Judge(nothing); v.Known || v.Holds {
 			t.Errorf("%s of nothing intended: %+v", text, v)
@@ -199,7 +205,8 @@ func TestSilenceIsBadAndNotUnknown(t *testing.T) {
 }
 
 // follow shows a Watch windows of a tenth of a second and returns when the condition held first, 0 for never.
-func follow(t *testing.T, text string, d time.Duration, latency func(at time.Duration) time.Duration) time.Duration {
+func follow(t *testing.T, text string, d time.Duration,
+	latency func(at time.Duration) time.Duration) time.Duration {
 	t.Helper()
 	watch := NewWatch([]Condition{parse(t, text)})
 	w := measure.NewWindow()
@@ -233,7 +240,8 @@ func TestAConditionHoldsForItsTimeWithoutABreak(t *testing.T) {
 		}
 	}
 	// 5 % of a second is slow within one window, and the second is slow until the last of it is over.
-	if at := follow(t, "p95>50ms for 3s", time.Minute, slow(5*time.Second, time.Minute)); at != 8100*time.Millisecond {
+	if at := follow(t, "p95>50ms for 3s", time.Minute,
+		slow(5*time.Second, time.Minute)); at != 8100*time.Millisecond {
 		t.Errorf("slow from 5 s on, it held at %v", at)
 	}
 	if at := follow(t, "p95>50ms for 3s", time.Minute, slow(5*time.Second, 6900*time.Millisecond)); at != 0 {
@@ -251,7 +259,8 @@ func TestAConditionHoldsForItsTimeWithoutABreak(t *testing.T) {
 		}
 		return 10 * time.Millisecond
 	}
-	if at := follow(t, "p95>50ms for 2s", time.Minute, silent); at < 7*time.Second || at > 8100*time.Millisecond {
+	if at := follow(t, "p95>50ms for 2s", time.Minute, silent); at < 7*time.Second ||
+		at > 8100*time.Millisecond {
 		t.Errorf("no answer from 5 s on, it held at %v", at)
 	}
 }
@@ -310,8 +319,10 @@ func TestAWatchSumsUpTheLastSecondAndNothingElse(t *testing.T) {
 			want.Add(l)
 		}
 		got := watch.sum
-		if got.Start != want.Start || got.End != want.End || got.Intended != want.Intended || got.Sent != want.Sent ||
-			got.Served != want.Served || got.Shed != want.Shed || got.Failed != want.Failed || got.Target.CPU != w.Target.CPU {
+		if got.Start != want.Start || got.End != want.End || got.Intended != want.Intended ||
+			got.Sent != want.Sent ||
+			got.Served != want.Served || got.Shed != want.Shed || got.Failed != want.Failed ||
+			got.Target.CPU != w.Target.CPU {
 			t.Fatalf("after window %d the sum is %+v, want %+v", i, got, want)
 		}
 		if !got.Latency.Equals(want.Latency) {

@@ -9,13 +9,18 @@
 // these states:
 //
 //  1. Climb: double the load while it is sustained.
-//  2. Cool: after an overload, wait at less than half of the load until latencies and queue are what they were.
-//  3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most targets: the next loads are just below
+//  2. Cool: after an overload, wait at less than half of the load until latencies and queue are what they
+//     were. 3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most targets:
+//     the next loads are just below
 //     and just above it. Without one, bisect.
-//  4. Confirm: hold a load for 12 s or 1,000 requests where something contradicts it. Where a person limits latency, every ceiling
-//     is confirmed, by all its requests together and with a tenth to spare, and that load is what is reported.
-//  5. Track: hold the load, or a little less, and check every few seconds whether more is sustained, or no longer as much. A ceiling
-//     that rises is climbed again; one that falls is narrowed down again. Meanwhile the search says that it has not converged.
+//  4. Confirm: hold a load for 12 s or 1,000 requests where something contradicts it. Where a person limits
+//     latency, every ceiling
+//     is confirmed, by all its requests together and with a tenth to spare, and that load is what is
+//     reported.
+//  5. Track: hold the load, or a little less, and check every few seconds whether more is sustained, or no
+//     longer as much. A ceiling
+//     that rises is climbed again; one that falls is narrowed down again. Meanwhile the search says that it
+//     has not converged.
 //
 // What each part is in charge of: a judge says whether one load is healthy (judge.go), evidence keeps the
 // bounds and the goodput (evidence.go), adaptive moves between the states (adaptive.go), a profile has the
@@ -72,7 +77,8 @@ type Ceiling struct {
 	High      float64 `json:"high,omitempty"`
 	Seconds   float64 `json:"seconds"`   // until it was found first
 	Converged bool    `json:"converged"` // and nothing has contradicted it since
-	Limit     string  `json:"limit"`     // the signal that was violated: "p99", "success", "shed", "achieved", "cpu"
+	// The signal that was violated: "p99", "success", "shed", "achieved", "cpu".
+	Limit string `json:"limit"`
 }
 
 // Searcher is a Controller that looks for the ceiling.

@@ -14,7 +14,8 @@ import (
 func TestAGoodputMeasuredOnABusyMachineIsMeasuredAgain(t *testing.T) {
 	for _, k := range []kind{queues, sheds} {
 		for _, rate := range []float64{2000, 24000} {
-			undisturbed, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), newPlant(k, rate, 1), 2*time.Minute)
+			undisturbed, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute}), newPlant(k, rate, 1),
+				2*time.Minute)
 			var over time.Duration // when the first overload begins
 			for _, m := range undisturbed {
 				if m.rate > rate {

@@ -213,7 +213,8 @@ func (e *evidence) interval() (Ceiling, bool) {
 	case e.hi.limit == "errors" || e.hi.limit == "success":
 		c.Rate = max(lo, hi/2) // more than that fails
 	case e.strict:
-		c.Rate, c.High = max(lo, hi/2), hi*(1+strictDoubt) // what has met the conditions, and may nearly have met them
+		// What has met the conditions, and may nearly have met them.
+		c.Rate, c.High = max(lo, hi/2), hi*(1+strictDoubt)
 	}
 	if s := e.profile().spread; s > 0 {
 		c.Low, c.High = min(c.Low, c.Rate*(1-s)), max(c.High, c.Rate*(1+s))

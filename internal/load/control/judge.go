@@ -65,14 +65,17 @@ func newHealth(conditions []Condition) *health {
 	}
 	percent := unit{"%", 0.01}
 	if !given[figureShed] {
-		h.shares = append(h.shares, Condition{figure: figureShed, limit: mostShed * 100, equal: true, unit: percent})
+		h.shares = append(h.shares, Condition{figure: figureShed, limit: mostShed * 100, equal: true,
+			unit: percent})
 	}
 	if !given[figureErrors] && !given[figureSuccess] {
 		// What is shed has a limit of its own.
-		h.shares = append(h.shares, Condition{figure: figureErrors, limit: (1 - leastSuccess) * 100, equal: true, unit: percent})
+		h.shares = append(h.shares, Condition{figure: figureErrors, limit: (1 - leastSuccess) * 100,
+			equal: true, unit: percent})
 	}
 	if !given[figureAchieved] {
-		h.shares = append(h.shares, Condition{figure: figureAchieved, above: true, limit: leastAchieved * 100, equal: true, unit: percent})
+		h.shares = append(h.shares, Condition{figure: figureAchieved, above: true, limit: leastAchieved * 100,
+			equal: true, unit: percent})
 	}
 	return h
 }
@@ -165,9 +168,10 @@ type judge struct {
 // newJudge judges the load of rate, at whose beginning inFlight requests were waiting.
 func newJudge(h *health, rate float64, need time.Duration, inFlight int) *judge {
 	return &judge{
-		health: h, rate: rate, quorum: 3, margin: 1, need: max(need, h.patience()), backlog: float64(inFlight),
-		settle: usualWindow + min(time.Duration(h.baseline()*float64(time.Second)), mostSettle),
-		acc:    measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
+		health: h, rate: rate, quorum: 3, margin: 1, need: max(need, h.patience()),
+		backlog: float64(inFlight),
+		settle:  usualWindow + min(time.Duration(h.baseline()*float64(time.Second)), mostSettle),
+		acc:     measure.NewWindow(), scratch: measure.NewWindow(), all: measure.NewWindow(),
 	}
 }
 
@@ -358,7 +362,8 @@ func (j *judge) violatedOverall(factor float64) string {
 			return c.Signal()
 		}
 	}
-	if p99 := float64(j.all.Latency.ValueAtPercentile(99)) / 1e9; j.relative && p99 > factor*j.health.limit() {
+	if p99 := float64(j.all.Latency.ValueAtPercentile(99)) / 1e9; j.relative &&
+		p99 > factor*j.health.limit() {
 		return "p99"
 	}
 	return ""
@@ -403,8 +408,12 @@ func (j *judge) withoutStalls(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
 	}
-	lost := func(b block) float64 { return float64(b.shed+b.failures) / float64(max(1, b.served+b.shed+b.failures)) }
-	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int { return cmp.Compare(lost(a), lost(b)) })
+	lost := func(b block) float64 {
+		return float64(b.shed+b.failures) / float64(max(1, b.served+b.shed+b.failures))
+	}
+	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int {
+		return cmp.Compare(lost(a), lost(b))
+	})
 	return sorted[:len(sorted)-max(1, len(sorted)/10)]
 }
 
@@ -525,7 +534,9 @@ func trimmed(blocks []block) []block {
 		return blocks
 	}
 	rate := func(b block) float64 { return float64(b.served) / (b.end - b.start).Seconds() }
-	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int { return cmp.Compare(rate(a), rate(b)) })
+	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int {
+		return cmp.Compare(rate(a), rate(b))
+	})
 	cut := len(blocks) / 5
 	return sorted[cut : len(sorted)-cut]
 }

@@ -34,10 +34,12 @@ func (p *liveness) quiet() time.Duration { return p.now - p.Last }
 
 // silent says that nothing is answered now; slowness is how long answers take.
 func (p *liveness) silent(slowness time.Duration) bool {
-	return p.Answered && (p.quiet() >= sureTime && p.Lost() >= goneFailures || p.quiet() >= hungFor+slowness && p.waiting)
+	return p.Answered && (p.quiet() >= sureTime && p.Lost() >= goneFailures ||
+		p.quiet() >= hungFor+slowness && p.waiting)
 }
 
 func (p *liveness) gone() bool {
 	ended := p.Failed[measure.Refused] + p.Failed[measure.Cut]
-	return p.Answered && (p.quiet() >= goneAfter && ended >= goneFailures || p.quiet() >= silentFor && p.Lost() >= goneFailures)
+	return p.Answered && (p.quiet() >= goneAfter && ended >= goneFailures || p.quiet() >= silentFor &&
+		p.Lost() >= goneFailures)
 }

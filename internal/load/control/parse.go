@@ -30,25 +30,31 @@ func ParseConditions(texts []string) ([]Condition, error) {
 				break
 			}
 			if !p.take(",") {
-				return nil, p.fail(p.at, `expected "for" and a duration, a comma and another condition, or the end`)
+				return nil, p.fail(p.at,
+					`expected "for" and a duration, a comma and another condition, or the end`)
 			}
 		}
 	}
 	return all, nil
 }
 
-const knownFigures = "p50, p99.9 or another quantile, mean, max, errors, shed, success, achieved, rate, cpu, memory"
+const knownFigures = "p50, p99.9 or another quantile, mean, max, errors, shed, success, achieved, rate, " +
+	"cpu, memory"
 
 // CompleteCondition returns conditions that begin like what was typed, for shells; each has a tab and a
 // description.
 func CompleteCondition(typed string) []string {
 	var fitting []string
 	for _, s := range []string{
-		"p50>20ms for 5s\tmedian latency", "p95>50ms for 5s\tlatency quantile; any: p75, p99.9", "p99>50ms for 5s\tlatency quantile",
-		"p999>100ms for 5s\tlatency quantile 99.9", "mean>20ms for 5s\tmean latency", "max>1s\tlongest latency",
+		"p50>20ms for 5s\tmedian latency", "p95>50ms for 5s\tlatency quantile; any: p75, p99.9",
+		"p99>50ms for 5s\tlatency quantile",
+		"p999>100ms for 5s\tlatency quantile 99.9", "mean>20ms for 5s\tmean latency",
+		"max>1s\tlongest latency",
 		"errors>1%\tshare of requests without a usable answer", "shed>5%\tshare of requests answered 503",
-		"success<99%\tshare of requests answered below 400", "achieved<95%\tshare of the intended requests that were sent",
-		"rate<1000/s\tanswers below 400 a second", "cpu>90%\tof the target; 100% is one processor", "memory>500MB\tof the target",
+		"success<99%\tshare of requests answered below 400",
+		"achieved<95%\tshare of the intended requests that were sent",
+		"rate<1000/s\tanswers below 400 a second", "cpu>90%\tof the target; 100% is one processor",
+		"memory>500MB\tof the target",
 	} {
 		if strings.HasPrefix(s, strings.ToLower(typed)) {
 			fitting = append(fitting, s)
@@ -74,7 +80,8 @@ type ParseError struct {
 }
 
 func (e *ParseError) Error() string {
-	return fmt.Sprintf("%s %q, at character %d: %s", e.Kind, e.Text, len([]rune(e.Text[:e.Position]))+1, e.Problem)
+	return fmt.Sprintf("%s %q, at character %d: %s", e.Kind, e.Text, len([]rune(e.Text[:e.Position]))+1,
+		e.Problem)
 }
 
 func (p *parser) fail(at int, format string, args ...any) error {
@@ -170,7 +177,8 @@ func (c *Condition) name(name string) string {
 	}
 	q, err := strconv.ParseFloat(digits, 64)
 	if err != nil || q <= 0 || q > 100 {
-		return fmt.Sprintf("%q is not a quantile; they are above p0, up to p100, like p50, p99 and p99.9, which is p999 too", name)
+		return fmt.Sprintf("%q is not a quantile; they are above p0, up to p100, like p50, p99 and p99.9, "+
+			"which is p999 too", name)
 	}
 	c.quantile = q
 	return ""
@@ -180,8 +188,10 @@ var (
 	latencyUnits = map[string]float64{"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 60e9}
 	shareUnits   = map[string]float64{"%": 0.01}
 	rateUnits    = map[string]float64{"": 1, "/s": 1, "/m": 1. / 60, "/h": 1. / 3600}
-	byteUnits    = map[string]float64{"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-	byteNames    = map[string]string{"b": "B", "kb": "KB", "mb": "MB", "gb": "GB", "kib": "KiB", "mib": "MiB", "gib": "GiB"}
+	byteUnits    = map[string]float64{"b": 1, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 1 << 10,
+		"mib": 1 << 20, "gib": 1 << 30}
+	byteNames = map[string]string{"b": "B", "kb": "KB", "mb": "MB", "gb": "GB", "kib": "KiB",
+		"mib": "MiB", "gib": "GiB"}
 )
 
 // limit reads the number and unit that a figure is compared with.

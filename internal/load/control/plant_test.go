@@ -57,7 +57,8 @@ const (
 	collapses             // they wait, and the longer the queue the less is served
 	knee                  // nothing is lost, but latency grows as in a queue of random arrivals
 	single                // they wait for one server, whose times are exponential
-	partly                // all are served at once, but a twentieth fails while more are asked for than the rate
+	// All are served at once, but a twentieth fails while more are asked for than the rate.
+	partly
 )
 
 func (k kind) String() string {
@@ -71,7 +72,8 @@ type cohort struct {
 
 func newPlant(k kind, rate float64, seed uint64) *plant {
 	return &plant{
-		kind: k, rate: func(time.Duration) float64 { return rate }, base: time.Millisecond, jitter: 2 * time.Millisecond,
+		kind: k, rate: func(time.Duration) float64 { return rate }, base: time.Millisecond,
+		jitter:  2 * time.Millisecond,
 		catchUp: true, rng: rand.New(rand.NewPCG(seed, uint64(k))),
 	}
 }
@@ -235,7 +237,8 @@ func (p *plant) arrive(c cohort, w *measure.Window) {
 			}
 			p.free = max(p.free, at) + mean*p.rng.ExpFloat64()
 			done := time.Duration(p.free)
-			p.later[0] = append(p.later[0], completion{max(done, p.now+1), max(time.Duration(p.free-at), measure.Shortest), 1})
+			p.later[0] = append(p.later[0],
+				completion{max(done, p.now+1), max(time.Duration(p.free-at), measure.Shortest), 1})
 		}
 		p.serving += c.n
 		return
@@ -337,7 +340,8 @@ func (p *plant) answer(w *measure.Window, at time.Duration, n int) {
 	slow := 0
 	if p.slow > 0 {
 		slow = min(n, p.draw(p.slow*float64(n)))
-		p.later[1] = append(p.later[1], completion{p.now + p.base + p.slowBy, p.now - at + p.base + p.slowBy, slow})
+		p.later[1] = append(p.later[1], completion{p.now + p.base + p.slowBy, p.now - at + p.base + p.slowBy,
+			slow})
 	}
 	d := p.now - at + p.base + time.Duration(p.rng.Int64N(int64(p.jitter)+1))
 	p.later[0] = append(p.later[0], completion{p.now + p.base, max(d, measure.Shortest), n - slow})

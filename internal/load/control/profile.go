@@ -45,12 +45,14 @@ var (
 	// enough. A queue that grows by 1.5 % of the load shows within 2 s.
 	regular = profile{
 		below: 0.015, above: 0.0225, floor: 0.96,
-		climb: climbing30, judge: sampling{2 * time.Second, 150, 5 * time.Second}, confirm: sampling{confirmTime, 0, confirmTime},
+		climb: climbing30, judge: sampling{2 * time.Second, 150, 5 * time.Second},
+		confirm: sampling{confirmTime, 0, confirmTime},
 	}
 	// few is regular below 200 requests a second.
 	few = profile{
 		below: 0.02, above: 0.03, floor: 0.96,
-		climb: climbing30, judge: sampling{1500 * time.Millisecond, 150, 5 * time.Second}, confirm: sampling{confirmTime, 0, confirmTime},
+		climb: climbing30, judge: sampling{1500 * time.Millisecond, 150, 5 * time.Second},
+		confirm: sampling{confirmTime, 0, confirmTime},
 	}
 	// scattered is for less than 1,000 requests a second at random times.
 	scattered = profile{
@@ -61,7 +63,8 @@ var (
 	// distributions, so the load that is reported is one that was held.
 	strict = profile{
 		below: 0.01, above: 0.03, floor: 1, overall: true,
-		climb: climbing100, judge: sampling{4 * time.Second, 1000, time.Minute}, confirm: sampling{confirmTime, 1000, time.Minute},
+		climb: climbing100, judge: sampling{4 * time.Second, 1000, time.Minute},
+		confirm: sampling{confirmTime, 1000, time.Minute},
 	}
 	// strictScattered is both.
 	strictScattered = profile{

@@ -53,11 +53,13 @@ func TestASearchFindsTheCeilingOfRandomArrivals(t *testing.T) {
 			want := sustainable(plant, rate, p99)
 			for seed := range seeds[uint64](2) {
 				d := time.Minute + time.Duration(14_000/rate*1e9)
-				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: d, Healthy: healthy, Random: true}), plant(seed), 2*d)
+				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: d, Healthy: healthy, Random: true}),
+					plant(seed), 2*d)
 				c := trace[len(trace)-1].ceiling
 				// It may have begun to doubt what it has confirmed, and to confirm it again.
 				if c.Seconds == 0 || c.Rate/want < 0.85 || c.Rate/want > 1.15 || c.Seconds > 60+8000/rate {
-					t.Errorf("%v %v/s, seed %d: found / true is %.3f, after %.0f s: %+v", k, rate, seed, c.Rate/want, c.Seconds, c)
+					t.Errorf("%v %v/s, seed %d: found / true is %.3f, after %.0f s: %+v", k, rate, seed,
+						c.Rate/want, c.Seconds, c)
 				}
 				if all++; c.Low <= want && want <= c.High {
 					inside++
@@ -75,8 +77,10 @@ func TestASearchFindsFewRequestsASecond(t *testing.T) {
 	for _, k := range some(queues, sheds, refuses, grades) {
 		for _, rate := range []float64{10, 20} {
 			for seed := range seeds[uint64](2) {
-				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 2 * time.Minute}), newPlant(k, rate, seed), 3*time.Minute)
-				if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest || c.Rate/rate > highest+0.02 || c.Seconds > 1200/rate {
+				trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 2 * time.Minute}),
+					newPlant(k, rate, seed), 3*time.Minute)
+				if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate/rate < lowest ||
+					c.Rate/rate > highest+0.02 || c.Seconds > 1200/rate {
 					t.Errorf("%v %v/s, seed %d: %+v", k, rate, seed, c)
 				}
 			}

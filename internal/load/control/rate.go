@@ -42,7 +42,8 @@ func (p *parser) rate() (float64, error) {
 	}
 	if p.take("x") {
 		if p.natural == 0 {
-			return 0, p.fail(start, "a multiple is one of what --users and --every mean, and there is no --every: give both, or a rate like 5000/s")
+			return 0, p.fail(start, "a multiple is one of what --users and --every mean, and there is no "+
+				"--every: give both, or a rate like 5000/s")
 		}
 		n *= p.natural
 	} else if p.take("/") {
@@ -109,7 +110,8 @@ func ParseStages(text string, natural float64) ([]Stage, error) {
 		}
 		s.Connections = kinds[0]
 		if s.Connections != kinds[len(kinds)-1] {
-			return nil, p.fail(start, "a stage goes from requests a second to requests a second, or from connections to connections")
+			return nil, p.fail(start, "a stage goes from requests a second to requests a second, or from "+
+				"connections to connections")
 		}
 		if len(stages) > 0 && s.Connections != stages[0].Connections {
 			return nil, p.fail(start, "stages are all of requests a second, or all of connections")

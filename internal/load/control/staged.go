@@ -35,7 +35,8 @@ func Constant(o StagedOptions) Controller {
 	c := &staged{watch: NewWatch(o.StopWhen), until: o.StopWhen, constant: true}
 	c.add("ramp", false, Stage{To: load, Connections: connections, For: o.Ramp})
 	c.add("warmup", false, Stage{From: load, To: load, Connections: connections, For: o.Warmup})
-	c.periods = append(c.periods, period{Stage{From: load, To: load, Connections: connections, For: o.Duration}, "steady", true})
+	c.periods = append(c.periods,
+		period{Stage{From: load, To: load, Connections: connections, For: o.Duration}, "steady", true})
 	return c
 }
 
@@ -60,7 +61,8 @@ func Classic(o StagedOptions) Searcher {
 	if first.From == 0 {
 		first.From = first.To / 10
 	}
-	c.add("warmup", false, Stage{From: first.From, To: first.From, Connections: first.Connections, For: o.Warmup})
+	c.add("warmup", false, Stage{From: first.From, To: first.From, Connections: first.Connections,
+		For: o.Warmup})
 	for _, s := range stages {
 		phase := "steady"
 		if s.From != s.To {
@@ -216,7 +218,8 @@ func (c *staged) at(t time.Duration) Decision {
 // SetRate changes a constant load. Else the stages say what the load is.
 func (c *staged) SetRate(rate float64) error {
 	if !c.constant {
-		return errors.New("a classic run follows its stages; change the rate of a constant or an adaptive one")
+		return errors.New(
+			"a classic run follows its stages; change the rate of a constant or an adaptive one")
 	}
 	if err := checkRate(rate); err != nil {
 		return err

@@ -18,12 +18,14 @@ func at(trace []moment, t time.Duration) moment {
 
 func TestAConstantLoadRisesWarmsUpAndStays(t *testing.T) {
 	p := newPlant(queues, 5000, 1)
-	c := Constant(StagedOptions{Rate: 1000, Ramp: 4 * time.Second, Warmup: 2 * time.Second, Duration: 5 * time.Second})
+	c := Constant(StagedOptions{Rate: 1000, Ramp: 4 * time.Second, Warmup: 2 * time.Second,
+		Duration: 5 * time.Second})
 	if d := c.Begin(); d.Measured || d.Phase != "ramp" || d.Rate <= 0 || d.Rate > 50 {
 		t.Errorf("it begins with %+v", d)
 	}
 	trace, last := drive(c, p, time.Minute)
-	if end := trace[len(trace)-1].at; !last.Done || last.Reason != "" || end < 10900*time.Millisecond || end > 11300*time.Millisecond {
+	if end := trace[len(trace)-1].at; !last.Done || last.Reason != "" || end < 10900*time.Millisecond ||
+		end > 11300*time.Millisecond {
 		t.Errorf("it ended at %v with %+v", end, last)
 	}
 	if m := at(trace, 2*time.Second); math.Abs(m.rate-500) > 30 || m.phase != "ramp" {
@@ -78,7 +80,8 @@ func TestAConstantLoadStopsWhenAConditionHolds(t *testing.T) {
 	if !last.Done || end < 5900*time.Millisecond || end > 6300*time.Millisecond {
 		t.Errorf("it ended at %v with %+v", end, last)
 	}
-	if want := "p95 > 50ms for 2s: it was "; len(last.Reason) <= len(want) || last.Reason[:len(want)] != want {
+	if want := "p95 > 50ms for 2s: it was "; len(last.Reason) <= len(want) ||
+		last.Reason[:len(want)] != want {
 		t.Errorf("the reason is %q", last.Reason)
 	}
 }
@@ -90,7 +93,8 @@ func TestAClassicRunFollowsItsStages(t *testing.T) {
 	}
 	c := Classic(StagedOptions{Stages: stages, Warmup: time.Second})
 	trace, last := drive(c, newPlant(queues, 5000, 1), time.Minute)
-	if end := trace[len(trace)-1].at; !last.Done || end < 7900*time.Millisecond || end > 8300*time.Millisecond {
+	if end := trace[len(trace)-1].at; !last.Done || end < 7900*time.Millisecond ||
+		end > 8300*time.Millisecond {
 		t.Errorf("it ended at %v with %+v", end, last)
 	}
 	for after, want := range map[time.Duration]moment{
@@ -125,7 +129,8 @@ func TestAClassicRunSaysWhereItStopped(t *testing.T) {
 				t.Fatalf("it ended with %+v", last)
 			}
 			found, known := c.Ceiling()
-			if !known || found.Low < test.low || found.High > test.high || found.Low >= found.High || found.Rate != found.Low || found.Limit != "p95" || !found.Converged {
+			if !known || found.Low < test.low || found.High > test.high || found.Low >= found.High ||
+				found.Rate != found.Low || found.Limit != "p95" || !found.Converged {
 				t.Errorf("the ceiling is %+v, %v", found, known)
 			}
 		})

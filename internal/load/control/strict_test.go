@@ -14,9 +14,9 @@ import (
 
 // What a single server with exponential service times sustains with a p99 below 20 ms has a formula: with
 // random arrivals p99 is ln 100 / (2000 - rate), which makes 1,770; with even ones it makes 1,883. What is
-// served of more is 2,000. Of what is reported at most one in five is more than 5 % away, or does not meet the
-// limit when it is held; hardly any is more than 1 % above the formula's. It is held for 200 s: at 97 % of the
-// formula's rate, the p99 of 20 s with random arrivals is anything from 13 to 25 ms.
+// served of more is 2,000. Of what is reported at most one in five is more than 5 % away, or does not meet
+// the limit when it is held; hardly any is more than 1 % above the formula's. It is held for 200 s: at 97 %
+// of the formula's rate, the p99 of 20 s with random arrivals is anything from 13 to 25 ms.
 func TestASearchHonoursALimitOnLatency(t *testing.T) {
 	healthy, err := ParseConditions([]string{"p99<20ms"})
 	if err != nil {
@@ -32,10 +32,12 @@ func TestASearchHonoursALimitOnLatency(t *testing.T) {
 		n := seeds[uint64](10)
 		var close, kept, above int
 		for seed := range n {
-			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 100 * time.Second, Healthy: healthy, Random: random}), target(seed), 2*time.Minute)
+			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: 100 * time.Second, Healthy: healthy,
+				Random: random}), target(seed), 2*time.Minute)
 			c := trace[len(trace)-1].ceiling
 			p99 := hold(target(seed+1000), c.Rate, 200*time.Second)
-			t.Logf("random arrivals %t, seed %d: %.3f of %.0f, held %v: %+v", random, seed, c.Rate/want, want, p99, c)
+			t.Logf("random arrivals %t, seed %d: %.3f of %.0f, held %v: %+v", random, seed, c.Rate/want,
+				want, p99, c)
 			if math.Abs(c.Rate/want-1) < 0.05 && c.Low == c.Rate && c.Limit == "p99" {
 				close++
 			}
@@ -52,11 +54,13 @@ func TestASearchHonoursALimitOnLatency(t *testing.T) {
 				}
 			}
 			if c.Converged && held < 100 {
-				t.Errorf("random arrivals %t, seed %d: the rate that is reported was held for %d windows, want 100", random, seed, held)
+				t.Errorf("random arrivals %t, seed %d: the rate that is reported was held for %d windows, "+
+					"want 100", random, seed, held)
 			}
 		}
 		if least := int(n * 4 / 5); close < least || kept < least || above > int(n/10) {
-			t.Errorf("random arrivals %t: of %d searches %d are within 5 %%, %d above %.0f/s, and %d kept the limit", random, n, close, above, want, kept)
+			t.Errorf("random arrivals %t: of %d searches %d are within 5 %%, %d above %.0f/s, and %d kept "+
+				"the limit", random, n, close, above, want, kept)
 		}
 	}
 }
@@ -78,8 +82,10 @@ func hold(p *plant, rate float64, d time.Duration) time.Duration {
 func TestASearchFindsWhereErrorsBegin(t *testing.T) {
 	for seed := range seeds[uint64](3) {
 		for _, start := range []float64{50, 70, 94} { // the climb ends at another distance from the ceiling
-			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute, Start: start}), newPlant(partly, 1500, seed), 2*time.Minute)
-			if c := trace[len(trace)-1].ceiling; c.Rate < 0.95*1500 || c.Rate > 1500 || !c.Converged || c.Limit != "errors" {
+			trace, _ := drive(Adaptive(AdaptiveOptions{Duration: time.Minute, Start: start}),
+				newPlant(partly, 1500, seed), 2*time.Minute)
+			if c := trace[len(trace)-1].ceiling; c.Rate < 0.95*1500 || c.Rate > 1500 || !c.Converged ||
+				c.Limit != "errors" {
 				t.Errorf("from %v/s, seed %d: %+v", start, seed, c)
 			}
 		}
@@ -109,7 +115,8 @@ func TestASearchIsNotSureWhileItClimbsAgain(t *testing.T) {
 	if climbs == 0 {
 		t.Error("it never climbed again")
 	}
-	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate < lowest*8000 || c.Rate > highest*8000 || c.Limit == "" {
+	if c := trace[len(trace)-1].ceiling; !c.Converged || c.Rate < lowest*8000 ||
+		c.Rate > highest*8000 || c.Limit == "" {
 		t.Errorf("in the end it says %+v", c)
 	}
 }

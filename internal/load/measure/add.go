@@ -47,7 +47,8 @@ func (w *Window) Reset() {
 	if w.Detail != nil {
 		w.Detail.Reset()
 	}
-	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Detail: w.Detail, Target: Unknown()}
+	*w = Window{Latency: w.Latency, ShedLatency: w.ShedLatency, Lag: w.Lag, Detail: w.Detail,
+		Target: Unknown()}
 }
 
 // Silence follows whether a target answers at all.

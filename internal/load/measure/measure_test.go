@@ -51,7 +51,8 @@ func TestSumsOfWindowsLoseNothing(t *testing.T) {
 		sum.Add(w)
 	}
 	if sum.Served != served || sum.Errors() != errors || sum.Done() != sum.Served+sum.Shed+errors {
-		t.Errorf("served %d, errors %d, done %d of windows with %d and %d", sum.Served, sum.Errors(), sum.Done(), served, errors)
+		t.Errorf("served %d, errors %d, done %d of windows with %d and %d", sum.Served, sum.Errors(),
+			sum.Done(), served, errors)
 	}
 	if sum.Start != start || sum.End != end {
 		t.Errorf("from %v to %v, the windows were from %v to %v", sum.Start, sum.End, start, end)
@@ -62,7 +63,8 @@ func TestSumsOfWindowsLoseNothing(t *testing.T) {
 	slices.Sort(all)
 	for _, q := range []float64{50, 90, 99, 99.9} {
 		exact := float64(all[int(math.Ceil(q/100*float64(len(all))))-1])
-		if got := float64(sum.Latency.ValueAtQuantile(q)); math.Abs(got-exact) > exact/1000+float64(Shortest) {
+		if got := float64(sum.Latency.ValueAtQuantile(q)); math.Abs(got-exact) > exact/1000+
+			float64(Shortest) {
 			t.Errorf("p%v is %v ns, exactly it is %v", q, got, exact)
 		}
 	}
@@ -96,7 +98,8 @@ func TestResetLeavesNothing(t *testing.T) {
 	if !math.IsNaN(w.Target.CPU) || !math.IsNaN(w.Target.Memory) {
 		t.Errorf("the target is %+v, expected unknown", w.Target)
 	}
-	if w.Detail.Statuses != [Statuses]uint64{} || len(w.Detail.Samples) > 0 || slices.ContainsFunc(w.Detail.Parts, func(p Part) bool { return p != Part{} }) {
+	if w.Detail.Statuses != [Statuses]uint64{} || len(w.Detail.Samples) > 0 ||
+		slices.ContainsFunc(w.Detail.Parts, func(p Part) bool { return p != Part{} }) {
 		t.Errorf("left: %+v", w.Detail)
 	}
 	w.Target, w.Detail = Target{}, nil
@@ -127,7 +130,8 @@ func TestASumHasEveryFigureOfItsWindows(t *testing.T) {
 }
 
 func TestEveryKindOfAnswerIsOne(t *testing.T) {
-	for f, want := range map[Failure]bool{Refused: false, Cut: false, TimedOut: false, Malformed: true, Status: true, Dropped: false} {
+	for f, want := range map[Failure]bool{Refused: false, Cut: false, TimedOut: false, Malformed: true,
+		Status: true, Dropped: false} {
 		var w Window
 		w.Failed[f] = 1
 		if w.Answered() != want {

@@ -43,7 +43,8 @@ const (
 	Failures                  // how many kinds there are
 )
 
-var failureNames = [Failures]string{"refused", "cut", "timed_out", "malformed", "status", "unexpected", "dropped"}
+var failureNames = [Failures]string{"refused", "cut", "timed_out", "malformed", "status",
+	"unexpected", "dropped"}
 
 // String names the failure as results spell it.
 func (f Failure) String() string { return failureNames[f] }
@@ -90,7 +91,8 @@ type Target struct {
 
 // NewWindow returns an empty window.
 func NewWindow() *Window {
-	return &Window{Latency: NewHistogram(), ShedLatency: NewHistogram(), Lag: NewHistogram(), Detail: new(Detail), Target: Unknown()}
+	return &Window{Latency: NewHistogram(), ShedLatency: NewHistogram(), Lag: NewHistogram(),
+		Detail: new(Detail), Target: Unknown()}
 }
 
 // Errors counts the requests without a usable answer; those shed are none.

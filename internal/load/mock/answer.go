@@ -56,11 +56,13 @@ func (s *Server) parse(q *query, name []byte, r *server.Request) error {
 	q.always = given&statusBit != 0 && given&errorBit == 0
 	if q.format == JSON {
 		if given&charsetBit != 0 && q.knobs.Charset != 0 {
-			return fmt.Errorf("charset must be utf-8 for a JSON feed: JSON has no other; ask for .rss or .atom")
+			return fmt.Errorf("charset must be utf-8 for a JSON feed: JSON has no other; ask for .rss or " +
+				".atom")
 		}
 		q.knobs.Charset = 0 // whatever the default is
 		if d := &damages[q.knobs.Malformed]; given&malformedBit != 0 && !d.json {
-			return fmt.Errorf("malformed must not be %s for a JSON feed: %s are XML's; ask for .rss or .atom", d.name, d.what)
+			return fmt.Errorf("malformed must not be %s for a JSON feed: %s are XML's; ask for .rss or .atom",
+				d.name, d.what)
 		}
 	}
 	return q.knobs.together()
@@ -143,7 +145,8 @@ func (s *Server) fail(w *server.Response, q *query) {
 	switch status := q.knobs.Status; status {
 	case http.StatusNoContent, http.StatusNotModified:
 		w.Status = status
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 		w.Problem(status, "the feed is where Location says")
 		w.Field("Location", q.whereToGo())
 	default:
@@ -153,7 +156,8 @@ func (s *Server) fail(w *server.Response, q *query) {
 		}
 		w.Status, w.ContentType = status, "application/problem+json"
 		w.Field("Cache-Control", "no-store")
-		if k := &q.knobs; k.Retry > 0 && (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
+		if k := &q.knobs; k.Retry > 0 &&
+			(status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) {
 			w.FieldInt("Retry-After", int((k.Retry+time.Second-1)/time.Second))
 		}
 		w.Body = server.AppendProblem(w.Body[:0], status, title,

@@ -23,7 +23,8 @@ var charsets = [...]struct {
 	languages []int
 	invalid   string // bytes that are no characters of it; empty where all are
 }{
-	{"utf-8", nil, []int{english, german, french, spanish, polish, russian, greek, japanese_, chinese, korean_}, "\xff\xfe\xfd\xff"},
+	{"utf-8", nil, []int{english, german, french, spanish, polish, russian, greek, japanese_, chinese,
+		korean_}, "\xff\xfe\xfd\xff"},
 	{"iso-8859-1", charmap.ISO8859_1, []int{english, german, french, spanish}, ""},
 	{"iso-8859-2", charmap.ISO8859_2, []int{polish}, ""},
 	{"iso-8859-7", charmap.ISO8859_7, []int{greek}, "\xff\xae\xd2"},
@@ -37,7 +38,8 @@ var charsets = [...]struct {
 	{"gbk", simplifiedchinese.GBK, []int{chinese}, "\xff\xfe\xfd\xff"},
 	{"gb18030", simplifiedchinese.GB18030, []int{chinese}, "\xff\xfe\xfd\xff"},
 	{"euc-kr", korean.EUCKR, []int{korean_}, "\xff\xfe\xfd\xff"},
-	{"utf-16", unicode.UTF16(unicode.BigEndian, unicode.UseBOM), []int{english, russian, japanese_}, "\xdc\x00"},
+	{"utf-16", unicode.UTF16(unicode.BigEndian, unicode.UseBOM), []int{english, russian, japanese_},
+		"\xdc\x00"},
 }
 
 func charsetNames() []string {

@@ -94,5 +94,6 @@ func (r row) came(item int64) time.Time {
 		return time.Unix(epoch.Unix()+int64((float64(item)-r.phase())/r.churn*r.step), 0).UTC()
 	}
 	// One an hour, not on the hour.
-	return epoch.Add(time.Duration(item) * time.Hour).Add(-time.Duration(mix(r.seed^uint64(item))%3000) * time.Second)
+	return epoch.Add(time.Duration(item) * time.Hour).Add(
+		-time.Duration(mix(r.seed^uint64(item))%3000) * time.Second)
 }

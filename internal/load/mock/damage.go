@@ -34,25 +34,28 @@ var damages = [...]struct {
 	name, what string
 	json       bool
 }{
-	undamaged:   {"off", "nothing is wrong", true},
-	truncated:   {"truncated", "the document ends in its middle; Content-Length agrees", true},
-	cut:         {"cut", "the connection ends in the middle of the body, before Content-Length is reached", true},
-	unclosed:    {"unclosed", "elements of items, or arrays and objects, are not closed", true},
-	crossed:     {"crossed", "end tags are in the wrong order, or brackets of the wrong kind", true},
-	entities:    {"entities", "references to entities that XML does not have, such as &nbsp;, or escapes that JSON does not have", true},
+	undamaged: {"off", "nothing is wrong", true},
+	truncated: {"truncated", "the document ends in its middle; Content-Length agrees", true},
+	cut: {"cut", "the connection ends in the middle of the body, before Content-Length is reached",
+		true},
+	unclosed: {"unclosed", "elements of items, or arrays and objects, are not closed", true},
+	crossed:  {"crossed", "end tags are in the wrong order, or brackets of the wrong kind", true},
+	entities: {"entities", "references to entities that XML does not have, such as &nbsp;, or escapes " +
+		"that JSON does not have", true},
 	ampersands:  {"ampersands", "bare & and < in text, or quotes that are not escaped", true},
 	control:     {"control", "control characters that XML and JSON forbid", true},
 	invalid:     {"invalid", "bytes that are no characters of the charset", true},
 	mislabelled: {"mislabelled", "the text is windows-1252 and said to be UTF-8", true},
 	prefixes:    {"prefixes", "prefixes of namespaces that are not declared", false},
-	leading:     {"leading", "blank lines and a comment before the XML declaration, a byte order mark and blank lines before JSON", true},
-	dates:       {"dates", "dates in words, impossible ones, and none", true},
-	guids:       {"guids", "all items have the same id, some have none", true},
-	html:        {"html", "an HTML page that says all is well, with status 200", true},
-	empty:       {"empty", "nothing at all, with status 200", true},
-	mistyped:    {"mistyped", "Content-Type says application/octet-stream", true},
-	miscoded:    {"coding", "Content-Encoding says gzip, and the body is not", true},
-	bomb:        {"bomb", "nested entities that would expand to gigabytes", false},
+	leading: {"leading", "blank lines and a comment before the XML declaration, a byte order mark and " +
+		"blank lines before JSON", true},
+	dates:    {"dates", "dates in words, impossible ones, and none", true},
+	guids:    {"guids", "all items have the same id, some have none", true},
+	html:     {"html", "an HTML page that says all is well, with status 200", true},
+	empty:    {"empty", "nothing at all, with status 200", true},
+	mistyped: {"mistyped", "Content-Type says application/octet-stream", true},
+	miscoded: {"coding", "Content-Encoding says gzip, and the body is not", true},
+	bomb:     {"bomb", "nested entities that would expand to gigabytes", false},
 }
 
 func damageNames() []string {
@@ -112,7 +115,8 @@ func (d Damage) spoil(body []byte, f Format) []byte {
 		}
 		return append([]byte("\n\n<!-- made by hand -->\n"), body...)
 	case html:
-		return []byte("<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body><h1>It works!</h1><p>We are moving house. " +
+		return []byte("<!DOCTYPE html>\n<html><head><title>Welcome</title></head><body><h1>It " +
+			"works!</h1><p>We are moving house. " +
 			"Please come back <b>later<p>&copy; 2026</body></html>\n")
 	case empty:
 		return nil

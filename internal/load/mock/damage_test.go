@@ -52,7 +52,8 @@ func sound(f Format, body []byte) error {
 
 func TestMalformedFeedsAreMalformedAndOthersAreNot(t *testing.T) {
 	s := stepped(t)
-	wellFormed := map[Damage]bool{undamaged: true, dates: true, guids: true, mistyped: true, miscoded: true, cut: true}
+	wellFormed := map[Damage]bool{undamaged: true, dates: true, guids: true, mistyped: true,
+		miscoded: true, cut: true}
 	for i := range damages {
 		d := Damage(i)
 		for f := range formats {
@@ -64,7 +65,8 @@ func TestMalformedFeedsAreMalformedAndOthersAreNot(t *testing.T) {
 				p.damage = d
 				err := sound(f, s.render(p).body)
 				if (err == nil) != wellFormed[d] {
-					t.Errorf("%s.%s, seed %d: a strict reader says %v", damages[i].name, formatNames[f], seed, err)
+					t.Errorf("%s.%s, seed %d: a strict reader says %v", damages[i].name, formatNames[f], seed,
+						err)
 				}
 			}
 		}
@@ -78,7 +80,8 @@ func TestDatesAndIdsCanBeWrongInSoundFeeds(t *testing.T) {
 		parsed := parse(t, string(feed(p, 60)))
 		for i, it := range parsed.Items {
 			if it.PublishedParsed != nil || (it.Published == "") != (i%4 == 3) {
-				t.Errorf("%s: item %d has the date %q, understood as %v", formatNames[f], i, it.Published, it.PublishedParsed)
+				t.Errorf("%s: item %d has the date %q, understood as %v", formatNames[f], i, it.Published,
+					it.PublishedParsed)
 			}
 		}
 		p.damage = guids
@@ -195,7 +198,8 @@ func TestInvalidBytesAreNoCharactersOfTheCharset(t *testing.T) {
 		}
 		if c.invalid == "" {
 			for b := 0xa0; b < 0x100; b++ { // below are control characters, by IANA
-				if text, err := c.encoding.NewDecoder().Bytes([]byte{byte(b)}); err != nil || bytes.ContainsRune(text, utf8.RuneError) {
+				if text, err := c.encoding.NewDecoder().Bytes([]byte{byte(b)}); err != nil ||
+					bytes.ContainsRune(text, utf8.RuneError) {
 					t.Errorf("%s has no character %#x", c.name, b)
 				}
 			}
@@ -208,15 +212,18 @@ func TestInvalidBytesAreNoCharactersOfTheCharset(t *testing.T) {
 			p.damage = invalid
 			body := s.render(p).body
 			at := bytes.Index(body, []byte(c.invalid))
-			if len(body) != len(fine)+len(c.invalid) || at < 0 || !bytes.Equal(slices.Concat(body[:at], body[at+len(c.invalid):]), fine) {
-				t.Errorf("%s.%s: the feed is not the sound one with %q in it", c.name, formatNames[f], c.invalid)
+			if len(body) != len(fine)+len(c.invalid) || at < 0 ||
+				!bytes.Equal(slices.Concat(body[:at], body[at+len(c.invalid):]), fine) {
+				t.Errorf("%s.%s: the feed is not the sound one with %q in it", c.name, formatNames[f],
+					c.invalid)
 			}
 		}
 		if c.encoding == nil {
 			continue
 		}
 		text, err := c.encoding.NewDecoder().Bytes([]byte(c.invalid + "\x00a"))
-		if err == nil && !bytes.ContainsRune(text, utf8.RuneError) && !strings.ContainsFunc(string(text), unicode.IsControl) {
+		if err == nil && !bytes.ContainsRune(text, utf8.RuneError) &&
+			!strings.ContainsFunc(string(text), unicode.IsControl) {
 			t.Errorf("%s: %q is read as %q", c.name, c.invalid, text)
 		}
 	}

@@ -37,23 +37,28 @@ func TestFeedsOfEveryFormatAreWhatParsersExpect(t *testing.T) {
 				t.Fatalf("%s: seed %d is %s with %d items", kind, seed, parsed.FeedType, len(parsed.Items))
 			}
 			if !strings.HasPrefix(parsed.Title, fmt.Sprintf("Mock %d – ", seed)) || parsed.Language == "" {
-				t.Errorf("%s: seed %d has the title %q and the language %q", kind, seed, parsed.Title, parsed.Language)
+				t.Errorf("%s: seed %d has the title %q and the language %q", kind, seed, parsed.Title,
+					parsed.Language)
 			}
 			ids := make(map[string]bool)
 			last := time.Now().AddDate(100, 0, 0)
 			for i, it := range parsed.Items {
-				if it.Title == "" || it.Link == "" || it.Content == "" || it.Description == "" || len(it.Authors) != 1 || it.Authors[0].Name == "" || len(it.Categories) != 1 {
+				if it.Title == "" || it.Link == "" || it.Content == "" || it.Description == "" ||
+					len(it.Authors) != 1 || it.Authors[0].Name == "" || len(it.Categories) != 1 {
 					t.Errorf("%s: seed %d, item %d lacks something: %+v", kind, seed, i, it)
 				}
-				if !strings.Contains(it.Content, "<p>") || strings.Contains(it.Content, "&lt;") || strings.ContainsRune(it.Content+it.Title, utf8.RuneError) {
-					t.Errorf("%s: seed %d, item %d is escaped wrongly: %q %q", kind, seed, i, it.Title, it.Content)
+				if !strings.Contains(it.Content, "<p>") || strings.Contains(it.Content, "&lt;") ||
+					strings.ContainsRune(it.Content+it.Title, utf8.RuneError) {
+					t.Errorf("%s: seed %d, item %d is escaped wrongly: %q %q", kind, seed, i, it.Title,
+						it.Content)
 				}
 				if ids[it.GUID] || it.GUID == "" {
 					t.Errorf("%s: seed %d has the id %q twice", kind, seed, it.GUID)
 				}
 				ids[it.GUID] = true
 				if it.PublishedParsed == nil || !it.PublishedParsed.Before(last) {
-					t.Errorf("%s: seed %d, item %d came at %v, the one above at %v", kind, seed, i, it.PublishedParsed, last)
+					t.Errorf("%s: seed %d, item %d came at %v, the one above at %v", kind, seed, i,
+						it.PublishedParsed, last)
 				} else {
 					last = *it.PublishedParsed
 				}
@@ -76,8 +81,10 @@ func TestAnItemIsTheSameInEveryFeed(t *testing.T) {
 			other := parse(t, string(feed(page0(seed, f), 60)))
 			for i, a := range rss.Items {
 				b := other.Items[i]
-				if a.GUID != b.GUID || a.Title != b.Title || a.Link != b.Link || strings.TrimSpace(a.Content) != strings.TrimSpace(b.Content) ||
-					!a.PublishedParsed.Equal(*b.PublishedParsed) || a.Authors[0].Name != b.Authors[0].Name || a.Categories[0] != b.Categories[0] {
+				if a.GUID != b.GUID || a.Title != b.Title || a.Link != b.Link ||
+					strings.TrimSpace(a.Content) != strings.TrimSpace(b.Content) ||
+					!a.PublishedParsed.Equal(*b.PublishedParsed) || a.Authors[0].Name != b.Authors[0].Name ||
+					a.Categories[0] != b.Categories[0] {
 					t.Errorf("seed %d, item %d differs: rss %+v, %s %+v", seed, i, a, formatNames[f], b)
 				}
 			}
@@ -135,7 +142,8 @@ func TestBodyIsTheAverageLengthOfTexts(t *testing.T) {
 				items++
 			}
 		}
-		if mean := float64(letters) / float64(items); mean < 0.85*float64(body) || mean > 1.15*float64(body)+2 {
+		if mean := float64(letters) / float64(items); mean < 0.85*float64(body) ||
+			mean > 1.15*float64(body)+2 {
 			t.Errorf("body %d: texts have %.0f characters on average", body, mean)
 		}
 	}
@@ -154,9 +162,11 @@ func TestItemsComeAtTheRateOfChurn(t *testing.T) {
 					t.Fatalf("churn %v, seed %d: %d items by step %d", churn, seed, now, step)
 				}
 				for n := before + 1; n <= now; n++ {
-					came, from, to := r.came(n), epoch.Add(time.Duration(step-1)*time.Minute), epoch.Add(time.Duration(step)*time.Minute)
+					came, from, to := r.came(n), epoch.Add(time.Duration(step-1)*time.Minute),
+						epoch.Add(time.Duration(step)*time.Minute)
 					if came.Before(from) || came.After(to) {
-						t.Fatalf("churn %v, seed %d: item %d came at %v, in step %d from %v to %v", churn, seed, n, came, step, from, to)
+						t.Fatalf("churn %v, seed %d: item %d came at %v, in step %d from %v to %v", churn,
+							seed, n, came, step, from, to)
 					}
 				}
 			}
@@ -220,8 +230,10 @@ func TestCharsetsAreDeclaredAndKept(t *testing.T) {
 				want := parse(t, strings.Replace(plain, name, "utf-8", 1))
 				got := parse(t, body)
 				for j := range want.Items {
-					if got.Items[j].Title != want.Items[j].Title || got.Items[j].Content != want.Items[j].Content {
-						t.Fatalf("%s: seed %d, item %d is %q, want %q", name, seed, j, got.Items[j].Title, want.Items[j].Title)
+					if got.Items[j].Title != want.Items[j].Title ||
+						got.Items[j].Content != want.Items[j].Content {
+						t.Fatalf("%s: seed %d, item %d is %q, want %q", name, seed, j, got.Items[j].Title,
+							want.Items[j].Title)
 					}
 				}
 			}

@@ -12,13 +12,18 @@ func (w *writer) rss() {
 	if w.damage == prefixes {
 		w.add(`<rss version="2.0"><channel>` + "\n")
 	} else {
-		w.add(`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/" `+
-			`xmlns:atom="http://www.w3.org/2005/Atom"><channel>`, "\n")
+		w.add(
+			`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/" `+
+				`xmlns:atom="http://www.w3.org/2005/Atom"><channel>`, "\n")
 	}
 	w.channelTitle("title")
-	w.add("<link>https://example.org/", w.seedText(), "</link>\n<description>Made up by weir mock, not to be believed.</description>\n<language>", w.lang.tag, "</language>\n")
-	w.add(`<atom:link href="https://example.org/feed/`, w.seedText(), `.rss" rel="self" type="application/rss+xml"/>`, "\n")
-	w.add("<lastBuildDate>", w.row.came(w.newest).Format(time.RFC1123Z), "</lastBuildDate>\n<generator>weir mock</generator>\n")
+	w.add("<link>https://example.org/", w.seedText(),
+		"</link>\n<description>Made up by weir mock, not to be believed.</description>\n<language>",
+		w.lang.tag, "</language>\n")
+	w.add(`<atom:link href="https://example.org/feed/`, w.seedText(),
+		`.rss" rel="self" type="application/rss+xml"/>`, "\n")
+	w.add("<lastBuildDate>", w.row.came(w.newest).Format(time.RFC1123Z),
+		"</lastBuildDate>\n<generator>weir mock</generator>\n")
 	if w.minutes > 0 {
 		w.add("<ttl>", strconv.Itoa(int(w.minutes)), "</ttl>\n")
 	}
@@ -44,7 +49,8 @@ func (w *writer) rss() {
 		}
 		w.add("</content:encoded>\n")
 		if it.sound {
-			w.add(`<enclosure url="https://example.org/sound/`, it.id, `.mp3" length="1048576" type="audio/mpeg"/>`, "\n")
+			w.add(`<enclosure url="https://example.org/sound/`, it.id,
+				`.mp3" length="1048576" type="audio/mpeg"/>`, "\n")
 		}
 		if w.damage == prefixes {
 			w.add(`<media:thumbnail url="https://example.org/picture/`, it.id, `.jpg"/>`, "\n")
@@ -64,7 +70,8 @@ func (w *writer) atom() {
 	w.add("<id>tag:example.org,2026:", w.seedText(), "</id>\n")
 	w.add(`<link href="https://example.org/`, w.seedText(), `"/>`, "\n")
 	w.add(`<link rel="self" href="https://example.org/feed/`, w.seedText(), `.atom"/>`, "\n")
-	w.add("<updated>", w.row.came(w.newest).Format(time.RFC3339), "</updated>\n<generator>weir mock</generator>\n")
+	w.add("<updated>", w.row.came(w.newest).Format(time.RFC3339),
+		"</updated>\n<generator>weir mock</generator>\n")
 	w.each(func(it *item) {
 		w.add("<entry>\n")
 		w.title(it, "<title>", `<link href="`+w.link(it)+`"/>`)
@@ -84,7 +91,8 @@ func (w *writer) atom() {
 		w.escaped(it.html)
 		w.add("</content>\n")
 		if it.sound {
-			w.add(`<link rel="enclosure" href="https://example.org/sound/`, it.id, `.mp3" length="1048576" type="audio/mpeg"/>`, "\n")
+			w.add(`<link rel="enclosure" href="https://example.org/sound/`, it.id,
+				`.mp3" length="1048576" type="audio/mpeg"/>`, "\n")
 		}
 		if w.damage == prefixes {
 			w.add(`<media:thumbnail url="https://example.org/picture/`, it.id, `.jpg"/>`, "\n")
@@ -110,7 +118,8 @@ func (w *writer) channelTitle(name string) {
 func (w *writer) json() {
 	w.add(`{"version":"https://jsonfeed.org/version/1.1","title":`)
 	w.quotedText(w.heading())
-	w.add(`,"home_page_url":"https://example.org/`, w.seedText(), `","feed_url":"https://example.org/feed/`, w.seedText(), `.json","language":"`, w.lang.tag,
+	w.add(`,"home_page_url":"https://example.org/`, w.seedText(), `","feed_url":"https://example.org/feed/`,
+		w.seedText(), `.json","language":"`, w.lang.tag,
 		`","items":[`)
 	w.each(func(it *item) {
 		if it.i > 0 {
@@ -134,7 +143,8 @@ func (w *writer) json() {
 		w.add(`,"content_html":`)
 		w.quoted(it.html)
 		if it.sound {
-			w.add(`,"attachments":[{"url":"https://example.org/sound/`, it.id, `.mp3","mime_type":"audio/mpeg","size_in_bytes":1048576}]`)
+			w.add(`,"attachments":[{"url":"https://example.org/sound/`, it.id,
+				`.mp3","mime_type":"audio/mpeg","size_in_bytes":1048576}]`)
 		}
 		switch {
 		case w.damage == unclosed && it.i%3 == 0:

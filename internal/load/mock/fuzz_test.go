@@ -13,9 +13,12 @@ import (
 // what net/url and Set do.
 func FuzzFeedURL(f *testing.F) {
 	for _, s := range [][2]string{
-		{"1.rss", ""}, {"18446744073709551615.json", "items=5&delay=50ms"}, {"7.atom", "malformed=truncated%3A0.1&error=.5&status=404"},
-		{"0.rss", "gzip=always&br=off&etag=weak&lastmod=0&ttl=15m&churn=0.1"}, {"3.json", "charset=koi8-r"}, {"3.json", "malformed=bomb"},
-		{"", "=&&"}, {"x.rss", "items=%zz"}, {"1.rss", "items=1&items=2"}, {"1.rss", "hang=1e-9&jitter=1h"}, {"01.xml", "body=1+1"},
+		{"1.rss", ""}, {"18446744073709551615.json", "items=5&delay=50ms"},
+		{"7.atom", "malformed=truncated%3A0.1&error=.5&status=404"},
+		{"0.rss", "gzip=always&br=off&etag=weak&lastmod=0&ttl=15m&churn=0.1"}, {"3.json", "charset=koi8-r"},
+		{"3.json", "malformed=bomb"},
+		{"", "=&&"}, {"x.rss", "items=%zz"}, {"1.rss", "items=1&items=2"}, {"1.rss", "hang=1e-9&jitter=1h"},
+		{"01.xml", "body=1+1"},
 	} {
 		f.Add(s[0], s[1])
 	}
@@ -61,7 +64,9 @@ func FuzzFeedURL(f *testing.F) {
 type query_ = query
 
 func FuzzKnobsJSON(f *testing.F) {
-	for _, s := range []string{`{}`, `{"items":5,"error":0.01}`, `{"delay":"50ms","lastmod":false}`, `{"items":5,"items":5}`, `{"malformed":"html:0.5"}`, `[1]`, `{"hang":1e-5}`, `{"\u0069tems":3}`, `{"items":1e1}`} {
+	for _, s := range []string{`{}`, `{"items":5,"error":0.01}`, `{"delay":"50ms","lastmod":false}`,
+		`{"items":5,"items":5}`, `{"malformed":"html:0.5"}`, `[1]`, `{"hang":1e-5}`, `{"\u0069tems":3}`,
+		`{"items":1e1}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -91,13 +96,16 @@ func FuzzRequestFields(f *testing.F) {
 	f.Fuzz(func(t *testing.T, accept, match, since string) {
 		for _, k := range []Knobs{{}, {Gzip: Never}, {Brotli: Never}, {Gzip: Never, Brotli: Never}} {
 			switch c := k.negotiate([]byte(accept)); {
-			case c == gzipped && (k.Gzip == Never || !strings.Contains(strings.ToLower(accept), "gzip") && !strings.Contains(accept, "*")),
-				c == brotlied && (k.Brotli == Never || !strings.Contains(strings.ToLower(accept), "br") && !strings.Contains(accept, "*")),
+			case c == gzipped && (k.Gzip == Never || !strings.Contains(strings.ToLower(accept), "gzip") &&
+				!strings.Contains(accept, "*")),
+				c == brotlied && (k.Brotli == Never || !strings.Contains(strings.ToLower(accept), "br") &&
+					!strings.Contains(accept, "*")),
 				c == pretended:
 				t.Errorf("Accept-Encoding: %q gives %s with %+v", accept, codingNames[c], k)
 			}
 		}
-		if matches([]byte(match), page.tag) && !strings.Contains(match, page.tag) && !strings.Contains(match, "*") {
+		if matches([]byte(match), page.tag) && !strings.Contains(match, page.tag) &&
+			!strings.Contains(match, "*") {
 			t.Errorf("If-None-Match: %q is taken for %q", match, page.tag)
 		}
 		notSince([]byte(since), page)

@@ -23,17 +23,20 @@ func (s *Server) Routes() []server.Route {
 		{Pattern: "GET /knobs", Class: server.Critical, Handler: s.getKnobs},
 		{Pattern: "PUT /knobs", Class: server.Critical, MaxBody: 16 << 10, Handler: notFromPages(s.putKnobs)},
 		{Pattern: "GET /clock", Class: server.Critical, Handler: s.getClock},
-		{Pattern: "POST /clock", Class: server.Critical, MaxBody: 4 << 10, Handler: notFromPages(s.postClock)},
+		{Pattern: "POST /clock", Class: server.Critical, MaxBody: 4 << 10,
+			Handler: notFromPages(s.postClock)},
 		{Pattern: "GET /stats", Class: server.Critical, Handler: s.getStats},
 		{Pattern: "DELETE /stats", Class: server.Critical, Handler: notFromPages(s.deleteStats)},
 	}
 }
 
 // notFromPages refuses what browsers ask for pages: any site could change the feeds else.
-func notFromPages(handle func(*server.Response, *server.Request) server.Outcome) func(*server.Response, *server.Request) server.Outcome {
+func notFromPages(handle func(*server.Response, *server.Request) server.Outcome) func(*server.Response,
+	*server.Request) server.Outcome {
 	return func(w *server.Response, r *server.Request) server.Outcome {
 		if len(r.Header("Origin")) > 0 || len(r.Header("Sec-Fetch-Site")) > 0 {
-			return refuseWith(w, http.StatusForbidden, "pages may not change this: ask with curl, or from a program")
+			return refuseWith(w, http.StatusForbidden,
+				"pages may not change this: ask with curl, or from a program")
 		}
 		return handle(w, r)
 	}
@@ -54,7 +57,8 @@ func (s *Server) feed(w *server.Response, r *server.Request) server.Outcome {
 	if q.knobs.Delay > 0 || q.knobs.Jitter > 0 || q.knobs.Trickle > 0 {
 		return server.NetHTTP
 	}
-	q.accept, q.noneMatch, q.modifiedSince = r.Header("Accept-Encoding"), r.Header("If-None-Match"), r.Header("If-Modified-Since")
+	q.accept, q.noneMatch, q.modifiedSince = r.Header("Accept-Encoding"), r.Header("If-None-Match"),
+		r.Header("If-Modified-Since")
 	step := s.clock.step()
 	count := s.numbers.of(q.seed)
 	for {
@@ -77,14 +81,16 @@ func (s *Server) feed(w *server.Response, r *server.Request) server.Outcome {
 // slowFeed answers everything: it may wait.
 func (s *Server) slowFeed(w http.ResponseWriter, r *http.Request) {
 	var resp server.Response
-	q := query{head: r.Method == http.MethodHead, path: []byte(r.URL.EscapedPath()), raw: []byte(r.URL.RawQuery)}
+	q := query{head: r.Method == http.MethodHead, path: []byte(r.URL.EscapedPath()),
+		raw: []byte(r.URL.RawQuery)}
 	if err := s.parse(&q, []byte(r.PathValue("name")), &server.Request{Query: q.raw}); err != nil {
 		s.refuse(&resp, err)
 		resp.Write(w, r)
 		return
 	}
 	field := func(name string) []byte { return []byte(strings.Join(r.Header.Values(name), ",")) }
-	q.accept, q.noneMatch, q.modifiedSince = field("Accept-Encoding"), field("If-None-Match"), []byte(r.Header.Get("If-Modified-Since"))
+	q.accept, q.noneMatch, q.modifiedSince = field("Accept-Encoding"), field("If-None-Match"),
+		[]byte(r.Header.Get("If-Modified-Since"))
 	s.stats.kinds[q.format].Add(1)
 	number := s.numbers.of(q.seed).Add(1) - 1
 	f := q.draw(s.clock.step(), number)
@@ -194,11 +200,14 @@ func (s *Server) index(w *server.Response, _ *server.Request) server.Outcome {
 		"PUT    /knobs                           changes some: {\"delay\":\"50ms\",\"error\":0.01}\n" +
 		"GET    /clock                           the step it is\n" +
 		"POST   /clock                           moves a stepped clock: {\"advance\":1} or {\"step\":10}\n" +
-		"GET    /stats                           what was asked and answered; ?seed=7 how often for that seed\n" +
-		"DELETE /stats                           sets the counts to 0\n\nParameters, and their defaults now:\n\n")
+		"GET    /stats                           what was asked and answered; ?seed=7 how often for that " +
+		"seed\n" +
+		"DELETE /stats                           sets the counts to 0\n\nParameters, and their defaults " +
+		"now:\n\n")
 	k := s.Knobs()
 	for i := range table {
-		fmt.Fprintf(&b, "  %-10s %-10s %s\n", table[i].name, table[i].show(&k), strings.ReplaceAll(table[i].usage, "--", ""))
+		fmt.Fprintf(&b, "  %-10s %-10s %s\n", table[i].name, table[i].show(&k),
+			strings.ReplaceAll(table[i].usage, "--", ""))
 	}
 	b.WriteString("\nmalformed is one of\n\n")
 	for i := range damages {
@@ -226,7 +235,8 @@ func (s *Server) putKnobs(w *server.Response, r *server.Request) server.Outcome 
 	}
 	s.turning.Unlock()
 	if _, none := errors.AsType[*json.SyntaxError](err); none {
-		err = fmt.Errorf(`the body must be a JSON object of knobs, such as {"delay":"50ms","error":0.01}: %w`, err)
+		err = fmt.Errorf(`the body must be a JSON object of knobs, such as {"delay":"50ms","error":0.01}: %w`,
+			err)
 	}
 	if err != nil {
 		return refuseWith(w, http.StatusBadRequest, err.Error())
@@ -293,7 +303,9 @@ func (s *Server) getStats(w *server.Response, r *server.Request) server.Outcome 
 	}
 	seed, err := strconv.ParseUint(params.Get("seed"), 10, 64)
 	if err != nil {
-		return refuseWith(w, http.StatusBadRequest, fmt.Sprintf("seed must be a whole number from 0 to 18446744073709551615, got %.60q", params.Get("seed")))
+		return refuseWith(w, http.StatusBadRequest,
+			fmt.Sprintf("seed must be a whole number from 0 to 18446744073709551615, got %.60q",
+				params.Get("seed")))
 	}
 	return writeJSON(w, struct {
 		Seed     uint64 `json:"seed"`

@@ -20,7 +20,8 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 		{"GET", "/feed/1.rss", ""},
 		{"GET", "/feed/1.rss", "Accept-Encoding: gzip"},
 		{"GET", "/feed/1.atom?br=always", ""},
-		{"GET", "/feed/1.json?items=200&body=1000", "Accept-Encoding: br, gzip"}, // beyond what is answered inline
+		// Beyond what is answered inline.
+		{"GET", "/feed/1.json?items=200&body=1000", "Accept-Encoding: br, gzip"},
 		{"GET", "/feed/1.json?items=200&body=1000", ""},
 		{"HEAD", "/feed/1.rss", ""},
 		{"GET", "/feed/1.rss?charset=windows-1251&ttl=90s", ""},
@@ -62,11 +63,13 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 			}
 			w := want[i]
 			if r.status != w.status || r.body != w.body {
-				t.Errorf("%s %s: %d %.100q, by the first way %d %.100q", q.method, q.path, r.status, r.body, w.status, w.body)
+				t.Errorf("%s %s: %d %.100q, by the first way %d %.100q", q.method, q.path, r.status, r.body,
+					w.status, w.body)
 			}
 			for name := range w.header {
 				if r.header.Get(name) != w.header.Get(name) {
-					t.Errorf("%s %s: %s is %q, by the first way %q", q.method, q.path, name, r.header.Get(name), w.header.Get(name))
+					t.Errorf("%s %s: %s is %q, by the first way %q", q.method, q.path, name,
+						r.header.Get(name), w.header.Get(name))
 				}
 			}
 			if len(r.header) != len(w.header) {
@@ -74,7 +77,8 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 			}
 		}
 		got := s.Stats()
-		if got.Requests != uint64(len(requests)) || got.Kinds["refused"] != 2 || got.Statuses["400"] != 2 || got.Delayed != 3 || got.Waiting != 0 {
+		if got.Requests != uint64(len(requests)) || got.Kinds["refused"] != 2 || got.Statuses["400"] != 2 ||
+			got.Delayed != 3 || got.Waiting != 0 {
 			t.Errorf("stats are %+v", got)
 		}
 		if n := s.Requests(1); n != uint64(len(requests)-2) {
@@ -94,11 +98,13 @@ func TestRedirectsFollowOneAnother(t *testing.T) {
 			{"?status=308&redirects=0", "?status=308&redirects=0"},
 			{"?status=307&delay=1ms&redirects=2", "?status=307&redirects=1&delay=1ms"},
 		} {
-			if got := ask(t, "GET", url+"/feed/1.rss"+c.from, "").header.Get("Location"); got != "/feed/1.rss"+c.to {
+			if got := ask(t, "GET", url+"/feed/1.rss"+c.from, "").header.Get(
+				"Location"); got != "/feed/1.rss"+c.to {
 				t.Errorf("%s leads to %q, want %q", c.from, got, c.to)
 			}
 		}
-		if got := ask(t, "GET", url+"/feed/1.rss?status=301&location=http://169.254.169.254/x", "").header.Get("Location"); got != "http://169.254.169.254/x" {
+		if got := ask(t, "GET", url+"/feed/1.rss?status=301&location=http://169.254.169.254/x",
+			"").header.Get("Location"); got != "http://169.254.169.254/x" {
 			t.Errorf("location= leads to %q", got)
 		}
 	})
@@ -107,9 +113,11 @@ func TestRedirectsFollowOneAnother(t *testing.T) {
 func TestThoseRefusedAreToldWhenToComeAgain(t *testing.T) {
 	url := onKernel(t, stepped(t), false)
 	for query, want := range map[string]string{
-		"?status=429": "1", "?status=503&retry=90s": "90", "?status=429&retry=1500ms": "2", "?status=429&retry=0s": "", "?status=500&retry=90s": "",
+		"?status=429": "1", "?status=503&retry=90s": "90", "?status=429&retry=1500ms": "2",
+		"?status=429&retry=0s": "", "?status=500&retry=90s": "",
 	} {
-		if got := strings.Join(ask(t, "GET", url+"/feed/1.rss"+query, "").header.Values("Retry-After"), "|"); got != want {
+		if got := strings.Join(ask(t, "GET", url+"/feed/1.rss"+query, "").header.Values("Retry-After"),
+			"|"); got != want {
 			t.Errorf("%s: Retry-After is %q, want %q", query, got, want)
 		}
 	}
@@ -153,7 +161,8 @@ func TestParametersThatCannotBeAreNamed(t *testing.T) {
 		get(t, url+"/feed/1.json?charset=koi8-r").want(t, 400, "charset must be utf-8 for a JSON feed")
 		get(t, url+"/feed/1.json?charset=utf-8").want(t, 200)
 		get(t, url+"/feed/1.rss?malformed=truncated%3A1").want(t, 200)
-		for _, path := range []string{"x.rss", "-1.rss", "1.xml", "1", "1.rss.gz", ".rss", "01.rss", "18446744073709551616.rss", "+1.rss", "1.RSS"} {
+		for _, path := range []string{"x.rss", "-1.rss", "1.xml", "1", "1.rss.gz", ".rss", "01.rss",
+			"18446744073709551616.rss", "+1.rss", "1.RSS"} {
 			get(t, url+"/feed/"+path).want(t, 400)
 		}
 		get(t, url+"/feed/18446744073709551615.rss").want(t, 200)
@@ -170,7 +179,8 @@ func TestConditionalRequests(t *testing.T) {
 		feed := url + "/feed/9.rss"
 		first := get(t, feed).want(t, 200, "<ttl>2</ttl>")
 		tag, modified := first.header.Get("ETag"), first.header.Get("Last-Modified")
-		if first.header.Get("Cache-Control") != "max-age=90" || first.header.Get("Vary") != "Accept-Encoding" {
+		if first.header.Get("Cache-Control") != "max-age=90" ||
+			first.header.Get("Vary") != "Accept-Encoding" {
 			t.Errorf("header %v", first.header)
 		}
 		for _, c := range []struct {
@@ -193,7 +203,8 @@ func TestConditionalRequests(t *testing.T) {
 			{"?items=19", "If-None-Match: " + tag, 200},
 		} {
 			r := get(t, feed+c.query, c.field).want(t, c.status)
-			if c.status == 304 && (r.body != "" || r.header.Get("ETag") == "" || r.header.Get("Cache-Control") == "") {
+			if c.status == 304 && (r.body != "" || r.header.Get("ETag") == "" ||
+				r.header.Get("Cache-Control") == "") {
 				t.Errorf("%s: %v %q", c.field, r.header, r.body)
 			}
 			if has, want := r.header.Get("ETag") != "", c.query != "?etag=off"; has != want {
@@ -216,7 +227,8 @@ func TestConditionalRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := get(t, feed, "If-None-Match: "+tag).want(t, 200)
-		if a, b := parse(t, first.body).Items, parse(t, next.body).Items; a[0].GUID != b[1].GUID || a[18].GUID != b[19].GUID {
+		if a, b := parse(t, first.body).Items, parse(t, next.body).Items; a[0].GUID != b[1].GUID ||
+			a[18].GUID != b[19].GUID {
 			t.Errorf("the feed has not moved on by one item: %s, then %s", a[0].GUID, b[0].GUID)
 		}
 		get(t, feed, "If-Modified-Since: "+modified).want(t, 200)
@@ -304,7 +316,8 @@ func TestRedirectsLeadToTheFeed(t *testing.T) {
 	ways(t, func(t *testing.T, start func(*Server) string) {
 		// Also where all requests are redirected by default.
 		url := start(stepped(t, "error", "1", "status", "302"))
-		for _, path := range []string{"/feed/1.rss", "/feed/1.rss?items=3&status=308", "/feed/1.rss?error=1&items=3&etag=off"} {
+		for _, path := range []string{"/feed/1.rss", "/feed/1.rss?items=3&status=308",
+			"/feed/1.rss?error=1&items=3&etag=off"} {
 			r := get(t, url+path)
 			if r.status/100 != 3 {
 				t.Fatalf("%s: %d", path, r.status)
@@ -362,7 +375,8 @@ func TestKnobsChangeLive(t *testing.T) {
 		}
 		var shown map[string]any
 		r := ask(t, "PUT", url+"/knobs", `{"items":3,"error":0.5,"status":418}`).want(t, 200)
-		if err := json.Unmarshal([]byte(r.body), &shown); err != nil || shown["items"] != 3.0 || shown["delay"] != "0s" {
+		if err := json.Unmarshal([]byte(r.body), &shown); err != nil || shown["items"] != 3.0 ||
+			shown["delay"] != "0s" {
 			t.Errorf("%v: %s", err, r.body)
 		}
 		if again := get(t, url+"/knobs").want(t, 200); again.body != r.body {
@@ -386,27 +400,32 @@ func TestKnobsChangeLive(t *testing.T) {
 		if s.Knobs().Items != 3 {
 			t.Error("a refused change was made")
 		}
-		get(t, url+"/").want(t, 200, "  items      3 ", "  status     418", "truncated", "shift_jis", "/stats")
+		get(t, url+"/").want(t, 200, "  items      3 ", "  status     418", "truncated",
+			"shift_jis", "/stats")
 	})
 }
 
 func TestTheClock(t *testing.T) {
 	ways(t, func(t *testing.T, start func(*Server) string) {
 		url := start(stepped(t))
-		get(t, url+"/clock").want(t, 200, `"clock":"stepped","step":0,"step_seconds":60,"time":"2026-01-01T00:00:00Z"`)
+		get(t, url+"/clock").want(t, 200,
+			`"clock":"stepped","step":0,"step_seconds":60,"time":"2026-01-01T00:00:00Z"`)
 		ask(t, "POST", url+"/clock", "").want(t, 200, `"step":1,`)
 		ask(t, "POST", url+"/clock", `{"advance":9}`).want(t, 200, `"step":10,`, `"2026-01-01T00:10:00Z"`)
 		ask(t, "POST", url+"/clock", `{"step":4}`).want(t, 200, `"step":4,`)
-		for _, body := range []string{`{}`, `{"advance":1,"step":2}`, `{"by":1}`, `{"advance":1.5}`, `{"advance":1}{}`, `[1]`, `x`} {
+		for _, body := range []string{`{}`, `{"advance":1,"step":2}`, `{"by":1}`, `{"advance":1.5}`,
+			`{"advance":1}{}`, `[1]`, `x`} {
 			ask(t, "POST", url+"/clock", body).want(t, 400, `the body must be {\"advance\":N}`)
 		}
-		for _, body := range []string{`{"advance":-1}`, `{"step":-1}`, `{"step":9000000000000000000}`, `{"advance":9223372036854775807}`} {
+		for _, body := range []string{`{"advance":-1}`, `{"step":-1}`, `{"step":9000000000000000000}`,
+			`{"advance":9223372036854775807}`} {
 			ask(t, "POST", url+"/clock", body).want(t, 400, "must be a whole number from 0 to ")
 		}
 		get(t, url+"/clock").want(t, 200, `"step":4,`)
 	})
 	url := onKernel(t, clocked(t, epoch.Add(150*time.Second)), false)
-	get(t, url+"/clock").want(t, 200, `"clock":"real","step":2,"step_seconds":60,"time":"2026-01-01T00:02:00Z"`)
+	get(t, url+"/clock").want(t, 200,
+		`"clock":"real","step":2,"step_seconds":60,"time":"2026-01-01T00:02:00Z"`)
 	ask(t, "POST", url+"/clock", "").want(t, 409, "--clock stepped")
 	ask(t, "POST", url+"/clock", `{"step":3}`).want(t, 409, "--clock stepped")
 	if at := clocked(t, epoch.Add(-time.Hour)).Step(); at != 0 {
@@ -427,8 +446,10 @@ func TestStats(t *testing.T) {
 		if err := json.Unmarshal([]byte(get(t, url+"/stats").want(t, 200).body), &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Requests != 5 || got.Kinds["rss"] != 2 || got.Kinds["atom"] != 1 || got.Kinds["json"] != 1 || got.Kinds["refused"] != 1 ||
-			got.Statuses["200"] != 4 || got.Statuses["400"] != 1 || got.Bytes < 2*uint64(len(body)) || got.Encodings["identity"] != 3 || got.Rendered != 4 {
+		if got.Requests != 5 || got.Kinds["rss"] != 2 || got.Kinds["atom"] != 1 || got.Kinds["json"] != 1 ||
+			got.Kinds["refused"] != 1 ||
+			got.Statuses["200"] != 4 || got.Statuses["400"] != 1 || got.Bytes < 2*uint64(len(body)) ||
+			got.Encodings["identity"] != 3 || got.Rendered != 4 {
 			t.Errorf("got %+v", got)
 		}
 		get(t, url+"/stats?seed=1").want(t, 200, `{"seed":1,"requests":3}`)
@@ -438,7 +459,8 @@ func TestStats(t *testing.T) {
 		}
 		ask(t, "DELETE", url+"/stats", "").want(t, 204)
 		after := s.Stats()
-		if after.Requests != 0 || after.Bytes != 0 || len(after.Statuses) != 0 || s.Requests(1) != 0 || after.Since.Before(got.Since) {
+		if after.Requests != 0 || after.Bytes != 0 || len(after.Statuses) != 0 || s.Requests(1) != 0 ||
+			after.Since.Before(got.Since) {
 			t.Errorf("after a reset: %+v", after)
 		}
 	})
@@ -448,7 +470,8 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 	ways(t, func(t *testing.T, start func(*Server) string) {
 		url := start(stepped(t))
 		for _, path := range []string{"/feed/1.rss", "/", "/stats"} {
-			if r := ask(t, http.MethodPost, url+path, "x"); r.status != http.StatusMethodNotAllowed || r.header.Get("Allow") == "" {
+			if r := ask(t, http.MethodPost, url+path, "x"); r.status != http.StatusMethodNotAllowed ||
+				r.header.Get("Allow") == "" {
 				t.Errorf("POST %s: %d %v", path, r.status, r.header)
 			}
 		}
@@ -458,7 +481,8 @@ func TestOtherMethodsAreRefused(t *testing.T) {
 func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 	s := stepped(t)
 	for _, field := range []string{"Origin", "Sec-Fetch-Site"} {
-		for _, of := range []struct{ method, path string }{{"PUT", "/knobs"}, {"POST", "/clock"}, {"DELETE", "/stats"}} {
+		for _, of := range []struct{ method, path string }{{"PUT", "/knobs"}, {"POST", "/clock"},
+			{"DELETE", "/stats"}} {
 			r := httptest.NewRequest(of.method, of.path, strings.NewReader(`{"error":1}`))
 			r.Header.Set(field, "https://elsewhere.example")
 			w := httptest.NewRecorder()

@@ -37,7 +37,8 @@ type Knobs struct {
 
 // Defaults returns a healthy upstream: 20 items that stay, at once.
 func Defaults() Knobs {
-	return Knobs{Items: 20, Body: 400, Status: 500, Retry: time.Second, Redirects: 1, Gzip: Auto, Brotli: Auto, ETag: Strong, LastModified: true, Share: 1}
+	return Knobs{Items: 20, Body: 400, Status: 500, Retry: time.Second, Redirects: 1, Gzip: Auto,
+		Brotli: Auto, ETag: Strong, LastModified: true, Share: 1}
 }
 
 // Coding says when answers are compressed in one way.
@@ -83,42 +84,54 @@ var table = [...]knob{
 	{name: "items", usage: "items of a feed", expects: "a whole number from 0 to 10000",
 		set:  func(k *Knobs, v string) bool { return whole(&k.Items, v, 0, mostItems) },
 		show: func(k *Knobs) string { return strconv.Itoa(k.Items) }},
-	{name: "body", usage: "characters of an item's text, on average", expects: "a whole number from 0 to 100000",
-		set:  func(k *Knobs, v string) bool { return whole(&k.Body, v, 0, mostBody) },
-		show: func(k *Knobs) string { return strconv.Itoa(k.Body) }},
-	{name: "delay", usage: "how long every answer is held back", expects: "a duration from 0s to 10m, such as 50ms",
-		set:  func(k *Knobs, v string) bool { return duration(&k.Delay, v, mostTime) },
-		show: func(k *Knobs) string { return k.Delay.String() }, word: true},
-	{name: "jitter", usage: "how much longer it is held back at most", expects: "a duration from 0s to 10m, such as 50ms",
-		set:  func(k *Knobs, v string) bool { return duration(&k.Jitter, v, mostTime) },
-		show: func(k *Knobs) string { return k.Jitter.String() }, word: true},
-	{name: "trickle", usage: "how long the body of a feed takes to come, piece by piece", expects: "a duration from 0s to 10m, such as 5s",
-		set:  func(k *Knobs, v string) bool { return duration(&k.Trickle, v, mostTime) },
-		show: func(k *Knobs) string { return k.Trickle.String() }, word: true},
-	{name: "hang", usage: "share of the requests that are never answered", expects: "a probability from 0 to 1",
-		set:  func(k *Knobs, v string) bool { return share(&k.Hang, v, 1) },
-		show: func(k *Knobs) string { return number(k.Hang) }},
-	{name: "error", usage: "share of the requests that are answered with --status", expects: "a probability from 0 to 1",
-		set:  func(k *Knobs, v string) bool { return share(&k.Error, v, 1) },
-		show: func(k *Knobs) string { return number(k.Error) }},
-	{name: "status", usage: "status of errors; in a URL without error, that of every answer", expects: "a status from 200 to 599",
-		set:  func(k *Knobs, v string) bool { return whole(&k.Status, v, 200, 599) },
-		show: func(k *Knobs) string { return strconv.Itoa(k.Status) }},
-	{name: "retry", usage: "Retry-After of 429 and 503, in seconds; 0s says nothing", expects: "a duration from 0s to 8760h, such as 2m",
-		set:  func(k *Knobs, v string) bool { return duration(&k.Retry, v, mostTTL) },
-		show: func(k *Knobs) string { return k.Retry.String() }, word: true},
-	{name: "redirects", usage: "redirects one after another, where --status is one; 0 never ends", expects: "a whole number from 0 to 1000",
-		set:  func(k *Knobs, v string) bool { return whole(&k.Redirects, v, 0, mostHops) },
-		show: func(k *Knobs) string { return strconv.Itoa(k.Redirects) }},
-	{name: "location", usage: "where redirects lead; empty is to the same feed", expects: "a URL or a path, at most 2000 characters",
-		set:  func(k *Knobs, v string) bool { return reference(&k.Location, v) },
-		show: func(k *Knobs) string { return k.Location }, word: true},
-	{name: "gzip", usage: "when answers are compressed with gzip: auto, off or always", expects: "auto, off or always",
-		set:  func(k *Knobs, v string) bool { return choice(&k.Gzip, v, codings, 0, 1) },
-		show: func(k *Knobs) string { return codings[k.Gzip] }, word: true},
-	{name: "br", usage: "when answers are compressed with Brotli: auto, off or always", expects: "auto, off or always",
-		set:  func(k *Knobs, v string) bool { return choice(&k.Brotli, v, codings, 0, 1) },
-		show: func(k *Knobs) string { return codings[k.Brotli] }, word: true},
+	{name: "body", usage: "characters of an item's text, on average",
+		expects: "a whole number from 0 to 100000",
+		set:     func(k *Knobs, v string) bool { return whole(&k.Body, v, 0, mostBody) },
+		show:    func(k *Knobs) string { return strconv.Itoa(k.Body) }},
+	{name: "delay", usage: "how long every answer is held back",
+		expects: "a duration from 0s to 10m, such as 50ms",
+		set:     func(k *Knobs, v string) bool { return duration(&k.Delay, v, mostTime) },
+		show:    func(k *Knobs) string { return k.Delay.String() }, word: true},
+	{name: "jitter", usage: "how much longer it is held back at most",
+		expects: "a duration from 0s to 10m, such as 50ms",
+		set:     func(k *Knobs, v string) bool { return duration(&k.Jitter, v, mostTime) },
+		show:    func(k *Knobs) string { return k.Jitter.String() }, word: true},
+	{name: "trickle", usage: "how long the body of a feed takes to come, piece by piece",
+		expects: "a duration from 0s to 10m, such as 5s",
+		set:     func(k *Knobs, v string) bool { return duration(&k.Trickle, v, mostTime) },
+		show:    func(k *Knobs) string { return k.Trickle.String() }, word: true},
+	{name: "hang", usage: "share of the requests that are never answered",
+		expects: "a probability from 0 to 1",
+		set:     func(k *Knobs, v string) bool { return share(&k.Hang, v, 1) },
+		show:    func(k *Knobs) string { return number(k.Hang) }},
+	{name: "error", usage: "share of the requests that are answered with --status",
+		expects: "a probability from 0 to 1",
+		set:     func(k *Knobs, v string) bool { return share(&k.Error, v, 1) },
+		show:    func(k *Knobs) string { return number(k.Error) }},
+	{name: "status", usage: "status of errors; in a URL without error, that of every answer",
+		expects: "a status from 200 to 599",
+		set:     func(k *Knobs, v string) bool { return whole(&k.Status, v, 200, 599) },
+		show:    func(k *Knobs) string { return strconv.Itoa(k.Status) }},
+	{name: "retry", usage: "Retry-After of 429 and 503, in seconds; 0s says nothing",
+		expects: "a duration from 0s to 8760h, such as 2m",
+		set:     func(k *Knobs, v string) bool { return duration(&k.Retry, v, mostTTL) },
+		show:    func(k *Knobs) string { return k.Retry.String() }, word: true},
+	{name: "redirects", usage: "redirects one after another, where --status is one; 0 never ends",
+		expects: "a whole number from 0 to 1000",
+		set:     func(k *Knobs, v string) bool { return whole(&k.Redirects, v, 0, mostHops) },
+		show:    func(k *Knobs) string { return strconv.Itoa(k.Redirects) }},
+	{name: "location", usage: "where redirects lead; empty is to the same feed",
+		expects: "a URL or a path, at most 2000 characters",
+		set:     func(k *Knobs, v string) bool { return reference(&k.Location, v) },
+		show:    func(k *Knobs) string { return k.Location }, word: true},
+	{name: "gzip", usage: "when answers are compressed with gzip: auto, off or always",
+		expects: "auto, off or always",
+		set:     func(k *Knobs, v string) bool { return choice(&k.Gzip, v, codings, 0, 1) },
+		show:    func(k *Knobs) string { return codings[k.Gzip] }, word: true},
+	{name: "br", usage: "when answers are compressed with Brotli: auto, off or always",
+		expects: "auto, off or always",
+		set:     func(k *Knobs, v string) bool { return choice(&k.Brotli, v, codings, 0, 1) },
+		show:    func(k *Knobs) string { return codings[k.Brotli] }, word: true},
 	{name: "etag", usage: "which ETag answers have: strong, weak or off", expects: "strong, weak or off",
 		set:  func(k *Knobs, v string) bool { return choice(&k.ETag, v, tags, 0, 2) },
 		show: func(k *Knobs) string { return tags[k.ETag] }, word: true},
@@ -137,13 +150,16 @@ var table = [...]knob{
 			}
 			return "off"
 		}, word: true},
-	{name: "ttl", usage: "how long clients are told to keep a feed; 0s says nothing", expects: "a duration from 0s to 8760h, such as 15m",
-		set:  func(k *Knobs, v string) bool { return duration(&k.TTL, v, mostTTL) },
-		show: func(k *Knobs) string { return k.TTL.String() }, word: true},
-	{name: "churn", usage: "items that come with a step of the clock; 0.1 is one in ten steps", expects: "a number from 0 to 1000",
-		set:  func(k *Knobs, v string) bool { return share(&k.Churn, v, mostChurn) },
-		show: func(k *Knobs) string { return number(k.Churn) }},
-	{name: "charset", usage: "how XML is encoded; JSON is UTF-8 always", expects: "one of " + strings.Join(charsetNames(), ", "),
+	{name: "ttl", usage: "how long clients are told to keep a feed; 0s says nothing",
+		expects: "a duration from 0s to 8760h, such as 15m",
+		set:     func(k *Knobs, v string) bool { return duration(&k.TTL, v, mostTTL) },
+		show:    func(k *Knobs) string { return k.TTL.String() }, word: true},
+	{name: "churn", usage: "items that come with a step of the clock; 0.1 is one in ten steps",
+		expects: "a number from 0 to 1000",
+		set:     func(k *Knobs, v string) bool { return share(&k.Churn, v, mostChurn) },
+		show:    func(k *Knobs) string { return number(k.Churn) }},
+	{name: "charset", usage: "how XML is encoded; JSON is UTF-8 always", expects: "one of " +
+		strings.Join(charsetNames(), ", "),
 		set: func(k *Knobs, v string) bool {
 			for i := range charsets {
 				if strings.EqualFold(charsets[i].name, v) {
@@ -154,8 +170,10 @@ var table = [...]knob{
 			return false
 		},
 		show: func(k *Knobs) string { return charsets[k.Charset].name }, word: true},
-	{name: "malformed", usage: "what is wrong with answers, such as truncated, or truncated:0.1 for one in ten",
-		expects: "off or one of " + strings.Join(damageNames(), ", ") + ", or one with a probability, such as truncated:0.1",
+	{name: "malformed", usage: "what is wrong with answers, such as truncated, or truncated:0.1 for one in " +
+		"ten",
+		expects: "off or one of " + strings.Join(damageNames(), ", ") +
+			", or one with a probability, such as truncated:0.1",
 		set: func(k *Knobs, v string) bool {
 			name, chance, given := strings.Cut(v, ":")
 			p := 1.0
@@ -222,7 +240,8 @@ func (k *Knobs) Set(name, value string) error {
 
 // check refuses what cannot be, whoever made it.
 func (k *Knobs) check() error {
-	if uint(k.Gzip) >= uint(len(codings)) || uint(k.Brotli) >= uint(len(codings)) || uint(k.ETag) >= uint(len(tags)) ||
+	if uint(k.Gzip) >= uint(len(codings)) || uint(k.Brotli) >= uint(len(codings)) ||
+		uint(k.ETag) >= uint(len(tags)) ||
 		uint(k.Charset) >= uint(len(charsets)) || uint(k.Malformed) >= uint(len(damages)) {
 		return fmt.Errorf("gzip, br, etag, charset and malformed must be constants of this package")
 	}
@@ -243,7 +262,8 @@ func (k *Knobs) together() error {
 	case k.Gzip == Always && k.Brotli == Always:
 		return fmt.Errorf("gzip and br cannot both be always: choose one")
 	case k.Malformed == invalid && charsets[k.Charset].invalid == "":
-		return fmt.Errorf("malformed must not be invalid in %s, of which every byte is a character: choose another charset", charsets[k.Charset].name)
+		return fmt.Errorf("malformed must not be invalid in %s, of which every byte is a character: choose "+
+			"another charset", charsets[k.Charset].name)
 	}
 	return nil
 }
@@ -381,7 +401,8 @@ func share(to *float64, v string, most float64) bool {
 
 // reference takes what can stand in Location.
 func reference(to *string, v string) bool {
-	if _, err := url.Parse(v); err != nil || len(v) > mostURL || strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+	if _, err := url.Parse(v); err != nil || len(v) > mostURL ||
+		strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return false
 	}
 	*to = v

@@ -13,25 +13,37 @@ var samples = map[string]struct {
 	good map[string]string
 	bad  []string
 }{
-	"items":     {map[string]string{"0": "0", "10000": "10000", "007": "7"}, []string{"", "-1", "10001", "1.5", "ten", "99999999999999999999", "+1"}},
-	"body":      {map[string]string{"0": "0", "100000": "100000"}, []string{"", "-1", "100001", "1k"}},
-	"delay":     {map[string]string{"0": "0s", "50ms": "50ms", "10m": "10m0s"}, []string{"", "-1s", "10m1ns", "50", "soon"}},
+	"items": {map[string]string{"0": "0", "10000": "10000", "007": "7"},
+		[]string{"", "-1", "10001", "1.5", "ten", "99999999999999999999", "+1"}},
+	"body": {map[string]string{"0": "0", "100000": "100000"}, []string{"", "-1", "100001", "1k"}},
+	"delay": {map[string]string{"0": "0s", "50ms": "50ms", "10m": "10m0s"},
+		[]string{"", "-1s", "10m1ns", "50", "soon"}},
 	"jitter":    {map[string]string{"1.5s": "1.5s"}, []string{"", "-1s", "11m", "50"}},
 	"trickle":   {map[string]string{"0": "0s", "1ms": "1ms"}, []string{"", "-1s", "11m", "5"}},
 	"retry":     {map[string]string{"0s": "0s", "2m": "2m0s"}, []string{"", "-1s", "8761h", "60"}},
 	"redirects": {map[string]string{"0": "0", "3": "3"}, []string{"", "-1", "1001", "many"}},
-	"location":  {map[string]string{"": "", "/feed/2.rss": "/feed/2.rss", "http://10.0.0.1/": "http://10.0.0.1/"}, []string{":", "http://[x", strings.Repeat("x", 2001)}},
-	"hang":      {map[string]string{"0": "0", "0.001": "0.001", "1": "1", ".5": "0.5"}, []string{"", "-0", "1.1", "NaN", "Inf", "inf", "1%", "0x"}},
-	"error":     {map[string]string{"0.01": "0.01", "1": "1"}, []string{"", "2", "yes", "-.1"}},
-	"status":    {map[string]string{"200": "200", "404": "404", "599": "599"}, []string{"", "199", "600", "abc", "1000"}},
-	"gzip":      {map[string]string{"auto": "auto", "on": "auto", "1": "auto", "true": "auto", "off": "off", "0": "off", "false": "off", "always": "always"}, []string{"", "yes", "2"}},
-	"br":        {map[string]string{"auto": "auto", "off": "off", "always": "always"}, []string{"", "never"}},
-	"etag":      {map[string]string{"strong": "strong", "weak": "weak", "off": "off", "1": "strong", "0": "off"}, []string{"", "none"}},
-	"lastmod":   {map[string]string{"on": "on", "off": "off", "0": "off", "true": "on"}, []string{"", "2026-01-01"}},
-	"ttl":       {map[string]string{"0": "0s", "15m": "15m0s", "8760h": "8760h0m0s"}, []string{"", "-1s", "8761h", "60"}},
-	"churn":     {map[string]string{"0": "0", "0.1": "0.1", "1000": "1000"}, []string{"", "-1", "1001", "NaN"}},
-	"charset":   {map[string]string{"utf-8": "utf-8", "Shift_JIS": "shift_jis", "ISO-8859-1": "iso-8859-1"}, []string{"", "utf8", "ascii"}},
-	"malformed": {map[string]string{"off": "off", "truncated": "truncated", "truncated:0.1": "truncated:0.1", "bomb:1": "bomb"}, []string{"", "broken", "truncated:", "truncated:2", "off:0.5", ":"}},
+	"location": {map[string]string{"": "", "/feed/2.rss": "/feed/2.rss",
+		"http://10.0.0.1/": "http://10.0.0.1/"}, []string{":", "http://[x", strings.Repeat("x", 2001)}},
+	"hang": {map[string]string{"0": "0", "0.001": "0.001", "1": "1", ".5": "0.5"},
+		[]string{"", "-0", "1.1", "NaN", "Inf", "inf", "1%", "0x"}},
+	"error": {map[string]string{"0.01": "0.01", "1": "1"}, []string{"", "2", "yes", "-.1"}},
+	"status": {map[string]string{"200": "200", "404": "404", "599": "599"},
+		[]string{"", "199", "600", "abc", "1000"}},
+	"gzip": {map[string]string{"auto": "auto", "on": "auto", "1": "auto", "true": "auto", "off": "off",
+		"0": "off", "false": "off", "always": "always"}, []string{"", "yes", "2"}},
+	"br": {map[string]string{"auto": "auto", "off": "off", "always": "always"}, []string{"", "never"}},
+	"etag": {map[string]string{"strong": "strong", "weak": "weak", "off": "off", "1": "strong",
+		"0": "off"}, []string{"", "none"}},
+	"lastmod": {map[string]string{"on": "on", "off": "off", "0": "off", "true": "on"},
+		[]string{"", "2026-01-01"}},
+	"ttl": {map[string]string{"0": "0s", "15m": "15m0s", "8760h": "8760h0m0s"},
+		[]string{"", "-1s", "8761h", "60"}},
+	"churn": {map[string]string{"0": "0", "0.1": "0.1", "1000": "1000"},
+		[]string{"", "-1", "1001", "NaN"}},
+	"charset": {map[string]string{"utf-8": "utf-8", "Shift_JIS": "shift_jis", "ISO-8859-1": "iso-8859-1"},
+		[]string{"", "utf8", "ascii"}},
+	"malformed": {map[string]string{"off": "off", "truncated": "truncated", "truncated:0.1": "truncated:0.1",
+		"bomb:1": "bomb"}, []string{"", "broken", "truncated:", "truncated:2", "off:0.5", ":"}},
 }
 
 func TestEveryKnobTakesWhatItShouldAndRefusesTheRest(t *testing.T) {
@@ -65,7 +77,8 @@ func TestEveryKnobTakesWhatItShouldAndRefusesTheRest(t *testing.T) {
 		}
 	}
 	k := Defaults()
-	if err := k.Set("colour", "red"); err == nil || !strings.Contains(err.Error(), `no knob "colour"; there are items, body`) {
+	if err := k.Set("colour", "red"); err == nil ||
+		!strings.Contains(err.Error(), `no knob "colour"; there are items, body`) {
 		t.Errorf("an unknown knob: %v", err)
 	}
 }
@@ -118,7 +131,8 @@ func TestKnobsFromJSONAreAllOrNothing(t *testing.T) {
 		}
 	}
 	k := Defaults()
-	if err := json.Unmarshal([]byte(`{"items":"5","lastmod":false,"delay":"1s","error":0.01}`), &k); err != nil {
+	if err := json.Unmarshal([]byte(`{"items":"5","lastmod":false,"delay":"1s","error":0.01}`),
+		&k); err != nil {
 		t.Fatal(err)
 	}
 	want := Defaults()
@@ -145,7 +159,8 @@ func TestEveryKnobIsAFlag(t *testing.T) {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
-	if err := f.Parse([]string{"--status", "teapot"}); err == nil || !strings.Contains(err.Error(), "expected a status from 200 to 599") {
+	if err := f.Parse([]string{"--status", "teapot"}); err == nil ||
+		!strings.Contains(err.Error(), "expected a status from 200 to 599") {
 		t.Errorf("--status teapot: %v", err)
 	}
 }

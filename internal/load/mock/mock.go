@@ -7,13 +7,14 @@
 //
 // What it promises:
 //
-//   - The same seed, step of the clock and knobs give the same bytes and the same ETag, in every process and on every
-//     machine. A feed is a window over one endless row of items: item 17 of seed 3 is the same item for all times,
-//     formats and numbers of items, so a client may check what it has seen.
-//   - What happens by chance (hang, jitter, error, malformed) depends on the seed, the step and the number of the request
-//     among those for that seed, from 0 on; see outcome.go. With a stepped clock a run can be repeated exactly.
-//   - A parameter that is unknown, malformed or given twice is a 400 that names it and says what is expected. None is
-//     ignored.
+//   - The same seed, step of the clock and knobs give the same bytes and the same ETag, in every process
+//     and on every machine. A feed is a window over one endless row of items: item 17 of seed 3 is the same
+//     item for all times, formats and numbers of items, so a client may check what it has seen.
+//   - What happens by chance (hang, jitter, error, malformed) depends on the seed, the step and the number
+//     of the request among those for that seed, from 0 on; see outcome.go. With a stepped clock a run can
+//     be repeated exactly.
+//   - A parameter that is unknown, malformed or given twice is a 400 that names it and says what is
+//     expected. None is ignored.
 //   - A hung request costs a goroutine until its client leaves or Stop is called, and no longer.
 //
 // Bytes are kept in a cache bounded by Options.CacheBytes, compressed ones as well, so that the mock is not

@@ -79,7 +79,8 @@ func (s *Server) render(p page) *rendered {
 // page returns the page that a request is for.
 func (s *Server) page(q *query, damage Damage, step int64, c coding) page {
 	k := &q.knobs
-	p := page{seed: q.seed, churn: k.Churn, items: int32(k.Items), body: int32(k.Body), format: q.format, damage: damage, coding: c}
+	p := page{seed: q.seed, churn: k.Churn, items: int32(k.Items), body: int32(k.Body), format: q.format,
+		damage: damage, coding: c}
 	p.newest = row{seed: q.seed, churn: k.Churn}.newest(step)
 	switch q.format {
 	case JSON:

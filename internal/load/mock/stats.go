@@ -32,7 +32,8 @@ func (s *stats) begin(now time.Time) {
 			counts[i].Store(0)
 		}
 	}
-	for _, c := range []*atomic.Uint64{&s.refused, &s.conditional, &s.hits, &s.bytes, &s.errors, &s.hung, &s.delayed, &s.cut, &s.made} {
+	for _, c := range []*atomic.Uint64{&s.refused, &s.conditional, &s.hits, &s.bytes, &s.errors, &s.hung,
+		&s.delayed, &s.cut, &s.made} {
 		c.Store(0)
 	}
 }
@@ -81,7 +82,8 @@ func (s *Server) Stats() Stats {
 	c := &s.stats
 	out := Stats{
 		Since: time.Unix(0, c.since.Load()).UTC(), Step: s.clock.step(),
-		Kinds: make(map[string]uint64), Statuses: make(map[string]uint64), Encodings: make(map[string]uint64), Malformed: make(map[string]uint64),
+		Kinds: make(map[string]uint64), Statuses: make(map[string]uint64), Encodings: make(map[string]uint64),
+		Malformed:   make(map[string]uint64),
 		Conditional: c.conditional.Load(), NotModified: c.hits.Load(), Bytes: c.bytes.Load(),
 		Errors: c.errors.Load(), Hung: c.hung.Load(), Delayed: c.delayed.Load(), Waiting: c.waiting.Load(),
 		Rendered: c.made.Load(), Cached: s.pages.EstimatedSize(),

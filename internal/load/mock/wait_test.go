@@ -52,7 +52,8 @@ func TestDelayAndJitterAreExact(t *testing.T) {
 					t.Fatalf("request %d took %v, and %v when repeated", i, first[i], took)
 				}
 			}
-			if mean := sum / 500; least < 100*time.Millisecond || most >= 200*time.Millisecond || mean < 140*time.Millisecond || mean > 160*time.Millisecond {
+			if mean := sum / 500; least < 100*time.Millisecond || most >= 200*time.Millisecond ||
+				mean < 140*time.Millisecond || mean > 160*time.Millisecond {
 				t.Errorf("from %v to %v, on average %v", least, most, mean)
 			}
 		}
@@ -108,7 +109,8 @@ func TestFatesAreTheSameInEveryProcess(t *testing.T) {
 	var got []string
 	for n := range uint64(4) {
 		f := k.draw(7, 3, n)
-		got = append(got, fmt.Sprintf("hang=%t fail=%t %s after %v", f.hang, f.fail, damages[f.damage].name, f.wait))
+		got = append(got, fmt.Sprintf("hang=%t fail=%t %s after %v", f.hang, f.fail,
+			damages[f.damage].name, f.wait))
 	}
 	want := []string{
 		"hang=false fail=false html after 135.551344ms",
@@ -136,7 +138,8 @@ func TestFatesAreTheSameInEveryProcess(t *testing.T) {
 	}
 	for _, n := range []int{hung, failed, broken} {
 		if n < 2800 || n > 3200 {
-			t.Errorf("of 10000 requests %d hang, %d fail, %d are malformed; want about 3000 of each", hung, failed, broken)
+			t.Errorf("of 10000 requests %d hang, %d fail, %d are malformed; want about 3000 of each", hung,
+				failed, broken)
 		}
 	}
 }
@@ -153,7 +156,8 @@ func TestHungRequestsEndWithTheirClients(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 30 {
 			all.Go(func() {
-				req, _ := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s/feed/%d.rss?hang=1", url, i), nil)
+				req, _ := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s/feed/%d.rss?hang=1", url, i),
+					nil)
 				if resp, err := client.Do(req); err == nil {
 					t.Errorf("a hung request was answered: %s", resp.Status)
 					resp.Body.Close()
@@ -166,7 +170,8 @@ func TestHungRequestsEndWithTheirClients(t *testing.T) {
 		all.Wait()
 		systest.Eventually(t, "no request hangs", func() bool { return s.Stats().Waiting == 0 })
 		client.CloseIdleConnections()
-		systest.Eventually(t, "their goroutines are gone", func() bool { return runtime.NumGoroutine() <= before+2 })
+		systest.Eventually(t, "their goroutines are gone",
+			func() bool { return runtime.NumGoroutine() <= before+2 })
 		if got := s.Stats(); got.Hung != 30 || got.Statuses["200"] != 2 {
 			t.Errorf("got %+v", got)
 		}
@@ -209,7 +214,8 @@ func TestChanceIsByNumberAlsoOnEventLoops(t *testing.T) {
 				_, err := client.Do(req)
 				done <- err
 			}()
-			systest.Eventually(t, fmt.Sprintf("request %d hangs", n), func() bool { return s.Stats().Hung == hung+1 })
+			systest.Eventually(t, fmt.Sprintf("request %d hangs", n),
+				func() bool { return s.Stats().Hung == hung+1 })
 			cancel()
 			if err := <-done; err == nil || !strings.Contains(err.Error(), "canceled") {
 				t.Errorf("request %d: %v", n, err)

@@ -35,43 +35,50 @@ func split(s string) []string { return strings.Fields(s) }
 
 // vocabulary is by language.
 var vocabulary = [languages]language{
-	english: {"en", split(`the river rises after heavy rain council votes on new bridge while engineers measure old pillars of stone
+	english: {"en", split(
+		`the river rises after heavy rain council votes on new bridge while engineers measure old pillars of stone
 		a small bakery opens early and sells bread made with rye local team wins again despite weather café owner says prices
 		will stay naïve readers write about trains that arrive late museum shows maps from seven centuries researchers found
 		why birds sing before dawn in cities software update breaks printers across offices farmers expect good harvest €5
 		ticket brings more people into theatre nobody knows how many stars are there résumé of a long year`),
 		[]string{"Zoë Hart", "Miles O'Connor", "Anna Brontë", "Jude Fletcher", "R. & D. Stone"},
 		split("Weather Politics Science Sport Culture Technology"), " ", ". ", "? "},
-	german: {"de", split(`die Brücke über den Fluss wird nächstes Jahr erneuert während der Rat über Züge und Straßen berät viele
+	german: {"de", split(
+		`die Brücke über den Fluss wird nächstes Jahr erneuert während der Rat über Züge und Straßen berät viele
 		Bäcker öffnen früher weil Brötchen schon um fünf gefragt sind Forscherinnen messen größere Wellen an der Küste das
 		Museum zeigt alte Karten aus Köln und Würzburg niemand weiß wie schön der Sommer wird Mannschaft gewinnt trotz Regen
 		Preise für Gemüse fallen leicht Schüler üben täglich Geige Behörden prüfen Anträge künftig schneller`),
 		[]string{"Jörg Müller", "Käthe Groß", "Änne Schäfer", "Uwe Köhler"},
 		split("Wetter Politik Forschung Sport Kultur Verkehr"), " ", ". ", "? "},
-	french: {"fr", split(`le conseil a décidé de réparer le vieux pont après les fortes pluies une boulangerie ouvre dès l’aube et
+	french: {"fr", split(
+		`le conseil a décidé de réparer le vieux pont après les fortes pluies une boulangerie ouvre dès l’aube et
 		vend du pain à l’ancienne les élèves étudient où naissent les rivières musée présente cartes dessinées à la main
 		équipe gagne malgré le vent près de la forêt des chercheuses écoutent chanter oiseaux prix baissent légèrement garçon
 		reçoit première leçon maïs sœur cœur déjà été bientôt théâtre rouvre ses portes`),
 		[]string{"Éloïse Lefèvre", "François Gérard", "Noël Châtelain", "Inès Aubry"},
 		split("Météo Politique Sciences Sport Culture Société"), " ", ". ", " ? "},
-	spanish: {"es", split(`el río crece después de la lluvia y el ayuntamiento reúne a los vecinos mañana señora Núñez abre su panadería
+	spanish: {"es", split(
+		`el río crece después de la lluvia y el ayuntamiento reúne a los vecinos mañana señora Núñez abre su panadería
 		temprano niños aprenden música en la escuela del corazón del barrio museo enseña mapas antiguos según investigadores
 		pájaros cantan más tarde en otoño equipo ganó aunque hacía frío ¿cuánto cuesta un billete? camión lleva plátanos
 		canción exposición jardín árbol última estación`),
 		[]string{"Íñigo Peña", "María Ángeles Ruiz", "Begoña Muñoz", "José Luis Cañas"},
 		split("Tiempo Política Ciencia Deporte Cultura Economía"), " ", ". ", "? "},
-	polish: {"pl", split(`rzeka wzbiera po ulewnym deszczu a rada miasta głosuje nad nowym mostem piekarnia otwiera się wcześnie i sprzedaje
+	polish: {"pl", split(
+		`rzeka wzbiera po ulewnym deszczu a rada miasta głosuje nad nowym mostem piekarnia otwiera się wcześnie i sprzedaje
 		chleb żytni badacze słuchają śpiewu ptaków przed świtem drużyna wygrała mimo złej pogody muzeum pokazuje mapy sprzed
 		siedmiu wieków uczniowie ćwiczą źle dźwięk łódź gęś miód wąż święto jabłko rośnie ciężko później będą tańsze bilety`),
 		[]string{"Łukasz Wójcik", "Małgorzata Żak", "Zdzisław Ćwik"},
 		split("Pogoda Polityka Nauka Sport Kultura Społeczeństwo"), " ", ". ", "? "},
-	russian: {"ru", split(`после сильного дождя река поднялась и городской совет обсуждает новый мост пока инженеры измеряют старые опоры
+	russian: {"ru", split(
+		`после сильного дождя река поднялась и городской совет обсуждает новый мост пока инженеры измеряют старые опоры
 		пекарня открывается рано утром учёные слушают птиц перед рассветом музей показывает карты семи веков команда выиграла
 		несмотря на погоду цены на овощи немного снизились дети учатся играть на скрипке ёж съел объявление поезд опаздывает
 		жители пишут письма в редакцию театр снова открыт`),
 		[]string{"Анна Королёва", "Пётр Ильин", "Мария Щукина"},
 		split("Погода Политика Наука Спорт Культура Общество"), " ", ". ", "? "},
-	greek: {"el", split(`το ποτάμι ανεβαίνει μετά τη βροχή και ο δήμος αποφασίζει για τη νέα γέφυρα ενώ μηχανικοί μετρούν παλιές πέτρες ο
+	greek: {"el", split(
+		`το ποτάμι ανεβαίνει μετά τη βροχή και ο δήμος αποφασίζει για τη νέα γέφυρα ενώ μηχανικοί μετρούν παλιές πέτρες ο
 		φούρνος ανοίγει νωρίς το πρωί και πουλάει ψωμί ερευνητές ακούν πουλιά πριν την αυγή μουσείο δείχνει χάρτες από επτά
 		αιώνες ομάδα κέρδισε παρά τον καιρό παιδιά μαθαίνουν μουσική στο σχολείο ήλιος θάλασσα ύστερα`),
 		[]string{"Ελένη Παππά", "Γιώργος Νικολάου", "Άννα Ψαρά"},
@@ -94,7 +101,8 @@ var vocabulary = [languages]language{
 
 // extras are at the end of some titles: what a title may hold and trips those who forget to escape, to
 // normalise, or that a character may take four bytes.
-var extras = [...]string{" – R&D", " <3", ` “quoted”`, ` "live"`, " 🚲🌧️", " it's", " — 50 % off", " a\u0301", " C++ & Go"}
+var extras = [...]string{" – R&D", " <3", ` “quoted”`, ` "live"`, " 🚲🌧️", " it's", " — 50 % off",
+	" a\u0301", " C++ & Go"}
 
 // phrase appends n words, the first one capitalised.
 func (l *language) phrase(dst []byte, d *dice, n int) []byte {

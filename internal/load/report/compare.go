@@ -88,9 +88,15 @@ type figure struct {
 func figures() []figure {
 	const up, down, none = 1, -1, 0
 	all := []figure{
-		{"intended", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Rate.Intended} }},
-		{"achieved", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate { return of(r, r.Rate.Achieved, 0, "achieved") }},
-		{"served", "1/s", up, func(r *Result, _ *hdr.Histogram) estimate { return of(r, r.Rate.Served, 0, "served") }},
+		{"intended", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate {
+			return estimate{value: r.Rate.Intended}
+		}},
+		{"achieved", "1/s", none, func(r *Result, _ *hdr.Histogram) estimate {
+			return of(r, r.Rate.Achieved, 0, "achieved")
+		}},
+		{"served", "1/s", up, func(r *Result, _ *hdr.Histogram) estimate {
+			return of(r, r.Rate.Served, 0, "served")
+		}},
 		{"mean", "us", down, ofMean},
 	}
 	for _, q := range []struct {
@@ -110,9 +116,15 @@ func figures() []figure {
 		}})
 	}
 	return append(all,
-		figure{"max", "us", none, func(r *Result, _ *hdr.Histogram) estimate { return estimate{value: r.Latency.Max} }},
-		figure{"errors", "share", down, func(r *Result, _ *hdr.Histogram) estimate { return ofShare(r, r.Errors, "errors") }},
-		figure{"shed", "share", down, func(r *Result, _ *hdr.Histogram) estimate { return ofShare(r, r.Shed, "shed") }},
+		figure{"max", "us", none, func(r *Result, _ *hdr.Histogram) estimate {
+			return estimate{value: r.Latency.Max}
+		}},
+		figure{"errors", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofShare(r, r.Errors, "errors")
+		}},
+		figure{"shed", "share", down, func(r *Result, _ *hdr.Histogram) estimate {
+			return ofShare(r, r.Shed, "shed")
+		}},
 		figure{"generator's CPU", "us", none, func(r *Result, _ *hdr.Histogram) estimate {
 			return estimate{value: r.Generator.CPUMicros}
 		}})
@@ -152,7 +164,8 @@ func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
 	c := &Comparison{A: side(a), B: side(b), Warnings: warnings(a, b)}
 	all := figures()
 	if search {
-		c.Warnings = append(c.Warnings, "A search for the ceiling tries many rates: its rates and latencies are of all of them and are not judged.")
+		c.Warnings = append(c.Warnings, "A search for the ceiling tries many rates: its rates and "+
+			"latencies are of all of them and are not judged.")
 		for i := range all {
 			all[i].better = 0
 		}
@@ -169,7 +182,8 @@ func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
 			return pool(each)
 		}
 		x, y := pooled(a), pooled(b)
-		row := Row{Name: f.name, Unit: f.unit, A: x.interval(), B: y.interval(), better: f.better, d: difference(x, y)}
+		row := Row{Name: f.name, Unit: f.unit, A: x.interval(), B: y.interval(), better: f.better,
+			d: difference(x, y)}
 		if x.value != 0 {
 			row.Change = known(y.value/x.value - 1)
 		}
@@ -261,7 +275,8 @@ func (r *Row) differs(o CompareOptions) {
 }
 
 // Fields of a plan that may differ without making results incomparable.
-var sameDespite = []string{"name", "fail_when", "i_own_this_target", "target_metrics", "seed", "target", "own"}
+var sameDespite = []string{"name", "fail_when", "i_own_this_target", "target_metrics",
+	"seed", "target", "own"}
 
 // warnings says what makes results hard to compare.
 func warnings(a, b []*Result) []string {
@@ -269,7 +284,8 @@ func warnings(a, b []*Result) []string {
 	for i, runs := range [][]*Result{a, b} {
 		for j, r := range runs {
 			if r.Generator.Saturated && len(r.Marks) == 0 { // else a mark says so
-				out = append(out, fmt.Sprintf("In %s the generator was the limit: its figures are the generator's as much as the target's.", which(i, j, len(runs))))
+				out = append(out, fmt.Sprintf("In %s the generator was the limit: its figures are the "+
+					"generator's as much as the target's.", which(i, j, len(runs))))
 			}
 			for _, m := range r.Marks {
 				out = append(out, fmt.Sprintf("A mark of %s: %s", which(i, j, len(runs)), m))
@@ -299,7 +315,8 @@ func planDifferences(a, b *Result) []string {
 			x, y = pathOf(x), pathOf(y)
 		}
 		if x != y && !slices.Contains(sameDespite, name) {
-			out = append(out, fmt.Sprintf("The plans differ in %s: %s and %s.", name, orNothing(x), orNothing(y)))
+			out = append(out, fmt.Sprintf("The plans differ in %s: %s and %s.", name, orNothing(x),
+				orNothing(y)))
 		}
 	}
 	return out
@@ -359,7 +376,8 @@ func (c *Comparison) WriteText(w io.Writer) error {
 				change = "+0.0 %"
 			}
 		}
-		rows = append(rows, []string{r.Name, unitText(r.Unit, r.A.Value), spread(r.A), unitText(r.Unit, r.B.Value), spread(r.B), change, word})
+		rows = append(rows, []string{r.Name, unitText(r.Unit, r.A.Value), spread(r.A),
+			unitText(r.Unit, r.B.Value), spread(r.B), change, word})
 	}
 	fmt.Fprintf(&b, "first:  %s\nsecond: %s\n\n", sideText(c.A), sideText(c.B))
 	columns(&b, "  ", rows)

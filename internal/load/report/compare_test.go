@@ -90,12 +90,14 @@ func TestRunsOfTheSameAreTheSame(t *testing.T) {
 			naive++
 		}
 	}
-	t.Logf("%d false alarms of %d; independence alone would have called %d of %d medians changed", alarms, 4*runs, naive, runs)
+	t.Logf("%d false alarms of %d; independence alone would have called %d of %d medians changed", alarms,
+		4*runs, naive, runs)
 	if alarms > 4*runs/20 {
 		t.Errorf("of %d figures that are the same, %d are judged to differ", 4*runs, alarms)
 	}
 	if naive < runs/2 {
-		t.Errorf("the simulation is too easy: independence would have called only %d of %d medians changed", naive, runs)
+		t.Errorf("the simulation is too easy: independence would have called only %d of %d medians changed",
+			naive, runs)
 	}
 }
 
@@ -142,7 +144,8 @@ func TestLessGoodputIsWorse(t *testing.T) {
 	if r := row(t, c, "served"); r.Judgement != Worse || !r.Failed {
 		t.Errorf("served is %+v", r)
 	}
-	if r := row(t, compare(t, less.run(t, 1), s.run(t, 2), CompareOptions{}), "served"); r.Judgement != Better {
+	if r := row(t, compare(t, less.run(t, 1), s.run(t, 2), CompareOptions{}),
+		"served"); r.Judgement != Better {
 		t.Errorf("served is %+v", r)
 	}
 }
@@ -170,7 +173,8 @@ func exponential(t testing.TB, seed uint64, mean time.Duration) *Result {
 
 // differs says whether any figure is judged to differ.
 func differs(c *Comparison) bool {
-	return slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Judgement == Better || r.Judgement == Worse })
+	return slices.ContainsFunc(c.Rows,
+		func(r Row) bool { return r.Judgement == Better || r.Judgement == Worse })
 }
 
 // Of 100 pairs of runs of the same thing 5 are called different, in any figure, and of 100 that are 5 %
@@ -191,7 +195,8 @@ func TestComparisonsAreSeldomWrongAndSee5PerCent(t *testing.T) {
 			wrong++
 		}
 	}
-	t.Logf("of %d pairs that are the same %d are called different, of %d that are 5 %% apart %d are seen", pairs, alarms, pairs, seen)
+	t.Logf("of %d pairs that are the same %d are called different, of %d that are 5 %% apart %d are seen",
+		pairs, alarms, pairs, seen)
 	if alarms > pairs/20 || seen < 60*pairs/100 || wrong > 0 {
 		t.Errorf("%d false alarms, %d seen, %d missed and not called undecided", alarms, seen, wrong)
 	}
@@ -227,7 +232,8 @@ func TestSeveralRunsShowWhatDiffersBetweenRuns(t *testing.T) {
 		}
 	}
 	if single < 10 || several > 2 {
-		t.Errorf("of 20 pairs of the same, one run each calls %d different and four runs each %d", single, several)
+		t.Errorf("of 20 pairs of the same, one run each calls %d different and four runs each %d",
+			single, several)
 	}
 	c, err := Compare(batch(1), batch(1.5), CompareOptions{})
 	if err != nil {
@@ -240,7 +246,8 @@ func TestSeveralRunsShowWhatDiffersBetweenRuns(t *testing.T) {
 
 func TestTooLittleIsUnknown(t *testing.T) {
 	short := simulation{windows: 5, served: 200, scale: 1}
-	if r := row(t, compare(t, short.run(t, 1), short.run(t, 2), CompareOptions{}), "p50"); r.Judgement != Unknown {
+	if r := row(t, compare(t, short.run(t, 1), short.run(t, 2), CompareOptions{}),
+		"p50"); r.Judgement != Unknown {
 		t.Errorf("of five windows p50 is %+v", r)
 	}
 	few := simulation{windows: 50, served: 5, scale: 1}
@@ -259,11 +266,16 @@ func TestCeilingsAreJudgedByTheirIntervals(t *testing.T) {
 		a, b control.Ceiling
 		want string
 	}{
-		{control.Ceiling{Rate: 1000, Low: 980, High: 1020, Converged: true}, control.Ceiling{Rate: 1100, Low: 1080, High: 1120, Converged: true}, Better},
-		{control.Ceiling{Rate: 1000, Low: 980, High: 1020, Converged: true}, control.Ceiling{Rate: 900, Low: 880, High: 920, Converged: true}, Worse},
-		{control.Ceiling{Rate: 1000, Low: 900, High: 1100, Converged: true}, control.Ceiling{Rate: 1100, Low: 1080, High: 1120, Converged: true}, Undecided},
-		{control.Ceiling{Rate: 1000, Low: 980, High: 1020}, control.Ceiling{Rate: 1100, Low: 1080, High: 1120, Converged: true}, Unknown},
-		{control.Ceiling{Rate: 1000, Low: 999, High: 1001, Converged: true}, control.Ceiling{Rate: 1005, Low: 1004, High: 1006, Converged: true}, Same},
+		{control.Ceiling{Rate: 1000, Low: 980, High: 1020, Converged: true},
+			control.Ceiling{Rate: 1100, Low: 1080, High: 1120, Converged: true}, Better},
+		{control.Ceiling{Rate: 1000, Low: 980, High: 1020, Converged: true},
+			control.Ceiling{Rate: 900, Low: 880, High: 920, Converged: true}, Worse},
+		{control.Ceiling{Rate: 1000, Low: 900, High: 1100, Converged: true},
+			control.Ceiling{Rate: 1100, Low: 1080, High: 1120, Converged: true}, Undecided},
+		{control.Ceiling{Rate: 1000, Low: 980, High: 1020}, control.Ceiling{Rate: 1100, Low: 1080, High: 1120,
+			Converged: true}, Unknown},
+		{control.Ceiling{Rate: 1000, Low: 999, High: 1001, Converged: true},
+			control.Ceiling{Rate: 1005, Low: 1004, High: 1006, Converged: true}, Same},
 	} {
 		a, b := s.run(t, 1), s.run(t, 2)
 		a.Ceiling, b.Ceiling = &c.a, &c.b
@@ -281,7 +293,8 @@ func TestCeilingsAreJudgedByTheirIntervals(t *testing.T) {
 }
 
 func TestComparisonWarns(t *testing.T) {
-	s := simulation{windows: 60, served: 200, scale: 1, plan: map[string]any{"url": "http://127.0.0.1:1/a", "rate": "1000/s", "name": "x", "seed": 1}}
+	s := simulation{windows: 60, served: 200, scale: 1, plan: map[string]any{"url": "http://127.0.0.1:1/a",
+		"rate": "1000/s", "name": "x", "seed": 1}}
 	a, b := s.run(t, 1), s.run(t, 2)
 	b.Plan = map[string]any{"url": "http://127.0.0.1:2/a", "rate": "1000/s", "name": "y", "seed": 2}
 	if c := compare(t, a, b, CompareOptions{}); len(c.Warnings) != 0 {
@@ -290,7 +303,9 @@ func TestComparisonWarns(t *testing.T) {
 	b.Plan = map[string]any{"url": "http://127.0.0.1:2/b", "rate": "2000/s", "stages": "1\x1b[2J"}
 	b.Marks, a.Generator.Saturated = []string{"It was late."}, true
 	c := compare(t, a, b, CompareOptions{})
-	for _, want := range []string{`differ in rate: "1000/s" and "2000/s"`, `differ in url: "/a" and "/b"`, "differ in stages: nothing and", "In the first result the generator was the limit", "A mark of the second result: It was late."} {
+	for _, want := range []string{`differ in rate: "1000/s" and "2000/s"`, `differ in url: "/a" and "/b"`,
+		"differ in stages: nothing and", "In the first result the generator was the limit",
+		"A mark of the second result: It was late."} {
 		if !marked(c.Warnings, want) {
 			t.Errorf("the warnings %q lack %q", c.Warnings, want)
 		}
@@ -327,7 +342,8 @@ func TestComparisonAsTextAndJSON(t *testing.T) {
 	if err := json.Unmarshal(raw.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if !back.Failed || len(back.Rows) != len(c.Rows) || row(t, &back, "p50").Judgement != Worse || back.Warnings == nil {
+	if !back.Failed || len(back.Rows) != len(c.Rows) || row(t, &back, "p50").Judgement != Worse ||
+		back.Warnings == nil {
 		t.Errorf("the comparison came back as %+v", back)
 	}
 }
@@ -336,10 +352,12 @@ func TestBrokenResultsAreNotCompared(t *testing.T) {
 	good := simulation{windows: 20, served: 20, scale: 1}.run(t, 1)
 	bad := *good
 	bad.Histogram = "!"
-	if _, err := Compare([]*Result{good}, []*Result{&bad}, CompareOptions{}); err == nil || !strings.Contains(err.Error(), "second") {
+	if _, err := Compare([]*Result{good}, []*Result{&bad}, CompareOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "second") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := Compare([]*Result{&bad}, []*Result{good}, CompareOptions{}); err == nil || !strings.Contains(err.Error(), "first") {
+	if _, err := Compare([]*Result{&bad}, []*Result{good}, CompareOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "first") {
 		t.Errorf("the error is %v", err)
 	}
 	// Nothing at all compares with nothing.

@@ -50,7 +50,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 	section, _, _ = strings.Cut(section, "\n### ")
 	documented := make(map[string]string) // units
-	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]*)\\|").FindAllStringSubmatch(section, -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([^|]*)\\|").FindAllStringSubmatch(section,
+		-1) {
 		if _, twice := documented[m[1]]; twice {
 			t.Errorf("%s is documented twice", m[1])
 		}
@@ -78,7 +79,8 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 func TestEveryMetricIsDocumented(t *testing.T) {
 	one := 1.0
 	e := NewExporter()
-	e.Add(measure.NewWindow(), Point{P50: &one, P90: &one, P99: &one, Max: &one, TargetCPU: &one, TargetMemory: &one, Ceiling: &one})
+	e.Add(measure.NewWindow(), Point{P50: &one, P90: &one, P99: &one, Max: &one, TargetCPU: &one,
+		TargetMemory: &one, Ceiling: &one})
 	w := httptest.NewRecorder()
 	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := documentation(t)
@@ -119,7 +121,8 @@ func FuzzReadJSON(f *testing.F) {
 	}
 	f.Add(good.Bytes())
 	f.Add([]byte(`{"version":1}`))
-	f.Add([]byte(`{"version":1,"plan":[[[]]],"trace":[{"t":1e308,"seconds":-1,"served":1e308}],"ceiling":{}}`))
+	f.Add(
+		[]byte(`{"version":1,"plan":[[[]]],"trace":[{"t":1e308,"seconds":-1,"served":1e308}],"ceiling":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := ReadJSON(bytes.NewReader(text))
 		if err != nil {

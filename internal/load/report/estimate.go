@@ -49,7 +49,8 @@ func (e estimate) interval() Interval {
 // difference is b against a: of their logarithms, or of shares.
 func difference(a, b estimate) estimate {
 	d := estimate{
-		value: b.value - a.value, error: math.Hypot(a.error, b.error), share: a.share, known: a.known && b.known,
+		value: b.value - a.value, error: math.Hypot(a.error, b.error), share: a.share, known: a.known &&
+			b.known,
 		df: min(a.df, b.df), ofRuns: a.ofRuns && b.ofRuns,
 	}
 	if d.ofRuns {

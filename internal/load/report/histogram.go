@@ -22,7 +22,8 @@ func NewLatency(h *hdr.Histogram) Latency {
 	q := h.ValueAtPercentilesSlice([]float64{50, 90, 95, 99, 99.9, 100})
 	return Latency{
 		Mean: h.Mean() / 1e3,
-		P50:  micros(q[0]), P90: micros(q[1]), P95: micros(q[2]), P99: micros(q[3]), P999: micros(q[4]), Max: micros(q[5]),
+		P50:  micros(q[0]), P90: micros(q[1]), P95: micros(q[2]), P99: micros(q[3]), P999: micros(q[4]),
+		Max: micros(q[5]),
 	}
 }
 
@@ -53,7 +54,8 @@ const (
 // it.
 func DecodeHistogram(text string) (*hdr.Histogram, error) {
 	if len(text) > maxEncoded {
-		return nil, fmt.Errorf("a histogram of %d bytes is longer than any that weir writes (%d)", len(text), maxEncoded)
+		return nil, fmt.Errorf("a histogram of %d bytes is longer than any that weir writes (%d)",
+			len(text), maxEncoded)
 	}
 	if err := checkBuckets(text); err != nil {
 		return nil, fmt.Errorf("this is not a histogram that weir wrote: %w", err)

@@ -78,7 +78,8 @@ func WriteHTML(w io.Writer, r *Result) error {
 	if err != nil {
 		return err
 	}
-	script, style := []string{asset(uplot.Files, uplot.Script), asset(pageFiles, "page/report.js")}, asset(uplot.Files, uplot.Style)+asset(pageFiles, "page/report.css")
+	script, style := []string{asset(uplot.Files, uplot.Script), asset(pageFiles, "page/report.js")},
+		asset(uplot.Files, uplot.Style)+asset(pageFiles, "page/report.css")
 
 	title := "weir load"
 	if r.Name != "" {
@@ -86,9 +87,11 @@ func WriteHTML(w io.Writer, r *Result) error {
 	}
 	var p page
 	p.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	p.raw(`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; style-src ` +
-		source(style) + `; script-src ` + source(script[0]) + ` ` + source(script[1]) + `">` + "\n")
-	p.raw(`<meta name="viewport" content="width=device-width, initial-scale=1">` + "\n" + `<meta name="color-scheme" content="light dark">` + "\n")
+	p.raw(
+		`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; style-src ` +
+			source(style) + `; script-src ` + source(script[0]) + ` ` + source(script[1]) + `">` + "\n")
+	p.raw(`<meta name="viewport" content="width=device-width, initial-scale=1">` + "\n" +
+		`<meta name="color-scheme" content="light dark">` + "\n")
 	p.element("title", title)
 	p.raw("\n<style>" + style + "</style>\n</head>\n<body>\n")
 	p.head(r)
@@ -150,7 +153,8 @@ func (p *page) head(r *Result) {
 	p.element(`p class="soft"`, about)
 	p.raw("</header>\n")
 	if len(r.Marks) > 0 {
-		p.raw(`<section class="marks" role="alert"><strong>These figures are not to be trusted as they stand</strong><ul>` + "\n")
+		p.raw(
+			`<section class="marks" role="alert"><strong>These figures are not to be trusted as they stand</strong><ul>` + "\n")
 		for _, m := range r.Marks {
 			p.element("li", m)
 		}
@@ -188,15 +192,21 @@ func (p *page) plots(r *Result) {
 		p.text(about)
 		p.raw("\"></div>\n")
 	}
-	plot("rate", "Rate", "Requests a second over time: intended, achieved, served, shed, errors and the ceiling")
-	plot("latency", "Latency over time", "Latency over time, a logarithmic axis: p50, p90, p99 and the largest")
+	plot("rate", "Rate",
+		"Requests a second over time: intended, achieved, served, shed, errors and the ceiling")
+	plot("latency", "Latency over time",
+		"Latency over time, a logarithmic axis: p50, p90, p99 and the largest")
 	plot("percentiles", "Latency by percentile", "Latency by percentile")
-	plot("use", "Generator", "How busy the generator was, its connections and the requests in flight over time")
-	if slices.ContainsFunc(r.Trace, func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
-		plot("target", "Target", "The processors and the memory that the target used, by its own metrics, over time")
+	plot("use", "Generator",
+		"How busy the generator was, its connections and the requests in flight over time")
+	if slices.ContainsFunc(r.Trace,
+		func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
+		plot("target", "Target",
+			"The processors and the memory that the target used, by its own metrics, over time")
 	}
 	p.raw("<noscript><p>The plots need JavaScript. All figures are in the tables.</p></noscript>\n")
-	p.raw(`<p class="soft">Grey time was not measured. Select a stretch of time to look closer; a double click shows all.</p>` + "\n")
+	p.raw(
+		`<p class="soft">Grey time was not measured. Select a stretch of time to look closer; a double click shows all.</p>` + "\n")
 }
 
 // column is a series of a plot, in five digits: more cannot be seen, and would double the page.
@@ -242,10 +252,12 @@ func pageData(r *Result) (string, error) {
 			return "", err
 		}
 		for _, q := range byPercentile(h) {
-			percentiles.X, percentiles.Y = append(percentiles.X, pointer(q[0])), append(percentiles.Y, pointer(q[1]))
+			percentiles.X, percentiles.Y = append(percentiles.X, pointer(q[0])),
+				append(percentiles.Y, pointer(q[1]))
 		}
 	}
-	text, err := json.Marshal(map[string]any{"trace": trace, "unmeasured": unmeasured(r.Trace), "percentiles": percentiles})
+	text, err := json.Marshal(map[string]any{"trace": trace, "unmeasured": unmeasured(r.Trace),
+		"percentiles": percentiles})
 	if err != nil {
 		return "", fmt.Errorf("writing a report's data: %w", err)
 	}

@@ -48,7 +48,9 @@ func TestPageEscapesWhatItIsTold(t *testing.T) {
 	if n := strings.Count(text, "<script"); n != 3 {
 		t.Errorf("the page has %d scripts", n)
 	}
-	for _, want := range []string{"&lt;/script&gt;&lt;script&gt;alert(1)", "A mark with &lt;script&gt;alert(3)", "18446744073709551615", "the ceiling is known &lt;i&gt;", "The MIT License"} {
+	for _, want := range []string{"&lt;/script&gt;&lt;script&gt;alert(1)",
+		"A mark with &lt;script&gt;alert(3)", "18446744073709551615", "the ceiling is known &lt;i&gt;",
+		"The MIT License"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -62,7 +64,8 @@ func TestPageEscapesWhatItIsTold(t *testing.T) {
 
 func TestPageDoesNotShowSecrets(t *testing.T) {
 	r := sample(t)
-	r.Plan = map[string]any{"headers": []string{"Authorization: Bearer hunter2", "X-API-Key: hunter3", "Accept: text/plain"}}
+	r.Plan = map[string]any{"headers": []string{"Authorization: Bearer hunter2", "X-API-Key: hunter3",
+		"Accept: text/plain"}}
 	text := pageOf(t, r)
 	if strings.Contains(text, "hunter") || !strings.Contains(text, "Accept: text/plain") {
 		t.Error("the page shows what is secret, or hides what is not")
@@ -99,7 +102,8 @@ func FuzzPage(f *testing.F) {
 		r.Name, r.Plan, r.Marks, r.Reason = name, map[string]any{"url": url, url: mark}, []string{mark}, mark
 		r.Trace = []Point{{Phase: phase}}
 		plain := r
-		plain.Name, plain.Plan, plain.Marks, plain.Reason = "x", map[string]any{"url": "x", "y": "x"}, []string{"x"}, "x"
+		plain.Name, plain.Plan, plain.Marks, plain.Reason = "x", map[string]any{"url": "x", "y": "x"},
+			[]string{"x"}, "x"
 		if url == "url" {
 			plain.Plan = map[string]any{"url": "x"}
 		}
@@ -113,8 +117,10 @@ func FuzzPage(f *testing.F) {
 func realistic(t testing.TB) *Result {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
-	r := NewRecorder(RecorderOptions{Name: "feed, one core", Started: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Search: true, TargetMetrics: true,
-		Plan: map[string]any{"mode": "adaptive", "scenario": "feed", "target": "http://127.0.0.1:8080", "users": 100000, "duration": "1m0s", "healthy": []string{"p99<20ms", "success>99.9%"}}})
+	r := NewRecorder(RecorderOptions{Name: "feed, one core", Started: time.Date(2026, 11, 21, 12, 0, 0, 0,
+		time.UTC), Search: true, TargetMetrics: true,
+		Plan: map[string]any{"mode": "adaptive", "scenario": "feed", "target": "http://127.0.0.1:8080",
+			"users": 100000, "duration": "1m0s", "healthy": []string{"p99<20ms", "success>99.9%"}}})
 	const ceiling = 42000.0
 	w := measure.NewWindow()
 	rate := 1000.0
@@ -149,7 +155,8 @@ func realistic(t testing.TB) *Result {
 		var c *control.Ceiling
 		if i > 90 {
 			half := 6000 * math.Exp(-float64(i-90)/60)
-			c = &control.Ceiling{Rate: ceiling - half/9, Low: ceiling - half, High: ceiling + half, Seconds: 18.4, Converged: i > 200, Limit: "p99"}
+			c = &control.Ceiling{Rate: ceiling - half/9, Low: ceiling - half, High: ceiling + half,
+				Seconds: 18.4, Converged: i > 200, Limit: "p99"}
 		}
 		r.Add(w, d, c)
 	}
@@ -168,7 +175,8 @@ func browser(t *testing.T) (context.Context, func() []string) {
 	if err != nil {
 		t.Skip("no chromium here: scripts/need.sh chromium=chromium installs it")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.WSURLReadTimeout(time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU,
+		chromedp.WSURLReadTimeout(time.Minute))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -215,7 +223,8 @@ func look(t *testing.T, ctx context.Context, text, name, scheme string, width, h
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate("file://"+file), chromedp.WaitReady(chromedp.CSS("html[data-plots]")))
+	err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate("file://"+file),
+		chromedp.WaitReady(chromedp.CSS("html[data-plots]")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,13 +262,15 @@ func TestPageInABrowser(t *testing.T) {
 		}
 		// Every plot has lines: pixels of the colour of a series.
 		for _, id := range []string{"rate", "latency", "percentiles", "use", "target"} {
-			colours := ask[int](t, ctx, `(() => { const c = document.querySelector("#`+id+` canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+			colours := ask[int](t, ctx, `(() => { const c = document.querySelector("#`+id+
+				` canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
 				let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i+3] > 200 && Math.max(d[i],d[i+1],d[i+2]) - Math.min(d[i],d[i+1],d[i+2]) > 60) n++; return n; })()`)
 			if colours < 200 {
 				t.Errorf("%s: the plot %s has %d coloured pixels", c.name, id, colours)
 			}
 		}
-		dark := ask[bool](t, ctx, `getComputedStyle(document.body).backgroundColor.match(/\d+/g).every(v => v < 60)`)
+		dark := ask[bool](t, ctx,
+			`getComputedStyle(document.body).backgroundColor.match(/\d+/g).every(v => v < 60)`)
 		if dark != (c.scheme == "dark") {
 			t.Errorf("%s: dark is %v", c.name, dark)
 		}
@@ -273,7 +284,8 @@ func TestHostileResultInABrowser(t *testing.T) {
 	ctx, complaints := browser(t)
 	r := sample(t)
 	look(t, ctx, pageOf(t, r), "hostile", "light", 1000, 800)
-	if n := ask[int](t, ctx, `document.querySelectorAll("script").length * 100 + document.images.length`); n != 300 {
+	if n := ask[int](t, ctx,
+		`document.querySelectorAll("script").length * 100 + document.images.length`); n != 300 {
 		t.Errorf("scripts and images are %d", n)
 	}
 	if title := ask[string](t, ctx, `document.querySelector("h1").textContent`); title != r.Name {

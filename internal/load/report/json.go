@@ -60,13 +60,16 @@ func ReadJSON(rd io.Reader) (*Result, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber() // a plan's seed has more digits than a float
 	if err := d.Decode(&r); err != nil {
-		return nil, fmt.Errorf("this is not a result of weir load (--json writes one): %w", strictjson.Plain(err))
+		return nil, fmt.Errorf("this is not a result of weir load (--json writes one): %w",
+			strictjson.Plain(err))
 	}
 	if d.More() {
 		return nil, fmt.Errorf("there is more than one result in this file: at byte %d", d.InputOffset())
 	}
 	if r.Version != Version {
-		return nil, fmt.Errorf("this is not a result of weir load that this weir reads: its version is %d, expected %d", r.Version, Version)
+		return nil, fmt.Errorf(
+			"this is not a result of weir load that this weir reads: its version is %d, expected %d",
+			r.Version, Version)
 	}
 	if _, err := DecodeHistogram(r.Histogram); err != nil {
 		return nil, fmt.Errorf("the result's field \"histogram\": %w", err)

@@ -21,8 +21,10 @@ import (
 func sample(t testing.TB) *Result {
 	t.Helper()
 	r := NewRecorder(RecorderOptions{
-		Name: `</script><script>alert(1)</script>`, Started: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Search: true,
-		Plan: map[string]any{"url": `http://127.0.0.1:1/"><img src=x onerror=alert(2)>`, "mode": "adaptive", "seed": uint64(math.MaxUint64),
+		Name: `</script><script>alert(1)</script>`, Started: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		Search: true,
+		Plan: map[string]any{"url": `http://127.0.0.1:1/"><img src=x onerror=alert(2)>`, "mode": "adaptive",
+			"seed":    uint64(math.MaxUint64),
 			"headers": []string{"X: <b>&amp;</b>"}},
 	})
 	for i := range 100 {
@@ -39,7 +41,8 @@ func sample(t testing.TB) *Result {
 		}
 		var c *control.Ceiling
 		if i > 30 {
-			c = &control.Ceiling{Rate: 3000, Low: 2900, High: 3050, Seconds: 3.2, Converged: i > 60, Limit: "p99"}
+			c = &control.Ceiling{Rate: 3000, Low: 2900, High: 3050, Seconds: 3.2, Converged: i > 60,
+				Limit: "p99"}
 		}
 		r.Add(w, d, c)
 	}
@@ -49,7 +52,8 @@ func sample(t testing.TB) *Result {
 	}
 	res.Reason = "the ceiling is known <i>"
 	res.Marks = []string{"A mark with <script>alert(3)</script> & more."}
-	res.Verdicts = []Verdict{{Condition: "p99>50ms", Value: 12.5, Got: "12.5 ms"}, {Condition: "errors > 1%", Value: 3, Got: "3 %", Failed: true}}
+	res.Verdicts = []Verdict{{Condition: "p99>50ms", Value: 12.5, Got: "12.5 ms"},
+		{Condition: "errors > 1%", Value: 3, Got: "3 %", Failed: true}}
 	return res
 }
 
@@ -104,7 +108,8 @@ func TestJSONHasTheFieldsThatAreAsked(t *testing.T) {
 	if err := json.Unmarshal(text.Bytes(), &tree); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range strings.Fields(`requests errors shed rate.intended rate.achieved latency_us.p50 latency_us.p90 latency_us.p99 latency_us.p999
+	for _, path := range strings.Fields(
+		`requests errors shed rate.intended rate.achieved latency_us.p50 latency_us.p90 latency_us.p99 latency_us.p999
 		latency_us.max generator.cpu_us_per_request generator.saturated ceiling.rate ceiling.low ceiling.high ceiling.seconds`) {
 		var at any = tree
 		for name := range strings.SplitSeq(path, ".") {
@@ -122,9 +127,10 @@ func TestResultsThatAreNoneAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":        {"", "not a result"},
-		"no JSON":      {"hello", "not a result"},
-		"another type": {`{"requests": "3"}`, "not a result of weir load (--json writes one): requests must be a whole number from 0, not a text"},
+		"empty":   {"", "not a result"},
+		"no JSON": {"hello", "not a result"},
+		"another type": {`{"requests": "3"}`, "not a result of weir load (--json writes one): requests " +
+			"must be a whole number from 0, not a text"},
 		"something":    {`{"requests": 3}`, "version is 0"},
 		"a later form": {strings.Replace(good.String(), `"version": 1`, `"version": 2`, 1), "version is 2"},
 		"two":          {good.String() + good.String(), "more than one"},
@@ -180,7 +186,8 @@ func TestHistogramsWithOtherBucketsAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeHistogram(text); err == nil || !strings.Contains(err.Error(), "buckets are others") {
+		if _, err := DecodeHistogram(text); err == nil ||
+			!strings.Contains(err.Error(), "buckets are others") {
 			t.Errorf("the error is %v", err)
 		}
 	}

@@ -35,7 +35,8 @@ func LiveOn(f *os.File, getenv func(string) string) LiveOptions {
 	o := LiveOptions{Out: f}
 	terminal := term.IsTerminal(int(f.Fd()))
 	// The old console of Windows shows escape sequences as they are.
-	o.Redraw = terminal && getenv("TERM") != "dumb" && (runtime.GOOS != "windows" || getenv("WT_SESSION") != "")
+	o.Redraw = terminal && getenv("TERM") != "dumb" &&
+		(runtime.GOOS != "windows" || getenv("WT_SESSION") != "")
 	o.Color = o.Redraw && getenv("NO_COLOR") == ""
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToLower(getenv(name)); v != "" {
@@ -147,7 +148,8 @@ func (l *Live) now() Point {
 func (l *Live) line() {
 	l.shown = true
 	p := l.now()
-	text := fmt.Sprintf("%8s %-8s rate %s, served %s", Seconds(round1(p.At)), Plain(p.Phase), PerSecond(p.Intended), PerSecond(p.Served))
+	text := fmt.Sprintf("%8s %-8s rate %s, served %s", Seconds(round1(p.At)), Plain(p.Phase),
+		PerSecond(p.Intended), PerSecond(p.Served))
 	if p.Shed > 0 {
 		text += ", shed " + PerSecond(p.Shed)
 	}
@@ -193,7 +195,8 @@ func (l *Live) draw() {
 		left = ", " + Seconds(round1(max(l.o.Seconds-p.At, 0))) + " left"
 	}
 	add("%-9s %s%s", Plain(p.Phase), Seconds(round1(p.At)), left)
-	add("rate      %s intended, %s achieved, %s served", PerSecond(p.Intended), PerSecond(p.Achieved), PerSecond(p.Served))
+	add("rate      %s intended, %s achieved, %s served", PerSecond(p.Intended), PerSecond(p.Achieved),
+		PerSecond(p.Served))
 	wrong := len(rows)
 	silent := ""
 	if p.Silent > 0 {

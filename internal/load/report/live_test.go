@@ -14,11 +14,16 @@ import (
 func TestUnits(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{Count(0), "0"}, {Count(999), "999"}, {Count(1234567), "1,234,567"},
-		{PerSecond(0), "0/s"}, {PerSecond(7.25), "7.25/s"}, {PerSecond(99.4), "99.4/s"}, {PerSecond(99.7), "100/s"}, {PerSecond(12345.6), "12,346/s"},
-		{Micros(0), "0"}, {Micros(0.25), "250 ns"}, {Micros(0.9999), "1 µs"}, {Micros(812.4), "812 µs"}, {Micros(999.7), "1 ms"},
-		{Micros(1234), "1.23 ms"}, {Micros(12345), "12.3 ms"}, {Micros(999999), "1 s"}, {Micros(2.5e6), "2.5 s"},
-		{Seconds(0.25), "0.25 s"}, {Seconds(30), "30 s"}, {Seconds(119.9), "2m00s"}, {Seconds(725), "12m05s"}, {Seconds(7200), "2h00m"},
-		{Share(0), "0 %"}, {Share(1), "100 %"}, {Share(0.99999), "99.9 %"}, {Share(0.05), "5 %"}, {Share(1e-6), "under 0.01 %"},
+		{PerSecond(0), "0/s"}, {PerSecond(7.25), "7.25/s"}, {PerSecond(99.4), "99.4/s"},
+		{PerSecond(99.7), "100/s"}, {PerSecond(12345.6), "12,346/s"},
+		{Micros(0), "0"}, {Micros(0.25), "250 ns"}, {Micros(0.9999), "1 µs"}, {Micros(812.4), "812 µs"},
+		{Micros(999.7), "1 ms"},
+		{Micros(1234), "1.23 ms"}, {Micros(12345), "12.3 ms"}, {Micros(999999), "1 s"},
+		{Micros(2.5e6), "2.5 s"},
+		{Seconds(0.25), "0.25 s"}, {Seconds(30), "30 s"}, {Seconds(119.9), "2m00s"}, {Seconds(725), "12m05s"},
+		{Seconds(7200), "2h00m"},
+		{Share(0), "0 %"}, {Share(1), "100 %"}, {Share(0.99999), "99.9 %"}, {Share(0.05), "5 %"},
+		{Share(1e-6), "under 0.01 %"},
 		{Size(512), "512 B"}, {Size(1536), "1.5 KiB"}, {Size(3.2 * (1 << 30)), "3.2 GiB"},
 	} {
 		if c.got != c.want {
@@ -30,9 +35,12 @@ func TestUnits(t *testing.T) {
 // A run that a condition has stopped knows two loads, which is no interval of confidence.
 func TestCeilingsAreAsSureAsTheyAre(t *testing.T) {
 	for want, c := range map[string]control.Ceiling{
-		"500/s, and not 600/s, found in 4 s, limited by p99":                {Rate: 500, Low: 500, High: 600, Seconds: 4, Converged: true, Limit: "p99"},
-		"500/s, found in 4 s, limited by p99":                               {Rate: 500, Low: 500, High: 500, Seconds: 4, Converged: true, Limit: "p99"},
-		"550/s, 95 % sure of 500/s to 600/s, not converged, limited by p99": {Rate: 550, Low: 500, High: 600, Limit: "p99"},
+		"500/s, and not 600/s, found in 4 s, limited by p99": {Rate: 500, Low: 500, High: 600,
+			Seconds: 4, Converged: true, Limit: "p99"},
+		"500/s, found in 4 s, limited by p99": {Rate: 500, Low: 500, High: 500,
+			Seconds: 4, Converged: true, Limit: "p99"},
+		"550/s, 95 % sure of 500/s to 600/s, not converged, limited by p99": {Rate: 550, Low: 500, High: 600,
+			Limit: "p99"},
 	} {
 		if got := ceilingText(&c); got != want {
 			t.Errorf("%+v is %q, expected %q", c, got, want)
@@ -50,10 +58,12 @@ func TestSummarySaysItAll(t *testing.T) {
 	}
 	text := b.String()
 	for _, want := range []string{
-		"a run", "ended", "the ceiling is known", "24,215 in 9 s: 23,715 served (97.9 %), 450 shed", "intended 2,635/s, achieved 2,635/s, served 2,635/s",
+		"a run", "ended", "the ceiling is known", "24,215 in 9 s: 23,715 served (97.9 %), 450 shed",
+		"intended 2,635/s, achieved 2,635/s, served 2,635/s",
 		"ceiling    3,000/s, 95 % sure of 2,900/s to 3,050/s, found in 3.2 s, limited by p99",
 		"users      make 1,500/s by themselves; the ceiling is 2 times that",
-		"ok         p99>50ms: it was 12.5 ms", "FAILED     errors > 1%: it was 3 %", "! A mark", "cut", "p99.9", "CPU a request",
+		"ok         p99>50ms: it was 12.5 ms", "FAILED     errors > 1%: it was 3 %", "! A mark", "cut",
+		"p99.9", "CPU a request",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the summary lacks %q:\n%s", want, text)
@@ -177,7 +187,8 @@ func screen(t *testing.T, text string) []string {
 
 func TestBlockIsDrawnInItsPlace(t *testing.T) {
 	var b bytes.Buffer
-	l := NewLive(LiveOptions{Out: &b, Title: "weir load \x1b[2J", Seconds: 10, Redraw: true, Unicode: true, Width: func() int { return 60 }})
+	l := NewLive(LiveOptions{Out: &b, Title: "weir load \x1b[2J", Seconds: 10, Redraw: true, Unicode: true,
+		Width: func() int { return 60 }})
 	feed(l, 50, func(i int, p *Point) {
 		if i > 20 && i < 30 {
 			p.Ceiling = pointer(2000) // a row more, and later one less
@@ -188,7 +199,8 @@ func TestBlockIsDrawnInItsPlace(t *testing.T) {
 	if len(rows) != 8 {
 		t.Errorf("the block has %d rows:\n%s", len(rows), text)
 	}
-	for _, want := range []string{"weir load ?[2J", "steady    5 s, 5 s left", "1,000/s intended, 1,000/s achieved", "p99 1 ms", "█████ up to 1,000/s", "█████ up to 1 ms"} {
+	for _, want := range []string{"weir load ?[2J", "steady    5 s, 5 s left",
+		"1,000/s intended, 1,000/s achieved", "p99 1 ms", "█████ up to 1,000/s", "█████ up to 1 ms"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the block lacks %q:\n%s", want, text)
 		}
@@ -206,7 +218,9 @@ func TestBlockIsDrawnInItsPlace(t *testing.T) {
 func TestColorMarksOnlyWhatWentWrong(t *testing.T) {
 	for _, errors := range []float64{0, 5} {
 		var b bytes.Buffer
-		feed(NewLive(LiveOptions{Out: &b, Redraw: true, Color: true}), 10, func(_ int, p *Point) { p.Errors = errors })
+		feed(NewLive(LiveOptions{Out: &b, Redraw: true, Color: true}), 10, func(_ int, p *Point) {
+			p.Errors = errors
+		})
 		if got := strings.Contains(b.String(), "\x1b[31m"); got != (errors > 0) {
 			t.Errorf("with %v errors a second there is colour: %v", errors, got)
 		}
@@ -219,11 +233,15 @@ func TestFilesGetPlainLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	o := LiveOn(f, func(name string) string { return map[string]string{"LANG": "C.UTF-8", "TERM": "xterm"}[name] })
+	o := LiveOn(f, func(name string) string {
+		return map[string]string{"LANG": "C.UTF-8", "TERM": "xterm"}[name]
+	})
 	if o.Redraw || o.Color || !o.Unicode || o.Width() != 80 {
 		t.Errorf("a file gets %+v", o)
 	}
-	if o = LiveOn(f, func(name string) string { return map[string]string{"LC_ALL": "C", "LANG": "C.UTF-8"}[name] }); o.Unicode {
+	if o = LiveOn(f, func(name string) string {
+		return map[string]string{"LC_ALL": "C", "LANG": "C.UTF-8"}[name]
+	}); o.Unicode {
 		t.Error("LC_ALL=C gets block characters")
 	}
 }
@@ -233,7 +251,8 @@ func TestTheLiveViewSaysThatNothingIsAnswered(t *testing.T) {
 		var b bytes.Buffer
 		l := NewLive(LiveOptions{Out: &b, Redraw: redraw})
 		for i := range 10 {
-			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 50, Silent: float64(i/3*3) / 10})
+			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 50,
+				Silent: float64(i/3*3) / 10})
 		}
 		l.Close()
 		if !strings.Contains(b.String(), "nothing is answered") {
@@ -242,7 +261,8 @@ func TestTheLiveViewSaysThatNothingIsAnswered(t *testing.T) {
 		b.Reset()
 		l = NewLive(LiveOptions{Out: &b, Redraw: redraw})
 		for i := range 10 {
-			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 49, Served: float64((10 - i) / 10)})
+			l.Add(Point{At: float64(i+1) / 10, Seconds: 0.1, Phase: "climb", Intended: 50, Errors: 49,
+				Served: float64((10 - i) / 10)})
 		}
 		l.Close()
 		if strings.Contains(b.String(), "nothing is answered") {

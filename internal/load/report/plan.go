@@ -77,7 +77,9 @@ var secretWords = []string{"auth", "cookie", "token", "secret", "password", "key
 func hide(headers []any) {
 	for i, h := range headers {
 		field, _, found := strings.Cut(fmt.Sprint(h), ":")
-		if found && slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(strings.ToLower(field), w) }) {
+		if found && slices.ContainsFunc(secretWords, func(w string) bool {
+			return strings.Contains(strings.ToLower(field), w)
+		}) {
 			headers[i] = field + ": (not shown)"
 		}
 	}
@@ -86,7 +88,8 @@ func hide(headers []any) {
 // planRows returns a plan's fields in an order for people: what, how much, and the rest by name.
 func planRows(plan any) [][]string {
 	fields := planFields(plan)
-	first := []string{"url", "scenario", "target", "method", "mode", "rate", "connections", "stages", "users", "every", "duration", "warmup", "ramp"}
+	first := []string{"url", "scenario", "target", "method", "mode", "rate", "connections", "stages", "users",
+		"every", "duration", "warmup", "ramp"}
 	var rows [][]string
 	for _, name := range first {
 		if v, is := fields[name]; is {

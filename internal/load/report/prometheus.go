@@ -42,7 +42,8 @@ func (e *Exporter) Add(w *measure.Window, p Point) {
 // generator's process.
 func (e *Exporter) Handler() http.Handler {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), e)
+	reg.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), e)
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
@@ -51,20 +52,25 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descRequests  = desc("requests_total", "Requests that are over, by how they ended: served, shed or error.", "outcome")
-	descFailures  = desc("errors_total", "Requests without a usable answer, by kind.", "kind")
-	descIntended  = desc("intended_total", "Requests that the schedule asked for.")
-	descSent      = desc("sent_total", "Requests that were sent.")
-	descIn        = desc("read_bytes_total", "Bytes read from the target.")
-	descOut       = desc("written_bytes_total", "Bytes written to the target.")
-	descCPU       = desc("generator_cpu_seconds_total", "Processor time of the generator.")
-	descLatency   = desc("latency_seconds", "Latency of what was answered, from the intended time of sending.")
-	descQuantile  = desc("window_latency_seconds", "Latency of the last window, at p50, p90, p99 and max.", "at")
-	descRate      = desc("intended_rate", "Requests a second that are intended, in the last window.")
-	descConns     = desc("connections", "Open connections.")
-	descInFlight  = desc("in_flight", "Requests that wait for an answer.")
-	descBusy      = desc("generator_busy_ratio", "How busy the generator's busiest thread was in the last window, 0 to 1.")
-	descCeiling   = desc("ceiling_rate", "The most requests a second that the target sustains, as far as is known.")
+	descRequests = desc("requests_total",
+		"Requests that are over, by how they ended: served, shed or error.", "outcome")
+	descFailures = desc("errors_total", "Requests without a usable answer, by kind.", "kind")
+	descIntended = desc("intended_total", "Requests that the schedule asked for.")
+	descSent     = desc("sent_total", "Requests that were sent.")
+	descIn       = desc("read_bytes_total", "Bytes read from the target.")
+	descOut      = desc("written_bytes_total", "Bytes written to the target.")
+	descCPU      = desc("generator_cpu_seconds_total", "Processor time of the generator.")
+	descLatency  = desc("latency_seconds",
+		"Latency of what was answered, from the intended time of sending.")
+	descQuantile = desc("window_latency_seconds", "Latency of the last window, at p50, p90, p99 and max.",
+		"at")
+	descRate     = desc("intended_rate", "Requests a second that are intended, in the last window.")
+	descConns    = desc("connections", "Open connections.")
+	descInFlight = desc("in_flight", "Requests that wait for an answer.")
+	descBusy     = desc("generator_busy_ratio",
+		"How busy the generator's busiest thread was in the last window, 0 to 1.")
+	descCeiling = desc("ceiling_rate",
+		"The most requests a second that the target sustains, as far as is known.")
 	descTargetCPU = desc("target_cpu", "Processors that the target uses, by its own metrics.")
 	descTargetMem = desc("target_memory_bytes", "Resident memory of the target, by its own metrics.")
 	descMeasured  = desc("measured", "1 while what happens counts, 0 while the run warms up.")

@@ -91,7 +91,8 @@ func (r *Recorder) Add(w *measure.Window, d control.Decision, c *control.Ceiling
 	defer r.mu.Unlock()
 	r.windows++
 	r.last, r.refused = w.End, d.Refused
-	if quiet := w.End - r.silence.Last; !r.silence.See(w, w.End) && quiet >= shownSilence && r.silence.Lost() > 0 {
+	if quiet := w.End - r.silence.Last; !r.silence.See(w, w.End) && quiet >= shownSilence &&
+		r.silence.Lost() > 0 {
 		p.Silent = quiet.Seconds()
 	}
 	r.trace.add(p)
@@ -211,7 +212,8 @@ func (r *Recorder) Result() (*Result, error) {
 	if len(r.o.Parts) > 1 {
 		for i, name := range r.o.Parts {
 			p := *t.Detail.Part(i)
-			part := Part{Name: name, Served: p.Served, Shed: p.Shed, Errors: p.Errors, Max: micros(int64(p.Max))}
+			part := Part{Name: name, Served: p.Served, Shed: p.Shed, Errors: p.Errors,
+				Max: micros(int64(p.Max))}
 			if n := p.Served + p.Errors; n > 0 {
 				part.Mean = float64(p.Latency.Nanoseconds()) / 1e3 / float64(n)
 			}

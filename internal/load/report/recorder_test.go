@@ -109,7 +109,8 @@ func TestQuantilesAreExact(t *testing.T) {
 	}
 	slices.Sort(all)
 	l := result(t, r).Latency
-	for q, got := range map[float64]float64{0.5: l.P50, 0.9: l.P90, 0.95: l.P95, 0.99: l.P99, 0.999: l.P999, 1: l.Max} {
+	for q, got := range map[float64]float64{0.5: l.P50, 0.9: l.P90, 0.95: l.P95, 0.99: l.P99,
+		0.999: l.P999, 1: l.Max} {
 		near(t, "a quantile", got, all[int(q*float64(len(all)))-1])
 	}
 	var sum float64
@@ -156,7 +157,8 @@ func TestTheTargetOfAWholeRunIsItsMeanCPUAndItsLastMemory(t *testing.T) {
 	if got := total(); !math.IsNaN(got.CPU) || !math.IsNaN(got.Memory) {
 		t.Errorf("before the first window it is %+v", got)
 	}
-	for i, told := range []measure.Target{measure.Unknown(), {CPU: 1, Memory: 5}, {CPU: 3, Memory: 7}, measure.Unknown()} {
+	for i, told := range []measure.Target{measure.Unknown(), {CPU: 1, Memory: 5}, {CPU: 3, Memory: 7},
+		measure.Unknown()} {
 		w := window(i, 100, time.Millisecond)
 		w.Target = told
 		r.Add(w, steady, nil)
@@ -172,10 +174,16 @@ func TestTheTargetOfAWholeRunIsItsMeanCPUAndItsLastMemory(t *testing.T) {
 // A long run's trace is bounded, and its sums and maxima are those of the windows, measured or not.
 func TestTraceIsBoundedAndItsSumsAreRight(t *testing.T) {
 	for name, phase := range map[string]func(i int) control.Decision{
-		"one phase":             func(int) control.Decision { return steady },
-		"warm-up":               func(i int) control.Decision { return control.Decision{Phase: "x", Measured: i >= 277} },
-		"a phase a window":      func(i int) control.Decision { return control.Decision{Phase: string(rune('a' + i%7)), Measured: true} },
-		"measured now and then": func(i int) control.Decision { return control.Decision{Phase: "x", Measured: i%2 == 0} },
+		"one phase": func(int) control.Decision { return steady },
+		"warm-up": func(i int) control.Decision {
+			return control.Decision{Phase: "x", Measured: i >= 277}
+		},
+		"a phase a window": func(i int) control.Decision {
+			return control.Decision{Phase: string(rune('a' + i%7)), Measured: true}
+		},
+		"measured now and then": func(i int) control.Decision {
+			return control.Decision{Phase: "x", Measured: i%2 == 0}
+		},
 		"phases of some windows": func(i int) control.Decision {
 			return control.Decision{Phase: string(rune('a' + i/5%9)), Measured: true}
 		},
@@ -185,7 +193,8 @@ func TestTraceIsBoundedAndItsSumsAreRight(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 4))
 			var served, worst, end float64
 			for i := range 1500 {
-				p := Point{At: float64(i+1) / 10, Seconds: 0.1, Served: float64(rng.IntN(20)) * 10, Phase: phase(i).Phase, Measured: phase(i).Measured}
+				p := Point{At: float64(i+1) / 10, Seconds: 0.1, Served: float64(rng.IntN(20)) * 10,
+					Phase: phase(i).Phase, Measured: phase(i).Measured}
 				if p.Served > 0 {
 					p.Max = pointer(rng.Float64() * 1e6)
 					worst = max(worst, *p.Max)
@@ -243,8 +252,10 @@ func TestMarksSayWhenTheGeneratorWasTheLimit(t *testing.T) {
 		want    string
 		limit   bool
 	}{
-		"schedule missed": {change: func(_ int, w *measure.Window) { w.Intended *= 2 }, want: "could not keep the schedule: it sent 50 % of the intended 2,000/s", limit: true},
-		"busy":            {change: func(_ int, w *measure.Window) { w.Busy = 0.97 }, want: "its busiest thread worked 97 % of the time", limit: true},
+		"schedule missed": {change: func(_ int, w *measure.Window) { w.Intended *= 2 },
+			want: "could not keep the schedule: it sent 50 % of the intended 2,000/s", limit: true},
+		"busy": {change: func(_ int, w *measure.Window) { w.Busy = 0.97 },
+			want: "its busiest thread worked 97 % of the time", limit: true},
 		"busy for a tenth of the time": {change: func(i int, w *measure.Window) {
 			if i%10 == 0 {
 				w.Busy = 0.97
@@ -258,16 +269,20 @@ func TestMarksSayWhenTheGeneratorWasTheLimit(t *testing.T) {
 		"dropped": {change: func(_ int, w *measure.Window) {
 			w.Intended, w.Failed[measure.Dropped] = 200, 100
 		}, want: "1,000 requests were dropped, never sent"},
-		"metrics never read": {o: RecorderOptions{TargetMetrics: true}, change: func(int, *measure.Window) {}, want: "metrics could not be read"},
+		"metrics never read": {o: RecorderOptions{TargetMetrics: true}, change: func(int, *measure.Window) {},
+			want: "metrics could not be read"},
 		"metrics lost": {o: RecorderOptions{TargetMetrics: true}, change: func(i int, w *measure.Window) {
 			if i < 5 {
 				w.Target = measure.Target{CPU: 1, Memory: 2}
 			}
 		}, want: "metrics were lost at 0.6 s and missing for 50 %"},
-		"nothing found": {o: RecorderOptions{Search: true}, change: func(int, *measure.Window) {}, want: "found no ceiling"},
+		"nothing found": {o: RecorderOptions{Search: true}, change: func(int, *measure.Window) {},
+			want: "found no ceiling"},
 		"not converged": {o: RecorderOptions{Search: true}, change: func(int, *measure.Window) {},
-			ceiling: &control.Ceiling{Rate: 5, Low: 1000, High: 2000}, want: "somewhere from 1,000/s to 2,000/s"},
-		"nobody answered": {change: func(_ int, w *measure.Window) { w.Served = 0 }, want: "No request was answered"},
+			ceiling: &control.Ceiling{Rate: 5, Low: 1000, High: 2000},
+			want:    "somewhere from 1,000/s to 2,000/s"},
+		"nobody answered": {change: func(_ int, w *measure.Window) { w.Served = 0 },
+			want: "No request was answered"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewRecorder(c.o)
@@ -340,7 +355,8 @@ func TestRunThatEndsInItsWarmupSaysSo(t *testing.T) {
 func TestPointOfAnEmptyWindowHasNoLatency(t *testing.T) {
 	r := NewRecorder(RecorderOptions{})
 	p := r.Add(window(0, 0, 0), steady, &control.Ceiling{Rate: math.NaN()})
-	if p.P50 != nil || p.P99 != nil || p.Max != nil || p.TargetCPU != nil || p.TargetMemory != nil || p.Ceiling != nil {
+	if p.P50 != nil || p.P99 != nil || p.Max != nil || p.TargetCPU != nil || p.TargetMemory != nil ||
+		p.Ceiling != nil {
 		t.Errorf("the point is %+v", p)
 	}
 }
@@ -371,7 +387,8 @@ func TestATargetThatIsGoneIsMarked(t *testing.T) {
 		refused              uint64
 		want                 string
 	}{
-		{"gone", 10, 20, 0, 10, "Nothing was answered any more from 1 s on, as if the target were gone: 200 refused. What is said of the ceiling is what was known before."},
+		{"gone", 10, 20, 0, 10, "Nothing was answered any more from 1 s on, as if the target were gone: " +
+			"200 refused. What is said of the ceiling is what was known before."},
 		{"gone for less than a second", 10, 9, 0, 10, ""},
 		{"little asked since", 10, 20, 0, 0, ""},
 		{"never there", 0, 20, 0, 10, ""},
@@ -393,7 +410,8 @@ func TestATargetThatIsGoneIsMarked(t *testing.T) {
 			t.Errorf("%s: silent for %v s", c.name, silent)
 		}
 		marks := res.Marks
-		if marked(marks, "Nothing was answered any more") != (c.want != "") || c.want != "" && (marks[0] != c.want || len(marks) != 1) {
+		if marked(marks, "Nothing was answered any more") != (c.want != "") || c.want != "" &&
+			(marks[0] != c.want || len(marks) != 1) {
 			t.Errorf("%s: it is marked %q", c.name, marks)
 		}
 	}
@@ -406,7 +424,8 @@ func TestATargetThatIsGoneIsMarked(t *testing.T) {
 	w := measure.NewWindow()
 	w.Failed[measure.TimedOut] = 190
 	r.Drain(w)
-	if marks := result(t, r).Marks; !marked(marks, "from 0.1 s on, as if the target were gone: 190 timed out.") {
+	if marks := result(t, r).Marks; !marked(marks,
+		"from 0.1 s on, as if the target were gone: 190 timed out.") {
 		t.Errorf("a target that hangs is marked %q", marks)
 	}
 }

@@ -77,7 +77,8 @@ type Sample struct {
 type Rate struct {
 	Intended float64 `json:"intended"`
 	Achieved float64 `json:"achieved"` // sent
-	Served   float64 `json:"served"`   // goodput; what was answered after the time counts as served, but not here
+	// Goodput; what was answered after the time counts as served, but not here.
+	Served float64 `json:"served"`
 }
 
 // Bytes are counted on the wire, heads included.
@@ -100,7 +101,8 @@ type Latency struct {
 // Generator is what making the load cost, and whether it was the limit.
 type Generator struct {
 	CPUMicros float64 `json:"cpu_us_per_request"`
-	Busy      float64 `json:"busy"`       // of its busiest thread, 0 to 1, in all but the busiest twentieth of the time
+	// Of its busiest thread, 0 to 1, in all but the busiest twentieth of the time.
+	Busy      float64 `json:"busy"`
 	LagP99    float64 `json:"lag_p99_us"` // its own share of the latency
 	LagMax    float64 `json:"lag_max_us"`
 	Saturated bool    `json:"saturated"`
@@ -119,16 +121,17 @@ type Verdict struct {
 // nothing was answered. Where a long run's windows were merged, rates are means, quantiles are means by
 // requests, and Max, LagP99, Connections, InFlight, Busy and TargetMemory are the largest.
 type Point struct {
-	At           float64  `json:"t"`       // seconds since the beginning, the window's end
-	Seconds      float64  `json:"seconds"` // how long the window was
-	Phase        string   `json:"phase"`
-	Measured     bool     `json:"measured"`
-	Intended     float64  `json:"intended"` // requests a second, as are the next four
-	Achieved     float64  `json:"achieved"`
-	Served       float64  `json:"served"`
-	Shed         float64  `json:"shed"`
-	Errors       float64  `json:"errors"`
-	Silent       float64  `json:"silent"` // seconds since something was answered while requests fail, from 0.3 on; else 0
+	At       float64 `json:"t"`       // seconds since the beginning, the window's end
+	Seconds  float64 `json:"seconds"` // how long the window was
+	Phase    string  `json:"phase"`
+	Measured bool    `json:"measured"`
+	Intended float64 `json:"intended"` // requests a second, as are the next four
+	Achieved float64 `json:"achieved"`
+	Served   float64 `json:"served"`
+	Shed     float64 `json:"shed"`
+	Errors   float64 `json:"errors"`
+	// Seconds since something was answered while requests fail, from 0.3 on; else 0.
+	Silent       float64  `json:"silent"`
 	Mean         *float64 `json:"mean"`
 	P50          *float64 `json:"p50"`
 	P90          *float64 `json:"p90"`

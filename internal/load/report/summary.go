@@ -22,8 +22,10 @@ type section struct {
 
 // sections lists what there is to say of a result, the plots and marks aside.
 func sections(r *Result) []section {
-	run, more, verdicts := section{title: "Requests"}, section{title: "Generator"}, section{title: "Conditions"}
-	latency := section{"Latency", []string{"", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"}, [][]string{latencyRow("latency", r.Latency)}}
+	run, more, verdicts := section{title: "Requests"}, section{title: "Generator"},
+		section{title: "Conditions"}
+	latency := section{"Latency", []string{"", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"},
+		[][]string{latencyRow("latency", r.Latency)}}
 	parts := section{title: "Parts", columns: []string{"part", "served", "shed", "errors", "mean", "max"}}
 	line := func(s *section, label, text string) {
 		if text != "" {
@@ -34,7 +36,8 @@ func sections(r *Result) []section {
 	line(&run, "requests", Count(r.Requests)+" in "+Seconds(r.Seconds)+": "+outcomes(r))
 	line(&run, "errors", failures(r.Failures))
 	line(&run, "answers", codes(r.Statuses))
-	line(&run, "rate", fmt.Sprintf("intended %s, achieved %s, served %s", PerSecond(r.Rate.Intended), PerSecond(r.Rate.Achieved), PerSecond(r.Rate.Served)))
+	line(&run, "rate", fmt.Sprintf("intended %s, achieved %s, served %s", PerSecond(r.Rate.Intended),
+		PerSecond(r.Rate.Achieved), PerSecond(r.Rate.Served)))
 	if c := r.Ceiling; c != nil {
 		line(&run, "ceiling", ceilingText(c))
 	}
@@ -43,15 +46,17 @@ func sections(r *Result) []section {
 		latency.rows = append(latency.rows, latencyRow("shed in", r.ShedIn))
 	}
 	for _, p := range r.Parts {
-		parts.rows = append(parts.rows, []string{p.Name, Count(p.Served), Count(p.Shed), Count(p.Errors), Micros(p.Mean), Micros(p.Max)})
+		parts.rows = append(parts.rows, []string{p.Name, Count(p.Served), Count(p.Shed), Count(p.Errors),
+			Micros(p.Mean), Micros(p.Max)})
 	}
 	for _, s := range r.Samples {
 		line(&more, "example", sampleText(s))
 	}
 	line(&more, "traffic", Size(float64(r.Bytes.In))+" in, "+Size(float64(r.Bytes.Out))+" out")
 	g := &r.Generator
-	line(&more, "generator", fmt.Sprintf("%s CPU a request, busiest thread %s, lag %s at p99 and %s at most%s",
-		Micros(g.CPUMicros), Share(g.Busy), Micros(g.LagP99), Micros(g.LagMax), runners(g.Runners)))
+	line(&more, "generator",
+		fmt.Sprintf("%s CPU a request, busiest thread %s, lag %s at p99 and %s at most%s",
+			Micros(g.CPUMicros), Share(g.Busy), Micros(g.LagP99), Micros(g.LagMax), runners(g.Runners)))
 	for _, v := range r.Verdicts {
 		word, got := "ok", v.Got
 		if v.Failed {
@@ -62,7 +67,9 @@ func sections(r *Result) []section {
 		}
 		line(&verdicts, word, v.Condition+": it was "+got)
 	}
-	return slices.DeleteFunc([]section{run, latency, parts, more, verdicts}, func(s section) bool { return len(s.rows) == 0 })
+	return slices.DeleteFunc([]section{run, latency, parts, more, verdicts}, func(s section) bool {
+		return len(s.rows) == 0
+	})
 }
 
 // failedWord is the label of a condition that failed the run.
@@ -152,9 +159,11 @@ func naturally(r *Result) string {
 	case r.Natural == 0:
 		return ""
 	case r.Ceiling != nil:
-		return fmt.Sprintf("make %s by themselves; the ceiling is %s times that", PerSecond(r.Natural), digits3(r.Ceiling.Rate/r.Natural))
+		return fmt.Sprintf("make %s by themselves; the ceiling is %s times that", PerSecond(r.Natural),
+			digits3(r.Ceiling.Rate/r.Natural))
 	}
-	return fmt.Sprintf("make %s by themselves; served were %s times that", PerSecond(r.Natural), digits3(r.Rate.Served/r.Natural))
+	return fmt.Sprintf("make %s by themselves; served were %s times that", PerSecond(r.Natural),
+		digits3(r.Rate.Served/r.Natural))
 }
 
 func ceilingText(c *control.Ceiling) string {

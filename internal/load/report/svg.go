@@ -65,9 +65,11 @@ func WriteSVG(w io.Writer, r *Result) error {
 	if c := r.Ceiling; c != nil {
 		about = "ceiling " + ceilingText(c)
 	}
-	s.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title about">`,
+	s.put(
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title about">`,
 		svgWidth, svgHeight, svgWidth, svgHeight)
-	s.put(`<title id="title">%s</title><desc id="about">%s</desc>`, html.EscapeString(Plain(title)), html.EscapeString(Plain(about)))
+	s.put(`<title id="title">%s</title><desc id="about">%s</desc>`, html.EscapeString(Plain(title)),
+		html.EscapeString(Plain(about)))
 	s.put(`<style>%s</style>`, svgStyle)
 	s.put(`<rect class="back" x="0.5" y="0.5" width="%d" height="%d" rx="8"/>`, svgWidth-1, svgHeight-1)
 	s.words("title", 20, 26, cut(title, 60))
@@ -124,8 +126,10 @@ func (s *picture) rates(points []Point, r *Result) {
 		if c.High == 0 {
 			low = high
 		}
-		s.put(`<rect class="band" x="%d" width="%d" y="%.1f" height="%.1f"/>`, svgLeft, svgWidth-svgLeft-svgRight, min(low, high), math.Abs(high-low))
-		s.put(`<line class="ceiling" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(c.Rate), y(c.Rate))
+		s.put(`<rect class="band" x="%d" width="%d" y="%.1f" height="%.1f"/>`, svgLeft,
+			svgWidth-svgLeft-svgRight, min(low, high), math.Abs(high-low))
+		s.put(`<line class="ceiling" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight,
+			y(c.Rate), y(c.Rate))
 		ceiling = []string{"ceiling"}
 	}
 	s.lines(points, names, y)
@@ -173,13 +177,16 @@ func extent(points []Point, curve string) (least, most float64) {
 }
 
 // frame draws what is behind a plot's lines: its name, its axis, and in grey what was not measured.
-func (s *picture) frame(name string, points []Point, top float64, ticks map[float64]string, y func(float64) float64) {
+func (s *picture) frame(name string, points []Point, top float64, ticks map[float64]string,
+	y func(float64) float64) {
 	for _, t := range unmeasured(points) {
 		from, to := s.x(clean(t[0])), s.x(clean(t[1]))
-		s.put(`<rect class="warm" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, from, top, max(to-from, 0), svgPanel)
+		s.put(`<rect class="warm" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, from, top,
+			max(to-from, 0), svgPanel)
 	}
 	for _, v := range slices.Sorted(maps.Keys(ticks)) {
-		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft, svgWidth-svgRight, y(v), y(v))
+		s.put(`<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, svgLeft,
+			svgWidth-svgRight, y(v), y(v))
 		s.words("end", svgLeft-8, y(v)+4, ticks[v])
 	}
 	s.words("", 20, top-10, name)

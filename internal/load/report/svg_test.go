@@ -48,7 +48,8 @@ func drawn(t testing.TB, r *Result) (picture string, classes map[string]int, tex
 
 func TestPictureShowsTheRun(t *testing.T) {
 	picture, classes, text := drawn(t, realistic(t))
-	for class, n := range map[string]int{"intended": 2, "served": 2, "shed": 2, "p50": 2, "p99": 2, "ceiling": 2, "band": 1, "warm": 2} {
+	for class, n := range map[string]int{"intended": 2, "served": 2, "shed": 2, "p50": 2, "p99": 2,
+		"ceiling": 2, "band": 1, "warm": 2} {
 		if classes[class] != n {
 			t.Errorf("%d elements are of class %s, expected %d", classes[class], class, n)
 		}
@@ -72,8 +73,11 @@ func TestPictureEscapesAndSurvives(t *testing.T) {
 	if _, _, text := drawn(t, r); !strings.Contains(text, "</text><script>???") {
 		t.Errorf("the name is shown as\n%.100s", text)
 	}
-	for _, r := range []*Result{{}, {Trace: []Point{{}}}, {Trace: []Point{{At: math.NaN(), Seconds: math.Inf(1), Served: math.Inf(1), P99: pointer(-1)}, {At: -5, Served: math.MaxFloat64, P99: pointer(math.MaxFloat64)}}}} {
-		if picture, _, _ := drawn(t, r); strings.Contains(picture, "NaN") || strings.Contains(picture, "Inf") {
+	for _, r := range []*Result{{}, {Trace: []Point{{}}},
+		{Trace: []Point{{At: math.NaN(), Seconds: math.Inf(1), Served: math.Inf(1), P99: pointer(-1)},
+			{At: -5, Served: math.MaxFloat64, P99: pointer(math.MaxFloat64)}}}} {
+		if picture, _, _ := drawn(t, r); strings.Contains(picture, "NaN") ||
+			strings.Contains(picture, "Inf") {
 			t.Errorf("the picture has places that are none:\n%s", picture)
 		}
 	}
@@ -91,14 +95,17 @@ func TestPictureInABrowser(t *testing.T) {
 	ctx, complaints := browser(t)
 	picture, _, _ := drawn(t, realistic(t))
 	for _, scheme := range []string{"light", "dark"} {
-		page := fmt.Sprintf(`<!doctype html><html data-plots="1"><body style="color-scheme:light dark">%s</body></html>`, picture)
+		page := fmt.Sprintf(
+			`<!doctype html><html data-plots="1"><body style="color-scheme:light dark">%s</body></html>`,
+			picture)
 		look(t, ctx, page, "svg-"+scheme, scheme, 900, 520)
 		fill := ask[string](t, ctx, `getComputedStyle(document.querySelector(".back")).fill`)
 		if dark := fill == "rgb(20, 23, 27)"; dark != (scheme == "dark") {
 			t.Errorf("%s: the background is %s", scheme, fill)
 		}
 		// No text leaves the picture or runs into other text.
-		if bad := ask[string](t, ctx, `(() => { const all = [...document.querySelectorAll("text")].map(e => [e.textContent, e.getBBox()]);
+		if bad := ask[string](t, ctx,
+			`(() => { const all = [...document.querySelectorAll("text")].map(e => [e.textContent, e.getBBox()]);
 			for (const [a, p] of all) { if (p.x < 0 || p.x + p.width > `+fmt.Sprint(svgWidth)+`) return a;
 				for (const [b, q] of all) if (p !== q && p.x < q.x + q.width && q.x < p.x + p.width && p.y < q.y + q.height - 2 && q.y < p.y + p.height - 2) return a + " and " + b; }
 			return ""; })()`); bad != "" {

@@ -25,7 +25,8 @@ func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	if w.Latency.TotalCount() > 0 {
 		q := w.Latency.ValueAtPercentilesSlice([]float64{50, 90, 99, 100})
 		p.Mean = pointer(w.Latency.Mean() / 1e3)
-		p.P50, p.P90, p.P99, p.Max = pointer(micros(q[0])), pointer(micros(q[1])), pointer(micros(q[2])), pointer(micros(q[3]))
+		p.P50, p.P90, p.P99, p.Max = pointer(micros(q[0])), pointer(micros(q[1])), pointer(micros(q[2])),
+			pointer(micros(q[3]))
 	}
 	if w.Lag.TotalCount() > 0 {
 		p.LagP99 = pointer(micros(w.Lag.ValueAtPercentile(99)))

@@ -115,7 +115,8 @@ func (s sample) try(ctx context.Context, c *http.Client, origin string) error {
 	}
 	switch status := answer.StatusCode; {
 	case status == http.StatusMovedPermanently || status == http.StatusPermanentRedirect:
-		return fmt.Errorf("%s is answered %s, to %s: redirects are not followed, so ask for that URL", what, answer.Status, answer.Header.Get("Location"))
+		return fmt.Errorf("%s is answered %s, to %s: redirects are not followed, so ask for that URL", what,
+			answer.Status, answer.Header.Get("Location"))
 	case status < 400 || status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return nil
 	default:
@@ -140,22 +141,28 @@ func unreachable(ctx context.Context, c *http.Client, origin string, err error) 
 	}
 	var timeout net.Error
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return fmt.Errorf("the target cannot be reached: %w: is the server running, and is its address right?", err)
+		return fmt.Errorf(
+			"the target cannot be reached: %w: is the server running, and is its address right?", err)
 	}
 	if verification, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fmt.Errorf("the target's certificate is not believed: %w: give --insecure to believe any", verification.Err)
+		return fmt.Errorf("the target's certificate is not believed: %w: give --insecure to believe any",
+			verification.Err)
 	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || strings.Contains(err.Error(), "HTTP response to HTTPS client") {
-		return fmt.Errorf("the target does not speak TLS: ask for http://%s", strings.TrimPrefix(origin, "https://"))
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok ||
+		strings.Contains(err.Error(), "HTTP response to HTTPS client") {
+		return fmt.Errorf("the target does not speak TLS: ask for http://%s",
+			strings.TrimPrefix(origin, "https://"))
 	}
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("there is no answer within %s: is the target stuck? --timeout says how long to wait", c.Timeout)
+		return fmt.Errorf(
+			"there is no answer within %s: is the target stuck? --timeout says how long to wait", c.Timeout)
 	}
 	if t, ok := c.Transport.(*http.Transport); ok && t.Protocols.HTTP2() {
 		return fmt.Errorf("%w: does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1", err)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &noAnswer{errors.New("the target closes the connection without an answer: does it speak HTTP/1.1 there, and not TLS (https://)?")}
+		return &noAnswer{errors.New("the target closes the connection without an answer: does it speak " +
+			"HTTP/1.1 there, and not TLS (https://)?")}
 	}
 	return &noAnswer{fmt.Errorf("%w: does the target speak HTTP/1.1 there?", err)}
 }

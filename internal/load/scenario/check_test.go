@@ -34,8 +34,10 @@ func TestCheckAsksOnceForEachSort(t *testing.T) {
 		}
 	}, (*httptest.Server).Start)
 	sc := open(t, Spec{
-		Scenario: "feed,predict,sequence,poll,requests", Target: s.URL, Users: 1, FirstUser: 4, Items: 1, MaxItem: 1, Headers: []string{"X-Expect: " + s.URL},
-		Requests: "r", RequestsText: "{\"url\":\"/a\"}\n{\"url\":\"/b\",\"method\":\"PUT\",\"body\":\"x\"}", Feeds: 1, FeedURL: "/f",
+		Scenario: "feed,predict,sequence,poll,requests", Target: s.URL, Users: 1, FirstUser: 4, Items: 1,
+		MaxItem: 1, Headers: []string{"X-Expect: " + s.URL},
+		Requests: "r", RequestsText: "{\"url\":\"/a\"}\n{\"url\":\"/b\",\"method\":\"PUT\",\"body\":\"x\"}",
+		Feeds: 1, FeedURL: "/f",
 	})
 	if err := sc.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -74,16 +76,19 @@ func TestCheckSaysWhatAnAnswerMeans(t *testing.T) {
 		}
 	}, (*httptest.Server).Start)
 	for path, want := range map[string]string{
-		"/problem": "GET " + s.URL + "/problem is answered 422 Unprocessable Entity (size must be smaller): is the URL right?",
-		"/moved":   "is answered 301 Moved Permanently, to /there: redirects are not followed, so ask for that URL",
-		"/html":    "/html is answered 500 Internal Server Error: is the URL right?",
-		"/none":    "/none is answered 404 Not Found (no such page): is the URL right?",
-		"/secret":  "/secret is answered 401 Unauthorized: does it want a --header, as in 'Authorization: Bearer ...'?",
-		"/posted":  "/posted is answered 405 Method Not Allowed: is the method right (--method)?",
-		"/login":   "",
-		"/busy":    "",
-		"/slow":    "",
-		"/cached":  "",
+		"/problem": "GET " + s.URL +
+			"/problem is answered 422 Unprocessable Entity (size must be smaller): is the URL right?",
+		"/moved": "is answered 301 Moved Permanently, to /there: redirects are not followed, so ask for " +
+			"that URL",
+		"/html": "/html is answered 500 Internal Server Error: is the URL right?",
+		"/none": "/none is answered 404 Not Found (no such page): is the URL right?",
+		"/secret": "/secret is answered 401 Unauthorized: does it want a --header, as in 'Authorization: " +
+			"Bearer ...'?",
+		"/posted": "/posted is answered 405 Method Not Allowed: is the method right (--method)?",
+		"/login":  "",
+		"/busy":   "",
+		"/slow":   "",
+		"/cached": "",
 	} {
 		err := open(t, Spec{URL: s.URL + path}).Check(t.Context())
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -94,13 +99,16 @@ func TestCheckSaysWhatAnAnswerMeans(t *testing.T) {
 		"feed":     "does this server serve feeds (weir serve --feeds FILE)?",
 		"predict":  "does this server predict (weir serve, without --bandit=false)?",
 		"sequence": "does this server have the sequence (weir serve, without --sequence=false)?",
-		"poll":     "is that where feeds are (--feed-url, --feed-urls), and do weir mock or another server serve them?",
+		"poll": "is that where feeds are (--feed-url, --feed-urls), and do weir mock or another server " +
+			"serve them?",
 	} {
-		if err := open(t, Spec{Scenario: scenario, Target: s.URL}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "404 Not Found (no such page): "+want) {
+		if err := open(t, Spec{Scenario: scenario, Target: s.URL}).Check(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "404 Not Found (no such page): "+want) {
 			t.Errorf("%s: %v, expected %q", scenario, err, want)
 		}
 	}
-	err := open(t, Spec{Requests: "r", Target: s.URL, RequestsText: "{\"url\":\"/busy\"}\n\n{\"url\":\"/none\"}"}).Check(t.Context())
+	err := open(t, Spec{Requests: "r", Target: s.URL,
+		RequestsText: "{\"url\":\"/busy\"}\n\n{\"url\":\"/none\"}"}).Check(t.Context())
 	if want := "is line 3 of r right?"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %q", err, want)
 	}
@@ -125,18 +133,24 @@ func TestCheckSaysWhyNobodyAnswers(t *testing.T) {
 		{Spec{URL: secret.URL}, "the target's certificate is not believed: "},
 		{Spec{URL: secret.URL}, "give --insecure to believe any"},
 		{Spec{URL: secret.URL, Insecure: true}, ""},
-		{Spec{URL: strings.Replace(secret.URL, "https", "http", 1)}, "is answered 400 Bad Request (Client sent an HTTP request to an HTTPS server.)"},
-		{Spec{URL: strings.Replace(plain.URL, "http", "https", 1)}, "the target does not speak TLS: ask for http://127.0.0.1:"},
-		{Spec{URL: plain.URL, HTTP2: true}, "does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
-		{Spec{URL: secret.URL, Insecure: true, HTTP2: true}, "does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
+		{Spec{URL: strings.Replace(secret.URL, "https", "http", 1)},
+			"is answered 400 Bad Request (Client sent an HTTP request to an HTTPS server.)"},
+		{Spec{URL: strings.Replace(plain.URL, "http", "https", 1)},
+			"the target does not speak TLS: ask for http://127.0.0.1:"},
+		{Spec{URL: plain.URL, HTTP2: true},
+			"does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
+		{Spec{URL: secret.URL, Insecure: true, HTTP2: true},
+			"does the target speak HTTP/2 there? leave --http2 out for HTTP/1.1"},
 		{Spec{URL: second.URL, Insecure: true, HTTP2: true}, ""},
-		{Spec{URL: stuck.URL, Timeout: 20 * time.Millisecond}, "there is no answer within 20ms: is the target stuck?"},
+		{Spec{URL: stuck.URL, Timeout: 20 * time.Millisecond},
+			"there is no answer within 20ms: is the target stuck?"},
 		{Spec{URL: raw(t, "")}, "the target closes the connection without an answer"},
 		{Spec{URL: raw(t, "SSH-2.0-x\r\n")}, "does the target speak HTTP/1.1 there?"},
 		{Spec{URL: raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort")}, "its answer ends early"},
 	} {
 		err := open(t, c.spec).Check(t.Context())
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, expected %q", c.spec, err, c.want)
 		}
 	}

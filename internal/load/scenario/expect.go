@@ -31,7 +31,8 @@ func (e *expectation) compile() error {
 		if json.Unmarshal(e.Status, &one) == nil {
 			e.codes = []int{one}
 		} else if json.Unmarshal(e.Status, &e.codes) != nil {
-			return fmt.Errorf("status: expected a code or an array of them, as in 200 or [200,204], got %s", e.Status)
+			return fmt.Errorf("status: expected a code or an array of them, as in 200 or [200,204], got %s",
+				e.Status)
 		}
 	}
 	e.paths = make(map[string]any)
@@ -47,7 +48,8 @@ func (e *expectation) compile() error {
 
 // judge says what is wrong with an answer.
 func (e *expectation) judge(r *http.Response, body []byte) error {
-	if len(e.codes) == 0 && r.StatusCode >= 400 || len(e.codes) > 0 && !slices.Contains(e.codes, r.StatusCode) {
+	if len(e.codes) == 0 && r.StatusCode >= 400 || len(e.codes) > 0 &&
+		!slices.Contains(e.codes, r.StatusCode) {
 		return fmt.Errorf("status %d", r.StatusCode)
 	}
 	for name, want := range e.Header {
@@ -117,8 +119,10 @@ func parseTakes(raw map[string]string) ([]capture, error) {
 	var takes []capture
 	for name, from := range raw {
 		kind, what, ok := strings.Cut(from, ":")
-		if !ok || what == "" || kind != "json" && kind != "header" || strings.ContainsAny(name, "{}\r\n") || strings.TrimSpace(name) != name || name == "" {
-			return nil, fmt.Errorf(`take: expected names and where their values are, as in {"token":"json:token"} or {"next":"header:Location"}, got %q: %q`, name, from)
+		if !ok || what == "" || kind != "json" && kind != "header" || strings.ContainsAny(name, "{}\r\n") ||
+			strings.TrimSpace(name) != name || name == "" {
+			return nil, fmt.Errorf(
+				`take: expected names and where their values are, as in {"token":"json:token"} or {"next":"header:Location"}, got %q: %q`, name, from)
 		}
 		takes = append(takes, capture{name, from})
 	}

@@ -77,7 +77,8 @@ func (b *builder) request(v *vars, w wanted) (request, error) {
 		if err == nil {
 			var value []piece
 			if value, err = t.pieces(v, func(variable) form { return formField }); err == nil {
-				r.head = append(append(append(r.head, piece{text: []byte(f.name + ": ")}), value...), piece{text: []byte("\r\n")})
+				r.head = append(append(append(r.head, piece{text: []byte(f.name + ": ")}), value...),
+					piece{text: []byte("\r\n")})
 			}
 		}
 		if err != nil {
@@ -158,7 +159,8 @@ func (b *builder) file() (kind, error) {
 				return nil, fmt.Errorf("%s:%d: take: %s is taken twice", b.spec.Requests, l.number, t.name)
 			}
 			if v != nil && slices.Contains(v.columns, t.name) {
-				return nil, fmt.Errorf("%s:%d: take: %s is a column of %s, too", b.spec.Requests, l.number, t.name, v.name)
+				return nil, fmt.Errorf("%s:%d: take: %s is a column of %s, too", b.spec.Requests, l.number,
+					t.name, v.name)
 			}
 			names = append(names, t.name)
 			q.takers = append(q.takers, i)
@@ -187,7 +189,9 @@ func (b *builder) file() (kind, error) {
 		sum += l.share()
 	}
 	if q.judges && len(q.all) > maxParts {
-		return nil, fmt.Errorf("%s: expect and take are for files of at most %d requests, and this one has %d", b.spec.Requests, maxParts, len(q.all))
+		return nil, fmt.Errorf(
+			"%s: expect and take are for files of at most %d requests, and this one has %d", b.spec.Requests,
+			maxParts, len(q.all))
 	}
 	if weighted {
 		upTo := 0.0
@@ -197,7 +201,8 @@ func (b *builder) file() (kind, error) {
 		}
 		q.weights[len(q.weights)-1] = 1 << 53
 	}
-	q.text = fmt.Sprintf("requests: %d of %s, %s", len(q.all), b.spec.Requests, map[bool]string{true: "by weight", false: "in turn"}[weighted])
+	q.text = fmt.Sprintf("requests: %d of %s, %s", len(q.all), b.spec.Requests,
+		map[bool]string{true: "by weight", false: "in turn"}[weighted])
 	if v != nil && v.columns != nil {
 		q.text += ", with variables of " + b.spec.Vars
 	}
@@ -206,7 +211,8 @@ func (b *builder) file() (kind, error) {
 
 // requests begins with the variables.
 func (b *builder) requests() (*requests, *vars, error) {
-	q := &requests{random: b.spec.VarsOrder == random, pick: newDice(b.spec.Seed, "requests"), row: newDice(b.spec.Seed, "rows")}
+	q := &requests{random: b.spec.VarsOrder == random, pick: newDice(b.spec.Seed, "requests"),
+		row: newDice(b.spec.Seed, "rows")}
 	if b.spec.Vars == "" {
 		return q, nil, nil
 	}
@@ -221,7 +227,8 @@ func (q *requests) fill(v *vars) error {
 		return nil
 	}
 	if len(v.used) == 0 {
-		return fmt.Errorf("no request has a variable of %s: write {{%s}} where its values belong, or leave --vars out", v.name, v.columns[0])
+		return fmt.Errorf("no request has a variable of %s: write {{%s}} where its values belong, or leave "+
+			"--vars out", v.name, v.columns[0])
 	}
 	err := v.fill()
 	q.rows = v.rows
@@ -363,7 +370,8 @@ func parseLine(text string) (line, error) {
 	if l.takes, err = parseTakes(raw.Take); err != nil {
 		return l, err
 	}
-	l.name = cmp.Or(raw.Name, cmp.Or(raw.Method, map[bool]string{false: "GET", true: "POST"}[len(raw.Body) > 0])+" "+raw.URL)
+	l.name = cmp.Or(raw.Name,
+		cmp.Or(raw.Method, map[bool]string{false: "GET", true: "POST"}[len(raw.Body) > 0])+" "+raw.URL)
 	if l.fields, err = parseHeaders(raw.Headers); err != nil {
 		return l, fmt.Errorf("headers: %w", err)
 	}
@@ -394,7 +402,8 @@ func parseHeaders(raw json.RawMessage) ([]field, error) {
 		if json.Unmarshal(raw, &one) == nil {
 			several = []string{one}
 		} else if json.Unmarshal(raw, &several) != nil {
-			return nil, fmt.Errorf("%s must be a text, or an array of texts for a header that is there several times", name)
+			return nil, fmt.Errorf(
+				"%s must be a text, or an array of texts for a header that is there several times", name)
 		}
 		for _, value := range several {
 			f := field{name, strings.Trim(value, " \t")}

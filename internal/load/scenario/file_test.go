@@ -29,31 +29,46 @@ func TestARequestIsWrittenAsItIsDescribed(t *testing.T) {
 		{`{"url":"/a","body":"x=1"}`, "", "POST /a" + host + "Content-Length: 3\r\n\r\nx=1"},
 		{`{"url":"/a","body":""}`, "", "POST /a" + host + "Content-Length: 0\r\n\r\n"},
 		{`{"url":"/a","body":null}`, "", "GET /a" + host + "\r\n"},
-		{`{"url":"/a","body":{"b": [1]}}`, "", "POST /a" + host + "Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{\"b\": [1]}"},
-		{`{"url":"/a","body":"{\"b\":1}"}`, "", "POST /a" + host + "Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"b\":1}"},
-		{`{"url":"/a","body":[1],"method":"PUT","headers":{"content-type":"x/y"}}`, "", "PUT /a" + host + "content-type: x/y\r\nContent-Length: 3\r\n\r\n[1]"},
-		{`{"url":"/a","headers":{"B":" 2 ","A":["0","1"]}}`, "", "GET /a" + host + "A: 0\r\nA: 1\r\nB: 2\r\n\r\n"},
+		{`{"url":"/a","body":{"b": [1]}}`, "", "POST /a" + host +
+			"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{\"b\": [1]}"},
+		{`{"url":"/a","body":"{\"b\":1}"}`, "", "POST /a" + host +
+			"Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"b\":1}"},
+		{`{"url":"/a","body":[1],"method":"PUT","headers":{"content-type":"x/y"}}`, "", "PUT /a" + host +
+			"content-type: x/y\r\nContent-Length: 3\r\n\r\n[1]"},
+		{`{"url":"/a","headers":{"B":" 2 ","A":["0","1"]}}`, "", "GET /a" + host +
+			"A: 0\r\nA: 1\r\nB: 2\r\n\r\n"},
 		{`{"url":"/a b/ä?q=\"ü c\"#gone"}`, "", "GET /a%20b/%C3%A4?q=%22%C3%BC%20c%22" + host + "\r\n"},
 		{`{"url":"//x/y"}`, "", "GET //x/y" + host + "\r\n"},
 
 		// Variables.
-		{`{"url":"/{{a}}/{{ b c }}?{{a}}"}`, "a,b c\n/ ?ä,~x\n", "GET /%2F%20%3F%C3%A4/~x?%2F%20%3F%C3%A4" + host + "\r\n"},
+		{`{"url":"/{{a}}/{{ b c }}?{{a}}"}`, "a,b c\n/ ?ä,~x\n", "GET /%2F%20%3F%C3%A4/~x?%2F%20%3F%C3%A4" +
+			host + "\r\n"},
 		{`{"url":"/x{{{a}}}{{a}}"}`, "a\n/y?z=%20\n", "GET /x/y?z=%20%2Fy%3Fz%3D%2520" + host + "\r\n"},
 		{`{"url":"{{{a}}}"}`, "a\n//y?z=1\n", "GET //y?z=1" + host + "\r\n"},
 		{`{"url":"{{{a}}}/more?{{a}}"}`, "a\n/y\n", "GET /y/more?%2Fy" + host + "\r\n"},
 		{`{"url":"http://localhost:81/{{a}}"}`, "a\ny\n", "GET /y HTTP/1.1\r\nHost: localhost:81\r\n\r\n"},
-		{`{"url":"/","headers":{"A":"<{{a}}|{{{a}}}>"}}`, "a\n\"x, y\"\n", "GET /" + host + "A: <x, y|x, y>\r\n\r\n"},
-		{`{"url":"/","body":"{{a}} {{{a}}}&"}`, "a\n\"\"\"\"\n", "POST /" + host + "Content-Length: 4\r\n\r\n\" \"&"},
-		{`{"url":"/","body":{"t":"<{{a}}>"}}`, "a\n\"\"\"\\\n\"\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"t\":\"<\\\"\\\\\\u000a>\"}"},
-		{`{"url":"/","body":{"n":"{{{n}}}","t":"{{n}}","u":"\"{{n}}"}}`, "n\n-1.5\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 34\r\n\r\n{\"n\":-1.5,\"t\":\"-1.5\",\"u\":\"\\\"-1.5\"}"},
-		{`{"url":"/","body":"{\"n\":{{n}},\"t\":\"{{t}}\"}"}`, "n,t\n[1],\"\"\"\"\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 18\r\n\r\n{\"n\":[1],\"t\":\"\\\"\"}"},
-		{`{"url":"/","body":"{\"a\":{\"b\":{{n}}}}"}`, "n\n1\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":{\"b\":1}}"},
+		{`{"url":"/","headers":{"A":"<{{a}}|{{{a}}}>"}}`, "a\n\"x, y\"\n", "GET /" + host +
+			"A: <x, y|x, y>\r\n\r\n"},
+		{`{"url":"/","body":"{{a}} {{{a}}}&"}`, "a\n\"\"\"\"\n", "POST /" + host +
+			"Content-Length: 4\r\n\r\n\" \"&"},
+		{`{"url":"/","body":{"t":"<{{a}}>"}}`, "a\n\"\"\"\\\n\"\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"t\":\"<\\\"\\\\\\u000a>\"}"},
+		{`{"url":"/","body":{"n":"{{{n}}}","t":"{{n}}","u":"\"{{n}}"}}`, "n\n-1.5\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 34\r\n\r\n" +
+			"{\"n\":-1.5,\"t\":\"-1.5\",\"u\":\"\\\"-1.5\"}"},
+		{`{"url":"/","body":"{\"n\":{{n}},\"t\":\"{{t}}\"}"}`, "n,t\n[1],\"\"\"\"\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 18\r\n\r\n{\"n\":[1],\"t\":\"\\\"\"}"},
+		{`{"url":"/","body":"{\"a\":{\"b\":{{n}}}}"}`, "n\n1\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"a\":{\"b\":1}}"},
 		{`{"url":"/","body":"{{{n}}:{{n}}}"}`, "n\n1\n", "POST /" + host + "Content-Length: 5\r\n\r\n{1:1}"},
-		{`{"url":"/","body":["{{{n}}}","{{{n}}}","\"{{{n}}}",{"{{n}}":0}]}`, "n\n1\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 19\r\n\r\n[1,1,\"\\\"1\",{\"1\":0}]"},
-		{`{"url":"/","body":{"{{{n}}}":"{{n}}"}}`, "n\n\"\"\"\"\n", "POST /" + host + "Content-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"\\\"\":\"\\\"\"}"},
+		{`{"url":"/","body":["{{{n}}}","{{{n}}}","\"{{{n}}}",{"{{n}}":0}]}`, "n\n1\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 19\r\n\r\n[1,1,\"\\\"1\",{\"1\":0}]"},
+		{`{"url":"/","body":{"{{{n}}}":"{{n}}"}}`, "n\n\"\"\"\"\n", "POST /" + host +
+			"Content-Type: application/json\r\nContent-Length: 11\r\n\r\n{\"\\\"\":\"\\\"\"}"},
 
 		// What is no variable.
-		{`{"url":"/","body":"{{ {{a {{\n}} }} {{x{y}} {{{{"}`, "", "POST /" + host + "Content-Length: 28\r\n\r\n{{ {{a {{\n}} }} {{x{y}} {{{{"},
+		{`{"url":"/","body":"{{ {{a {{\n}} }} {{x{y}} {{{{"}`, "", "POST /" + host +
+			"Content-Length: 28\r\n\r\n{{ {{a {{\n}} }} {{x{y}} {{{{"},
 	} {
 		csv, line := c.csv, c.line
 		if csv == "" && strings.Contains(line, "{{") {
@@ -66,15 +81,19 @@ func TestARequestIsWrittenAsItIsDescribed(t *testing.T) {
 }
 
 func TestHeadersForAllGoWithEveryRequestThatHasNoneOfItsOwn(t *testing.T) {
-	sc := open(t, Spec{Requests: "r", RequestsText: "{\"url\":\"/\"}\n{\"url\":\"/\",\"headers\":{\"a\":\"own\"}}", Target: origin, Headers: []string{"A: 1", "A: 2"}})
+	sc := open(t, Spec{Requests: "r",
+		RequestsText: "{\"url\":\"/\"}\n{\"url\":\"/\",\"headers\":{\"a\":\"own\"}}", Target: origin,
+		Headers: []string{"A: 1", "A: 2"}})
 	got := take(sc.Source(0, 1), 2)
-	if !strings.Contains(got[0], "\r\nA: 1\r\nA: 2\r\n\r\n") || !strings.Contains(got[1], "\r\na: own\r\n\r\n") {
+	if !strings.Contains(got[0], "\r\nA: 1\r\nA: 2\r\n\r\n") ||
+		!strings.Contains(got[1], "\r\na: own\r\n\r\n") {
 		t.Errorf("%q", got)
 	}
 	for name, spec := range everything {
 		spec.Headers = append(slices.Clip(spec.Headers), "Authorization: Bearer x", "User-Agent: me")
 		for _, r := range take(open(t, spec).Source(0, 1), 20) {
-			if strings.Count(r, "\r\nAuthorization: Bearer x\r\n") != 1 || strings.Count(r, "User-Agent") != 1 {
+			if strings.Count(r, "\r\nAuthorization: Bearer x\r\n") != 1 ||
+				strings.Count(r, "User-Agent") != 1 {
 				t.Errorf("%s: %q", name, r)
 			}
 		}
@@ -82,8 +101,10 @@ func TestHeadersForAllGoWithEveryRequestThatHasNoneOfItsOwn(t *testing.T) {
 }
 
 func TestOneURLWithoutVariablesIsTakenAtItsWord(t *testing.T) {
-	got := take(open(t, Spec{URL: origin + "/?{{a}}", Body: `{"a":"{{{b}}}"}`, Headers: []string{"X: {{c}}"}}).Source(0, 1), 1)[0]
-	want := "POST /?%7B%7Ba%7D%7D HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Type: application/json\r\nX: {{c}}\r\nContent-Length: 15\r\n\r\n{\"a\":\"{{{b}}}\"}"
+	got := take(open(t, Spec{URL: origin + "/?{{a}}", Body: `{"a":"{{{b}}}"}`,
+		Headers: []string{"X: {{c}}"}}).Source(0, 1), 1)[0]
+	want := "POST /?%7B%7Ba%7D%7D HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Type: application/json\r\nX: " +
+		"{{c}}\r\nContent-Length: 15\r\n\r\n{\"a\":\"{{{b}}}\"}"
 	if got != want {
 		t.Errorf("%q, expected %q", got, want)
 	}
@@ -121,7 +142,9 @@ func TestRowsCanBeTakenAtRandom(t *testing.T) {
 
 func TestLinesCanHaveWeights(t *testing.T) {
 	seen := make(map[string]int)
-	for _, u := range targets(ask(t, "{\"url\":\"/a\"}\n{\"url\":\"/b\",\"weight\":2.5}\n{\"url\":\"/c\",\"weight\":0.5}", "", 4000)) {
+	for _, u := range targets(
+		ask(t, "{\"url\":\"/a\"}\n{\"url\":\"/b\",\"weight\":2.5}\n{\"url\":\"/c\",\"weight\":0.5}",
+			"", 4000)) {
 		seen[u]++
 	}
 	for u, want := range map[string]int{"/a": 1000, "/b": 2500, "/c": 500} {
@@ -135,26 +158,31 @@ func TestFilesThatAreWrongAreRefusedWithFileAndLine(t *testing.T) {
 	const ok = `{"url":"/"}` + "\n"
 	for _, c := range []struct{ lines, csv, want string }{
 		{"\n \n", "", "r.jsonl: the file has no requests: expected one JSON object a line"},
-		{ok + "x", "", "r.jsonl:2: not JSON: invalid character 'x' looking for beginning of value at byte 1: expected one JSON object a line"},
+		{ok + "x", "", "r.jsonl:2: not JSON: invalid character 'x' looking for beginning of value at byte " +
+			"1: expected one JSON object a line"},
 		{ok + `{"url":"/"`, "", "r.jsonl:2: it ends before its JSON does: expected one JSON object"},
 		{ok + `{"url":"/"} {}`, "", "r.jsonl:2: something follows the object at byte"},
 		{ok + `["/"]`, "", "r.jsonl:2: it must be an object, not an array: expected one JSON object"},
 		{ok + `{"url":7}`, "", "r.jsonl:2: url must be a text, not a number"},
 		{ok + `{"url":"/","weight":"7"}`, "", "r.jsonl:2: weight must be a number, not a text"},
-		{ok + `{"url":"/","wieght":7}`, "", `r.jsonl:2: there is no field "wieght": expected one JSON object a line with url, and method, headers, body, weight, name, expect and take`},
+		{ok + `{"url":"/","wieght":7}`, "",
+			`r.jsonl:2: there is no field "wieght": expected one JSON object a line with url, and method, headers, body, weight, name, expect and take`},
 		{ok + `{"url":"/","weight":0}`, "", "r.jsonl:2: weight must be more than 0, got 0"},
 		{ok + `{"method":"GET"}`, "", "r.jsonl:2: url is missing"},
-		{ok + `{"url":"feed/1"}`, "", `r.jsonl:2: url: expected a URL, as in http://127.0.0.1:8080/feed/1, or a path at --target, as in /feed/1, got "feed/1"`},
+		{ok + `{"url":"feed/1"}`, "",
+			`r.jsonl:2: url: expected a URL, as in http://127.0.0.1:8080/feed/1, or a path at --target, as in /feed/1, got "feed/1"`},
 		{ok + `{"url":"ftp://x/"}`, "", "r.jsonl:2: url: expected a URL of http or https"},
 		{ok + `{"url":"http:///x"}`, "", "has no host"},
 		{ok + `{"url":"http://me:secret@localhost/"}`, "", "user and password"},
 		{ok + `{"url":"/%zz"}`, "", "invalid URL escape"},
 		{ok + `{"url":"/\n"}`, "", "invalid control character"},
 		{ok + `{"url":"http://192.0.2.1/"}`, "", "r.jsonl:2: url: "},
-		{ok + `{"url":"/","method":"get"}`, "", "r.jsonl:2: method: methods are written in capitals: GET, not get"},
+		{ok + `{"url":"/","method":"get"}`, "",
+			"r.jsonl:2: method: methods are written in capitals: GET, not get"},
 		{ok + `{"url":"/","method":"A B"}`, "", `"A B" is no method`},
 		{ok + `{"url":"/","method":"CONNECT"}`, "", "CONNECT cannot be used"},
-		{ok + `{"url":"/","headers":["A: b"]}`, "", "r.jsonl:2: headers: expected an object of names and values"},
+		{ok + `{"url":"/","headers":["A: b"]}`, "",
+			"r.jsonl:2: headers: expected an object of names and values"},
 		{ok + `{"url":"/","headers":{"A":7}}`, "", "r.jsonl:2: headers: A must be a text"},
 		{ok + `{"url":"/","headers":{"A b":"c"}}`, "", `r.jsonl:2: headers: "A b" is no name of a header`},
 		{ok + `{"url":"/","headers":{"A":"b\r\nC: d"}}`, "", `control character, '\r', at byte 2`},
@@ -162,24 +190,33 @@ func TestFilesThatAreWrongAreRefusedWithFileAndLine(t *testing.T) {
 		{ok + `{"url":"/","headers":{"content-length":"1"}}`, "", "Content-Length is counted"},
 		{ok + `{"url":"/","headers":{"Transfer-Encoding":"chunked"}}`, "", "Transfer-Encoding cannot be set"},
 
-		{ok + `{"url":"/{{x}}"}`, "", `r.jsonl:2: url: {{x}} is a variable, and there are none: expected --vars FILE, a CSV file with the column "x"`},
-		{ok + `{"url":"/","body":"{{x}}"}`, "a,b\n1,2\n", "r.jsonl:2: body: {{x}} is no column of v.csv: expected one of a, b"},
-		{ok + `{"url":"/","headers":{"A":"{{x}}"}}`, "a,b\n1,2\n", "r.jsonl:2: header A: {{x}} is no column of v.csv"},
+		{ok + `{"url":"/{{x}}"}`, "",
+			`r.jsonl:2: url: {{x}} is a variable, and there are none: expected --vars FILE, a CSV file with the column "x"`},
+		{ok + `{"url":"/","body":"{{x}}"}`, "a,b\n1,2\n",
+			"r.jsonl:2: body: {{x}} is no column of v.csv: expected one of a, b"},
+		{ok + `{"url":"/","headers":{"A":"{{x}}"}}`, "a,b\n1,2\n",
+			"r.jsonl:2: header A: {{x}} is no column of v.csv"},
 		{ok + `{"url":"/{{}}"}`, "a\n1\n", "a variable without a name at byte 2"},
-		{ok + `{"url":"{{a}}"}`, "a\n1\n", "r.jsonl:2: url: the URL begins with {{a}}, which is percent-encoded: write {{{a}}} for a whole path"},
+		{ok + `{"url":"{{a}}"}`, "a\n1\n", "r.jsonl:2: url: the URL begins with {{a}}, which is " +
+			"percent-encoded: write {{{a}}} for a whole path"},
 		{ok + `{"url":"http://{{a}}/"}`, "a\n1\n", "what is filled in can stand in path and query alone"},
-		{ok + `{"url":"http://localhost:{{a}}"}`, "a\n1\n", "what is filled in can stand in path and query alone"},
+		{ok + `{"url":"http://localhost:{{a}}"}`, "a\n1\n",
+			"what is filled in can stand in path and query alone"},
 		{ok + `{"url":"/#{{a}}"}`, "a\n1\n", "cannot stand behind a #"},
-		{ok, "a\n1\n", "no request has a variable of v.csv: write {{a}} where its values belong, or leave --vars out"},
+		{ok, "a\n1\n", "no request has a variable of v.csv: write {{a}} where its values belong, or leave " +
+			"--vars out"},
 		{`{"url":"{{{a}}}"}`, "a\n/b\nc\n", `v.csv:3: column a: expected a path that begins with /, got "c"`},
-		{`{"url":"/x{{{a}}}"}`, "a\nb\nc d\n", `v.csv:3: column a: "c d" has the byte ' ', which a URL cannot`},
+		{`{"url":"/x{{{a}}}"}`, "a\nb\nc d\n",
+			`v.csv:3: column a: "c d" has the byte ' ', which a URL cannot`},
 		{`{"url":"/x{{{a}}}"}`, "a\n\"b\nc\"\n", `has the byte '\n', which a URL cannot`},
 		{`{"url":"/","headers":{"A":"{{a}}"}}`, "a\n\"b\r\nC: d\"\n", "v.csv:2: column a:"},
-		{`{"url":"/","body":{"a":"{{{a}}}"}}`, "a\n1\nx\n", `v.csv:3: column a: "x" is no JSON value, as a number or true is: put the variable within quotes`},
+		{`{"url":"/","body":{"a":"{{{a}}}"}}`, "a\n1\nx\n",
+			`v.csv:3: column a: "x" is no JSON value, as a number or true is: put the variable within quotes`},
 		{`{"url":"/","body":{"a":"{{a}}"}}`, "a\n\xff\n", "not UTF-8"},
 		{`{"url":"/{{a}}"}`, "a\n", "v.csv: the file has a head and no rows"},
 		{`{"url":"/{{a}}"}`, "\n", "v.csv: the file has no head"},
-		{`{"url":"/{{a}}"}`, "a,b\n1,2\n\n3\n", "v.csv:4: the row has not as many fields as the head: expected 2, a, b"},
+		{`{"url":"/{{a}}"}`, "a,b\n1,2\n\n3\n",
+			"v.csv:4: the row has not as many fields as the head: expected 2, a, b"},
 		{`{"url":"/{{a}}"}`, "a,b\n1,\"2\n", "v.csv:2: not CSV: extraneous or missing \" in quoted-field"},
 		{`{"url":"/{{a}}"}`, "a, a\n1,2\n", `v.csv:1: the column "a" is there twice`},
 		{`{"url":"/{{a}}"}`, "a,{b}\n1,2\n", `v.csv:1: the name of column 2, "{b}", holds braces`},
@@ -190,7 +227,8 @@ func TestFilesThatAreWrongAreRefusedWithFileAndLine(t *testing.T) {
 		}
 		sc, err := Open(t.Context(), s, nil)
 		if err == nil {
-			t.Errorf("%q with %q is taken, as %q, expected %q", c.lines, c.csv, take(sc.Source(0, 1), 2), c.want)
+			t.Errorf("%q with %q is taken, as %q, expected %q", c.lines, c.csv,
+				take(sc.Source(0, 1), 2), c.want)
 		} else if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q with %q\n says %q\n expected %q", c.lines, c.csv, err, c.want)
 		}
@@ -213,7 +251,8 @@ func TestFilesAreReadOnceAndNotBeyondTheirBounds(t *testing.T) {
 	if s.Body != "hello" || s.VarsText != "x\n1\n" {
 		t.Errorf("body %q and variables %q", s.Body, s.VarsText)
 	}
-	r := Spec{Requests: write("requests", "\ufeff{\"url\":\"http://localhost/{{x}}\"}"), Vars: write("bom", "\ufeffx\n1\n")}
+	r := Spec{Requests: write("requests", "\ufeff{\"url\":\"http://localhost/{{x}}\"}"),
+		Vars: write("bom", "\ufeffx\n1\n")}
 	if err := r.ReadFiles(); err != nil {
 		t.Fatal(err)
 	}

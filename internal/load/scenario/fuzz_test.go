@@ -24,9 +24,11 @@ func whole(t *testing.T, wire []byte) *http.Request {
 	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil || r.Buffered() > 0 || len(req.TransferEncoding) > 0 {
-		t.Fatalf("%q: error %v, %d bytes left over, coding %q: expected one whole request", wire, err, r.Buffered(), req.TransferEncoding)
+		t.Fatalf("%q: error %v, %d bytes left over, coding %q: expected one whole request", wire, err,
+			r.Buffered(), req.TransferEncoding)
 	}
-	if hosts := strings.Count(strings.ToLower(string(wire[:len(wire)-len(body)])), "\r\nhost:"); hosts != 1 || req.Host != "127.0.0.1:8080" {
+	if hosts := strings.Count(strings.ToLower(string(wire[:len(wire)-len(body)])), "\r\nhost:"); hosts != 1 ||
+		req.Host != "127.0.0.1:8080" {
 		t.Fatalf("%q has %d hosts, %q", wire, hosts, req.Host)
 	}
 	if req.Header.Get("Content-Type") == "application/json" && !json.Valid(body) {
@@ -55,7 +57,8 @@ func FuzzRequests(f *testing.F) {
 			f.Add(spec.RequestsText, spec.VarsText, false)
 		}
 	}
-	f.Add(`{"url":"/{{a}}?{{{b}}}","headers":{"X":"{{a}}"},"body":{"a":"{{a}}","b":"{{{b}}}"}}`, "a,b\nx,1\n", true)
+	f.Add(`{"url":"/{{a}}?{{{b}}}","headers":{"X":"{{a}}"},"body":{"a":"{{a}}","b":"{{{b}}}"}}`,
+		"a,b\nx,1\n", true)
 	f.Add(`{"url":"{{{b}}}/x","body":"{\"a\":{{a}},\"b\":\"\\\"{{b}}\"}"}`, "a,b\n[1],/\n", true)
 	f.Add(`{"url":"/","weight":0.5,"method":"PATCH"}`, "a\n", false)
 	f.Fuzz(func(t *testing.T, lines, csv string, random bool) {
@@ -66,7 +69,8 @@ func FuzzRequests(f *testing.F) {
 		}
 		sc, err := Open(t.Context(), s, nil)
 		if err != nil {
-			if lines != "" && !strings.Contains(err.Error(), "lines") && !strings.Contains(err.Error(), "columns") {
+			if lines != "" && !strings.Contains(err.Error(), "lines") &&
+				!strings.Contains(err.Error(), "columns") {
 				t.Fatalf("%v does not say which file", err)
 			}
 			return
@@ -115,7 +119,8 @@ func FuzzURL(f *testing.F) {
 
 // FuzzTemplate holds that a template is its text taken apart, nothing lost.
 func FuzzTemplate(f *testing.F) {
-	for _, text := range []string{"", "{{a}}", "x{{{a}}}y{{ b }}", "{{{{a}}}}", "{{{a}}", "{{a}", "{{a\n}}", "{{}}", "{{{", "{{a{b}}", "{{a}}}"} {
+	for _, text := range []string{"", "{{a}}", "x{{{a}}}y{{ b }}", "{{{{a}}}}", "{{{a}}", "{{a}", "{{a\n}}",
+		"{{}}", "{{{", "{{a{b}}", "{{a}}}"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -67,7 +67,8 @@ func (b *builder) poll(at place) (kind, error) {
 		return nil, err
 	}
 	fields := with(b.fields, field{"User-Agent", "weir-load"},
-		field{"Accept", "application/rss+xml, application/atom+xml, application/feed+json, text/xml;q=0.9, */*;q=0.5"},
+		field{"Accept", "application/rss+xml, application/atom+xml, application/feed+json, text/xml;q=0.9, " +
+			"*/*;q=0.5"},
 		field{"Accept-Encoding", "gzip"})
 	p.after = appendFields(nil, p.host, fields)
 	return p, nil
@@ -77,7 +78,8 @@ func (b *builder) poll(at place) (kind, error) {
 func (p *poll) read(b *builder) error {
 	s := b.spec
 	if s.Users > 0 || s.Feeds > 0 || s.FeedPool > 0 || s.FirstUser > 0 || s.FeedURL != "" {
-		return errors.New("--feed-urls has a subscription on each line, so it takes the place of --users, --first-user, --feeds, --feed-pool and --feed-url: leave these out")
+		return errors.New("--feed-urls has a subscription on each line, so it takes the place of --users, " +
+			"--first-user, --feeds, --feed-pool and --feed-url: leave these out")
 	}
 	for line := range strings.Lines(s.FeedURLsText) {
 		line = strings.TrimSpace(line)
@@ -95,7 +97,8 @@ func (p *poll) read(b *builder) error {
 		p.lines = append(p.lines, "GET "+target)
 	}
 	if len(p.lines) == 0 || len(p.lines) > maxSubscriptions {
-		return fmt.Errorf("--feed-urls %s: expected 1 to %d URLs, got %d", s.FeedURLs, maxSubscriptions, len(p.lines))
+		return fmt.Errorf("--feed-urls %s: expected 1 to %d URLs, got %d", s.FeedURLs, maxSubscriptions,
+			len(p.lines))
 	}
 	p.n = uint64(len(p.lines))
 	return nil
@@ -106,19 +109,25 @@ func (p *poll) draw(b *builder) error {
 	s := b.spec
 	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
 	if users > maxSubscriptions || users*feeds > maxSubscriptions {
-		return fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner remembers", users, feeds, maxSubscriptions)
+		return fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner "+
+			"remembers", users, feeds, maxSubscriptions)
 	}
 	p.users, p.first, p.n = uint64(users), s.FirstUser, uint64(users*feeds)
 	p.pool, p.url = cmp.Or(s.FeedPool, max(feeds, users*feeds/10)), cmp.Or(s.FeedURL, defaultFeedURL)
 	if p.pool < feeds {
-		return fmt.Errorf("--feed-pool %d is too few for --feeds %d different ones of each user", p.pool, feeds)
+		return fmt.Errorf("--feed-pool %d is too few for --feeds %d different ones of each user",
+			p.pool, feeds)
 	}
 	if err := p.parse(b); err != nil {
 		return fmt.Errorf("--feed-url: %w", err)
 	}
-	if feeds > 1 && !slices.ContainsFunc(p.pattern, func(q pollPiece) bool { return q.what == 'f' || q.what == 'n' }) {
-		return fmt.Errorf("--feed-url %s has no {feed} and no {n}, so all %d feeds of a user are the same one: "+
-			"put {feed} where the number of a feed belongs or {n} where that of a subscription does, or give --feeds 1", p.url, feeds)
+	if feeds > 1 && !slices.ContainsFunc(p.pattern, func(q pollPiece) bool {
+		return q.what == 'f' || q.what == 'n'
+	}) {
+		return fmt.Errorf("--feed-url %s has no {feed} and no {n}, so all %d feeds of a user are the same "+
+			"one: "+
+			"put {feed} where the number of a feed belongs or {n} where that of a subscription does, or "+
+			"give --feeds 1", p.url, feeds)
 	}
 	p.feeds = subscriptions(newDice(s.Seed, "subscriptions"), users, feeds, p.pool)
 	return nil
@@ -134,7 +143,8 @@ func (p *poll) parse(b *builder) error {
 		marked.WriteString(text)
 		name, after, closed := strings.Cut(behind, "}")
 		switch {
-		case strings.Contains(text, "}"), len(text) < len(rest) && (!closed || name != "user" && name != "feed" && name != "n"):
+		case strings.Contains(text, "}"), len(text) < len(rest) &&
+			(!closed || name != "user" && name != "feed" && name != "n"):
 			return fmt.Errorf("expected {feed}, {user} and {n} and no other braces, got %q", p.url)
 		case closed:
 			numbers = append(numbers, name[0])
@@ -211,7 +221,8 @@ func (p *poll) String() string {
 }
 
 func (p *poll) samples() []sample {
-	return samplesOf(p, p.index, "is that where feeds are (--feed-url, --feed-urls), and do weir mock or another server serve them?")
+	return samplesOf(p, p.index, "is that where feeds are (--feed-url, --feed-urls), and do weir mock or "+
+		"another server serve them?")
 }
 
 func (p *poll) maker(threads uint64) maker {

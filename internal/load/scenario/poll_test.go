@@ -15,10 +15,12 @@ import (
 
 func TestEverySubscriptionIsPolledOnceATurn(t *testing.T) {
 	for _, threads := range []int{1, 3, 7, 30} {
-		sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 10, FirstUser: 100, Feeds: 3, FeedURL: "/{user}/{feed}"})
+		sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 10, FirstUser: 100, Feeds: 3,
+			FeedURL: "/{user}/{feed}"})
 		seen := make(map[string]int)
 		for thread := range threads {
-			turn := (30 - thread + threads - 1) / threads // the numbers thread, thread + threads and so on below 30
+			// The numbers thread, thread + threads and so on below 30.
+			turn := (30 - thread + threads - 1) / threads
 			for _, u := range targets(take(sc.Source(thread, threads), turn)) {
 				seen[u]++
 			}
@@ -47,7 +49,8 @@ func TestEverySubscriptionIsPolledOnceATurn(t *testing.T) {
 
 func TestSubscriptionsOfAFileArePolledOnceATurn(t *testing.T) {
 	text := "/filtered/a?x={1}\n\n" + origin + "/filtered/b.rss\n  /filtered/c\r\n"
-	sc := open(t, Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text, Every: time.Minute})
+	sc := open(t, Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text,
+		Every: time.Minute})
 	got := targets(take(sc.Source(0, 1), 6))
 	want := []string{"/filtered/a?x=%7B1%7D", "/filtered/b.rss", "/filtered/c"}
 	if !slices.Equal(got, append(want, want...)) {
@@ -60,7 +63,8 @@ func TestSubscriptionsOfAFileArePolledOnceATurn(t *testing.T) {
 		"/a\n\nhttp://127.0.0.2:80/b": "--feed-urls f, subscription 2: expected all URLs at one host",
 		"\n\n":                        "--feed-urls f: expected 1 to 10000000 URLs, got 0",
 	} {
-		_, err := Open(t.Context(), Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text}, nil)
+		_, err := Open(t.Context(), Spec{Scenario: "poll", Target: origin, FeedURLs: "f", FeedURLsText: text},
+			nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, expected %s", text, err, want)
 		}
@@ -68,8 +72,10 @@ func TestSubscriptionsOfAFileArePolledOnceATurn(t *testing.T) {
 }
 
 func TestSubscriptionsHaveNumbers(t *testing.T) {
-	sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 2, Feeds: 2, FeedURL: "/filtered/{n}?of={user}"})
-	want := []string{"/filtered/1?of=0", "/filtered/2?of=1", "/filtered/3?of=0", "/filtered/4?of=1", "/filtered/1?of=0"}
+	sc := open(t, Spec{Scenario: "poll", Target: origin, Users: 2, Feeds: 2,
+		FeedURL: "/filtered/{n}?of={user}"})
+	want := []string{"/filtered/1?of=0", "/filtered/2?of=1", "/filtered/3?of=0", "/filtered/4?of=1",
+		"/filtered/1?of=0"}
 	if got := targets(take(sc.Source(0, 1), 5)); !slices.Equal(got, want) {
 		t.Errorf("polled %q, expected %q", got, want)
 	}
@@ -78,7 +84,9 @@ func TestSubscriptionsHaveNumbers(t *testing.T) {
 // TestTurnsAreAlike holds the schedule: the same subscription comes again after exactly as many requests as
 // there are.
 func TestTurnsAreAlike(t *testing.T) {
-	all := targets(take(open(t, Spec{Scenario: "poll", Target: origin, Users: 10, Feeds: 3, FeedURL: "/{user}/{feed}"}).Source(0, 1), 90))
+	all := targets(take(
+		open(t, Spec{Scenario: "poll", Target: origin, Users: 10, Feeds: 3,
+			FeedURL: "/{user}/{feed}"}).Source(0, 1), 90))
 	for i := range 60 {
 		if all[i] != all[i+30] {
 			t.Fatalf("request %d is %s and request %d %s", i, all[i], i+30, all[i+30])
@@ -94,7 +102,8 @@ func TestTurnsAreAlike(t *testing.T) {
 // TestThreadsOfAMixPollTheirOwnSubscriptions holds that a thread's second turn is its first one again,
 // whatever comes between, and that the first ones of all together are one turn.
 func TestThreadsOfAMixPollTheirOwnSubscriptions(t *testing.T) {
-	sc := open(t, Spec{Scenario: "poll=1,feed=1", Target: origin, Users: 500, Feeds: 4, FeedURL: "/{user}/{feed}"})
+	sc := open(t, Spec{Scenario: "poll=1,feed=1", Target: origin, Users: 500, Feeds: 4,
+		FeedURL: "/{user}/{feed}"})
 	seen := make(map[string]bool)
 	for thread := range 3 {
 		var polls []string
@@ -109,7 +118,8 @@ func TestThreadsOfAMixPollTheirOwnSubscriptions(t *testing.T) {
 		}
 		for i, u := range polls[own : 2*own] {
 			if u != polls[i] {
-				t.Fatalf("poll %d of thread %d is %s in the second turn, and %s in the first", i, thread, u, polls[i])
+				t.Fatalf("poll %d of thread %d is %s in the second turn, and %s in the first", i, thread, u,
+					polls[i])
 			}
 		}
 		for _, u := range polls[:own] {
@@ -136,7 +146,8 @@ func TestPopularityIsZipfs(t *testing.T) {
 		t.Errorf("the tenth has %d of %d, expected about a 75th", n[10], users*feeds)
 	}
 	if n[1] < n[2]*3/2 || n[10] < n[40]*3 || n[10] > n[40]*5 {
-		t.Errorf("the first have %d, %d, the 10th %d, the 40th %d: expected the law", n[1], n[2], n[10], n[40])
+		t.Errorf("the first have %d, %d, the 10th %d, the 40th %d: expected the law", n[1], n[2],
+			n[10], n[40])
 	}
 	for feed := range n {
 		if feed < 1 || feed > pool {
@@ -168,7 +179,8 @@ func TestReadersAskForWhatHasChanged(t *testing.T) {
 			}
 			return
 		}
-		if r.Header.Get("Accept-Encoding") != "gzip" || !strings.Contains(r.Header.Get("Accept"), "application/rss+xml") || r.UserAgent() == "" {
+		if r.Header.Get("Accept-Encoding") != "gzip" ||
+			!strings.Contains(r.Header.Get("Accept"), "application/rss+xml") || r.UserAgent() == "" {
 			t.Errorf("header %v, expected a reader's", r.Header)
 		}
 		if r.Header.Get("If-None-Match") == etag {
@@ -188,7 +200,8 @@ func TestReadersAskForWhatHasChanged(t *testing.T) {
 		fmt.Fprint(w, "a feed")
 	}))
 	defer upstream.Close()
-	s := open(t, Spec{Scenario: "poll", Target: upstream.URL, Users: 6, Feeds: 2}).Source(0, 1).(client.Listener)
+	s := open(t, Spec{Scenario: "poll", Target: upstream.URL, Users: 6, Feeds: 2}).Source(
+		0, 1).(client.Listener)
 	turn := func(now int64) (statuses map[int]int) {
 		version.Store(now)
 		statuses = make(map[int]int)
@@ -221,12 +234,14 @@ func TestReadersAskForWhatHasChanged(t *testing.T) {
 		t.Errorf("%v, expected 12 times 304", got)
 	}
 
-	bare := open(t, Spec{Scenario: "poll", Target: upstream.URL, Users: 1, Feeds: 1, FeedURL: "/bare"}).Source(0, 1).(client.Listener)
+	bare := open(t, Spec{Scenario: "poll", Target: upstream.URL, Users: 1, Feeds: 1,
+		FeedURL: "/bare"}).Source(0, 1).(client.Listener)
 	for range 2 {
 		wire, _, ref := bare.Next(nil)
 		bare.Heard(ref, do(t, upstream, wire))
 	}
-	bare.Heard(1, client.Answer{Status: 200, ETag: []byte("\"a\r\nX: y\""), LastModified: []byte(strings.Repeat("x", 600))})
+	bare.Heard(1, client.Answer{Status: 200, ETag: []byte("\"a\r\nX: y\""),
+		LastModified: []byte(strings.Repeat("x", 600))})
 	if wire, _, _ := bare.Next(nil); strings.Contains(string(wire), "If-") {
 		t.Errorf("%q, expected no condition", wire)
 	}
@@ -244,15 +259,18 @@ func do(t *testing.T, upstream *httptest.Server, wire []byte) client.Answer {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	return client.Answer{Status: answer.StatusCode, ETag: []byte(answer.Header.Get("ETag")), LastModified: []byte(answer.Header.Get("Last-Modified"))}
+	return client.Answer{Status: answer.StatusCode, ETag: []byte(answer.Header.Get("ETag")),
+		LastModified: []byte(answer.Header.Get("Last-Modified"))}
 }
 
 func TestAMixHearsForItsPolls(t *testing.T) {
-	s := open(t, Spec{Scenario: "feed,poll", Target: origin, Users: 1, Feeds: 1}).Source(0, 1).(client.Listener)
+	s := open(t, Spec{Scenario: "feed,poll", Target: origin, Users: 1, Feeds: 1}).Source(
+		0, 1).(client.Listener)
 	heard := false
 	for range 100 {
 		wire, _, ref := s.Next(nil)
-		if strings.Contains(string(wire), ".rss") && heard != strings.Contains(string(wire), "If-None-Match: \"x\"\r\n") {
+		if strings.Contains(string(wire), ".rss") &&
+			heard != strings.Contains(string(wire), "If-None-Match: \"x\"\r\n") {
 			t.Fatalf("%q after an answer: %v", wire, heard)
 		}
 		heard = heard || ref != 0

@@ -125,7 +125,8 @@ func (s *Scenario) Targets() []client.Target { return slices.Clone(s.targets) }
 func (s *Scenario) Source(thread, threads int) client.Source {
 	parts := uint64(max(s.spec.Parts, 1))
 	runners := parts * uint64(threads)
-	src := source{numbers: numbers{at: uint64(s.spec.Part) + parts*uint64(thread), by: runners}, order: s.order}
+	src := source{numbers: numbers{at: uint64(s.spec.Part) + parts*uint64(thread), by: runners},
+		order: s.order}
 	var hears listener
 	first := 0
 	for _, k := range s.kinds {
@@ -160,8 +161,8 @@ func (s *Scenario) Judges() bool {
 	})
 }
 
-// Rate is how many requests a second Every means for all users or subscriptions, 0 when there is no Every. In a mix with poll it
-// is so many that the polls among them come when they should.
+// Rate is how many requests a second Every means for all users or subscriptions, 0 when there is no Every.
+// In a mix with poll it is so many that the polls among them come when they should.
 func (s *Scenario) Rate() float64 {
 	var before uint64
 	for i, k := range s.kinds {
@@ -257,7 +258,9 @@ func (b *builder) target() (place, error) {
 		return place{}, fmt.Errorf("--target: %w", err)
 	}
 	if u.RawQuery != "" || u.Fragment != "" {
-		return place{}, fmt.Errorf("--target: expected an origin, as in http://127.0.0.1:8080, got %q with a query or fragment", b.spec.Target)
+		return place{}, fmt.Errorf(
+			"--target: expected an origin, as in http://127.0.0.1:8080, got %q with a query or fragment",
+			b.spec.Target)
 	}
 	p, err := b.place(u)
 	if err != nil {
@@ -282,10 +285,14 @@ func (b *builder) locate(text, mark string) (at place, target string, err error)
 	}
 	_, rest, absolute := strings.Cut(text, "://")
 	if !absolute {
-		return at, "", fmt.Errorf("expected a URL, as in http://127.0.0.1:8080/feed/1, or a path at --target, as in /feed/1, got %q", strings.ReplaceAll(text, mark, "..."))
+		return at, "", fmt.Errorf("expected a URL, as in http://127.0.0.1:8080/feed/1, or a path at "+
+			"--target, as in /feed/1, got %q", strings.ReplaceAll(text, mark, "..."))
 	}
-	if end := strings.IndexAny(rest, "/?#"); strings.LastIndex(text, mark) >= 0 && (end < 0 || strings.Index(text, mark) < len(text)-len(rest)+end) {
-		return at, "", fmt.Errorf("what is filled in can stand in path and query alone, not in the host of %q", strings.ReplaceAll(text, mark, "..."))
+	if end := strings.IndexAny(rest, "/?#"); strings.LastIndex(text, mark) >= 0 &&
+		(end < 0 || strings.Index(text, mark) < len(text)-len(rest)+end) {
+		return at, "", fmt.Errorf(
+			"what is filled in can stand in path and query alone, not in the host of %q",
+			strings.ReplaceAll(text, mark, "..."))
 	}
 	u, err := parseOrigin(text)
 	if err != nil {
@@ -336,15 +343,20 @@ func parseMix(text string) ([]part, error) {
 		name, weight, weighted := strings.Cut(strings.TrimSpace(entry), "=")
 		p := part{name: strings.TrimSpace(name), weight: 1}
 		if !slices.Contains(names, p.name) {
-			return nil, fmt.Errorf("--scenario: there is no scenario %q, only %s, or a mix as in feed=3,predict=1", p.name, strings.Join(names, ", "))
+			return nil, fmt.Errorf(
+				"--scenario: there is no scenario %q, only %s, or a mix as in feed=3,predict=1", p.name,
+				strings.Join(names, ", "))
 		}
 		if slices.ContainsFunc(parts, func(o part) bool { return o.name == p.name }) {
-			return nil, fmt.Errorf("--scenario: %s is there twice in %q; its weights can be added", p.name, text)
+			return nil, fmt.Errorf("--scenario: %s is there twice in %q; its weights can be added",
+				p.name, text)
 		}
 		if weighted {
 			n, err := strconv.ParseUint(strings.TrimSpace(weight), 10, 32)
 			if err != nil || n == 0 || n > 1_000_000 {
-				return nil, fmt.Errorf("--scenario: the weight of %s must be a whole number from 1 to 1000000, got %q", p.name, weight)
+				return nil, fmt.Errorf(
+					"--scenario: the weight of %s must be a whole number from 1 to 1000000, got %q", p.name,
+					weight)
 			}
 			p.weight = n
 		}

@@ -22,21 +22,30 @@ const origin = "http://127.0.0.1:8080"
 
 // everything is a spec of each scenario, and of what changes its requests.
 var everything = map[string]Spec{
-	"a URL":               {URL: origin + "/a b?q=ä#x"},
-	"a body":              {URL: origin, Body: `{"a":1}`, Headers: []string{"X-Y:  z "}},
-	"a URL with columns":  {URL: origin + "/u/{{name}}", Body: `{"n":{{n}}}`, Vars: "v.csv", VarsText: "name,n\na/b,1\n\"c\r\nd\",22\n"},
-	"feed":                {Scenario: "feed", Target: origin},
-	"feed, posted":        {Scenario: "feed", Target: origin + "/behind/", Method: "POST", Items: 5, Users: 3, FirstUser: 1 << 62},
-	"predict":             {Scenario: "predict", Target: origin, Items: 7, MaxItem: 9},
-	"predict of a few":    {Scenario: "predict", Target: origin, Items: 3, MaxItem: 3},
-	"sequence":            {Scenario: "sequence", Target: origin, MaxIndex: 2},
-	"sequence on and on":  {Scenario: "sequence", Target: origin, MaxIndex: -1},
-	"poll":                {Scenario: "poll", Target: origin, Users: 10, Feeds: 3},
-	"poll of own feeds":   {Scenario: "poll", Target: origin, Users: 10, Feeds: 3, FeedURL: "/{user}/{feed}?u={user}"},
-	"a mix":               {Scenario: "feed=3,predict=1,sequence,poll=2,requests", Target: origin, Users: 100, Items: 5, MaxItem: 50, Requests: "r", RequestsText: `{"url":"/x"}`},
-	"requests":            {Requests: "r", RequestsText: "{\"url\":\"http://localhost/\"}\n\n{\"url\":\"/p\",\"method\":\"PUT\",\"headers\":{\"A\":[\"1\",\"2\"]},\"body\":[1]}", Target: origin},
-	"requests by weight":  {Requests: "r", RequestsText: "{\"url\":\"/a\",\"weight\":3}\n{\"url\":\"/b\",\"method\":\"DELETE\"}", Target: origin},
-	"requests of columns": {Requests: "r", RequestsText: `{"url":"{{{path}}}","headers":{"K":"a{{k}}b"},"body":"k={{k}}"}`, Target: origin + "/pre", Vars: "v", VarsText: "path,k\n/a,1\n/b?c=d,two\n", VarsOrder: "random"},
+	"a URL":  {URL: origin + "/a b?q=ä#x"},
+	"a body": {URL: origin, Body: `{"a":1}`, Headers: []string{"X-Y:  z "}},
+	"a URL with columns": {URL: origin + "/u/{{name}}", Body: `{"n":{{n}}}`, Vars: "v.csv",
+		VarsText: "name,n\na/b,1\n\"c\r\nd\",22\n"},
+	"feed": {Scenario: "feed", Target: origin},
+	"feed, posted": {Scenario: "feed", Target: origin + "/behind/", Method: "POST", Items: 5, Users: 3,
+		FirstUser: 1 << 62},
+	"predict":            {Scenario: "predict", Target: origin, Items: 7, MaxItem: 9},
+	"predict of a few":   {Scenario: "predict", Target: origin, Items: 3, MaxItem: 3},
+	"sequence":           {Scenario: "sequence", Target: origin, MaxIndex: 2},
+	"sequence on and on": {Scenario: "sequence", Target: origin, MaxIndex: -1},
+	"poll":               {Scenario: "poll", Target: origin, Users: 10, Feeds: 3},
+	"poll of own feeds": {Scenario: "poll", Target: origin, Users: 10, Feeds: 3,
+		FeedURL: "/{user}/{feed}?u={user}"},
+	"a mix": {Scenario: "feed=3,predict=1,sequence,poll=2,requests", Target: origin, Users: 100,
+		Items: 5, MaxItem: 50, Requests: "r", RequestsText: `{"url":"/x"}`},
+	"requests": {Requests: "r", RequestsText: "{\"url\":\"http://localhost/\"}\n\n" +
+		"{\"url\":\"/p\",\"method\":\"PUT\",\"headers\":{\"A\":[\"1\",\"2\"]},\"body\":[1]}", Target: origin},
+	"requests by weight": {Requests: "r",
+		RequestsText: "{\"url\":\"/a\",\"weight\":3}\n{\"url\":\"/b\",\"method\":\"DELETE\"}",
+		Target:       origin},
+	"requests of columns": {Requests: "r",
+		RequestsText: `{"url":"{{{path}}}","headers":{"K":"a{{k}}b"},"body":"k={{k}}"}`, Target: origin +
+			"/pre", Vars: "v", VarsText: "path,k\n/a,1\n/b?c=d,two\n", VarsOrder: "random"},
 }
 
 // open opens a spec that is right.
@@ -77,12 +86,14 @@ func TestEveryRequestIsOneWholeRequestForItsTarget(t *testing.T) {
 				}
 				body, err := io.ReadAll(req.Body)
 				if err != nil || r.Buffered() > 0 {
-					t.Fatalf("%q: error %v, %d bytes left over, expected one whole request", rest, err, r.Buffered())
+					t.Fatalf("%q: error %v, %d bytes left over, expected one whole request", rest, err,
+						r.Buffered())
 				}
 				if req.Host != sc.Targets()[target].Host {
 					t.Errorf("%q goes to %s", rest, sc.Targets()[target].URL)
 				}
-				if len(body) > 0 && req.Header.Get("Content-Type") == "application/json" && !json.Valid(body) {
+				if len(body) > 0 && req.Header.Get("Content-Type") == "application/json" &&
+					!json.Valid(body) {
 					t.Errorf("the body %q is no JSON", body)
 				}
 			}
@@ -159,7 +170,8 @@ func TestFeedAsksForAllUsersAlike(t *testing.T) {
 // TestPredictIsWhatWritingItDownGives holds requests against ones that are written by encoding/json.
 func TestPredictIsWhatWritingItDownGives(t *testing.T) {
 	for _, spec := range []Spec{
-		{Items: 5, MaxItem: 5}, {Items: 1, MaxItem: 1}, {Items: 20, MaxItem: 1000}, {Items: 50, MaxItem: maxList + 3}, {MaxItem: 1 << 40},
+		{Items: 5, MaxItem: 5}, {Items: 1, MaxItem: 1}, {Items: 20, MaxItem: 1000},
+		{Items: 50, MaxItem: maxList + 3}, {MaxItem: 1 << 40},
 	} {
 		spec.Scenario, spec.Target, spec.Users = "predict", origin, 30
 		sc := open(t, spec)
@@ -183,7 +195,8 @@ func TestPredictIsWhatWritingItDownGives(t *testing.T) {
 			if string(again) != body {
 				t.Fatalf("%s, expected %s", body, again)
 			}
-			if len(got.Items) != p.items || got.User.String() != strconv.FormatUint(below(p.users.dice.at(uint64(k)), 30), 10) {
+			if len(got.Items) != p.items ||
+				got.User.String() != strconv.FormatUint(below(p.users.dice.at(uint64(k)), 30), 10) {
 				t.Fatalf("%d items for user %s, expected %d", len(got.Items), got.User, p.items)
 			}
 			once := slices.Clone(got.Items)
@@ -199,14 +212,16 @@ func TestPredictIsWhatWritingItDownGives(t *testing.T) {
 			t.Errorf("no item beyond %d of %d", highest, p.most)
 		}
 		if want := min(p.most*9/10, 200*p.items/2); len(seen) < want {
-			t.Errorf("%d different items in 200 requests for %d of %d, expected %d at least", len(seen), p.items, p.most, want)
+			t.Errorf("%d different items in 200 requests for %d of %d, expected %d at least", len(seen),
+				p.items, p.most, want)
 		}
 	}
 }
 
 func TestSequenceGoesBackAsFarAsItClimbs(t *testing.T) {
 	index, most := 0, 0
-	for _, r := range take(open(t, Spec{Scenario: "sequence", Target: origin, MaxIndex: 50}).Source(0, 1), 1000) {
+	for _, r := range take(open(t, Spec{Scenario: "sequence", Target: origin, MaxIndex: 50}).Source(0, 1),
+		1000) {
 		switch {
 		case strings.HasPrefix(r, "GET /next HTTP/1.1\r\n"):
 			index++
@@ -222,7 +237,8 @@ func TestSequenceGoesBackAsFarAsItClimbs(t *testing.T) {
 	if index != 0 || most != 50 {
 		t.Errorf("ends at %d after %d at most, expected 0 and 50", index, most)
 	}
-	for _, r := range take(open(t, Spec{Scenario: "sequence", Target: origin, MaxIndex: -1}).Source(0, 1), 3000) {
+	for _, r := range take(open(t, Spec{Scenario: "sequence", Target: origin, MaxIndex: -1}).Source(0, 1),
+		3000) {
 		if !strings.HasPrefix(r, "GET /next ") {
 			t.Fatalf("%q, expected the next value on and on", r)
 		}
@@ -231,7 +247,8 @@ func TestSequenceGoesBackAsFarAsItClimbs(t *testing.T) {
 
 func TestAMixHasItsWeights(t *testing.T) {
 	seen := make(map[string]int)
-	for _, r := range take(open(t, Spec{Scenario: " feed = 3 , predict", Target: origin, Items: 2}).Source(0, 1), 4000) {
+	for _, r := range take(open(t, Spec{Scenario: " feed = 3 , predict", Target: origin, Items: 2}).Source(
+		0, 1), 4000) {
 		seen[r[:strings.IndexByte(r, ' ')]]++
 		if strings.HasPrefix(r, "GET") && !strings.Contains(r, "?size=20 ") {
 			t.Fatalf("%q: --items of a mix with predict is about predictions", r)
@@ -302,7 +319,8 @@ func TestARoundOfAMixIsWhole(t *testing.T) {
 		for k := range uint64(2 * len(o.turns)) {
 			part, number := o.at(k)
 			if number != next[part] {
-				t.Fatalf("%v: turn %d is number %d of part %d, expected %d", weights, k, number, part, next[part])
+				t.Fatalf("%v: turn %d is number %d of part %d, expected %d", weights, k, number, part,
+					next[part])
 			}
 			next[part]++
 		}

@@ -113,7 +113,8 @@ func newOrder(d dice, weights []uint64) order {
 			o.turns = append(o.turns, turn{part: uint32(part)})
 		}
 	}
-	rand.New(rand.NewPCG(uint64(d), 0)).Shuffle(len(o.turns), func(i, j int) { o.turns[i], o.turns[j] = o.turns[j], o.turns[i] })
+	rand.New(rand.NewPCG(uint64(d), 0)).Shuffle(len(o.turns),
+		func(i, j int) { o.turns[i], o.turns[j] = o.turns[j], o.turns[i] })
 	had := make([]uint32, len(o.share))
 	for i := range o.turns {
 		t := &o.turns[i]

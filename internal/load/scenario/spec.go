@@ -30,16 +30,20 @@ type Spec struct {
 	FirstUser uint64        `json:"first_user,omitempty"`
 	Every     time.Duration `json:"every,omitempty"` // default 5 m for poll
 
-	Items    int `json:"items,omitempty"`     // of a prediction (400) or a feed request (20); in a mix with predict, its alone
-	MaxItem  int `json:"max_item,omitempty"`  // predictions are for items 1 to this (1,000,000)
-	MaxIndex int `json:"max_index,omitempty"` // how far sequence climbs before it goes back (1,000); negative: on and on
+	// Of a prediction (400) or a feed request (20); in a mix with predict, its alone.
+	Items   int `json:"items,omitempty"`
+	MaxItem int `json:"max_item,omitempty"` // predictions are for items 1 to this (1,000,000)
+	// How far sequence climbs before it goes back (1,000); negative: on and on.
+	MaxIndex int `json:"max_index,omitempty"`
 
-	Feeds    int    `json:"feeds,omitempty"`     // of each reader (25)
-	FeedPool int    `json:"feed_pool,omitempty"` // how many different feeds there are (a tenth of all subscriptions)
-	FeedURL  string `json:"feed_url,omitempty"`  // where they are, with {feed}, {user} and {n} (/feed/{feed}.rss)
+	Feeds int `json:"feeds,omitempty"` // of each reader (25)
+	// How many different feeds there are (a tenth of all subscriptions).
+	FeedPool int `json:"feed_pool,omitempty"`
+	// Where they are, with {feed}, {user} and {n} (/feed/{feed}.rss).
+	FeedURL string `json:"feed_url,omitempty"`
 
-	// FeedURLs, Requests and Vars are the names of files, and those with Text what is in them. FeedURLs has the
-	// URL of one subscription on each line.
+	// FeedURLs, Requests and Vars are the names of files, and those with Text what is in them. FeedURLs has
+	// the URL of one subscription on each line.
 	FeedURLs     string `json:"feed_urls,omitempty"`
 	FeedURLsText string `json:"feed_urls_text,omitempty"`
 	Requests     string `json:"requests,omitempty"`
@@ -48,10 +52,11 @@ type Spec struct {
 	VarsText     string `json:"vars_text,omitempty"`
 	VarsOrder    string `json:"vars_order,omitempty"` // sequential, random
 
-	Seed     uint64        `json:"seed,omitempty"`
-	Insecure bool          `json:"insecure,omitempty"` // Check believes any certificate
-	HTTP2    bool          `json:"-"`                  // Check asks by HTTP/2, as the load will; agents check nothing
-	Timeout  time.Duration `json:"timeout,omitempty"`  // of Check's requests (10 s)
+	Seed     uint64 `json:"seed,omitempty"`
+	Insecure bool   `json:"insecure,omitempty"` // Check believes any certificate
+	// Check asks by HTTP/2, as the load will; agents check nothing.
+	HTTP2   bool          `json:"-"`
+	Timeout time.Duration `json:"timeout,omitempty"` // of Check's requests (10 s)
 
 	// Part of Parts is this runner's share of the requests, when there are several.
 	Part  int `json:"part,omitempty"`
@@ -88,7 +93,8 @@ func (s *Spec) ReadFiles() error {
 		text       *string
 		most       int64
 	}{
-		{"--requests", s.Requests, &s.RequestsText, maxRequests}, {"--vars", s.Vars, &s.VarsText, maxVars}, {"--feed-urls", s.FeedURLs, &s.FeedURLsText, maxURLs},
+		{"--requests", s.Requests, &s.RequestsText, maxRequests}, {"--vars", s.Vars, &s.VarsText, maxVars},
+		{"--feed-urls", s.FeedURLs, &s.FeedURLsText, maxURLs},
 	} {
 		if f.name == "" {
 			continue
@@ -112,7 +118,9 @@ func readFile(flag, name string, most int64) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", flag, err)
 	case int64(len(text)) > most:
-		return "", fmt.Errorf("%s %s: longer than %d MiB, which is the most that is held in memory; use a part of it", flag, name, most>>20)
+		return "", fmt.Errorf(
+			"%s %s: longer than %d MiB, which is the most that is held in memory; use a part of it", flag,
+			name, most>>20)
 	case len(text) == 0:
 		return "", fmt.Errorf("%s %s: the file is empty", flag, name)
 	}
@@ -123,15 +131,19 @@ func readFile(flag, name string, most int64) (string, error) {
 func (s *Spec) parts() ([]part, error) {
 	switch {
 	case s.URL != "" && (s.Scenario != "" || s.Requests != ""):
-		return nil, fmt.Errorf("%s is one URL to ask for, and --scenario and --requests say to ask for something else: leave one of them out; where a scenario goes is --target", s.URL)
+		return nil, fmt.Errorf("%s is one URL to ask for, and --scenario and --requests say to ask for "+
+			"something else: leave one of them out; where a scenario goes is --target", s.URL)
 	case s.URL != "" && s.Target != "":
-		return nil, errors.New("a URL says where requests go, so --target goes with --scenario or --requests alone")
+		return nil, errors.New(
+			"a URL says where requests go, so --target goes with --scenario or --requests alone")
 	case s.URL != "":
 		return []part{{"url", 1}}, nil
 	case s.Scenario == "" && s.Requests != "":
 		return []part{{"requests", 1}}, nil
 	case s.Scenario == "":
-		return nil, fmt.Errorf("say what to ask for: a URL, or --scenario %s with --target, or --requests FILE", strings.Join(names[:4], ", "))
+		return nil, fmt.Errorf(
+			"say what to ask for: a URL, or --scenario %s with --target, or --requests FILE",
+			strings.Join(names[:4], ", "))
 	}
 	return parseMix(s.Scenario)
 }
@@ -156,7 +168,8 @@ func (s *Spec) check(parts []part) error {
 			return fmt.Errorf("%s must be from 1 to %d, got %d", f.flag, f.most, f.value)
 		}
 		if f.value != 0 && f.of != nil && !has(f.of...) {
-			return fmt.Errorf("%s is for --scenario %s, which is not asked for", f.flag, strings.Join(f.of, " and "))
+			return fmt.Errorf("%s is for --scenario %s, which is not asked for", f.flag,
+				strings.Join(f.of, " and "))
 		}
 	}
 	if has("feed") && !has("predict") && s.Items > 255 {
@@ -168,7 +181,8 @@ func (s *Spec) check(parts []part) error {
 	case s.Every > 0 && s.Users == 0 && !has("poll"):
 		return errors.New("--every says how often each user comes, so it needs --users")
 	case s.Users > 0 && s.Every == 0 && !has("feed", "predict", "poll"):
-		return errors.New("--users means nothing here without --every, which says how often each of them comes")
+		return errors.New("--users means nothing here without --every, which says how often each of them " +
+			"comes")
 	case s.FirstUser > 0 && !has("feed", "predict", "poll"):
 		return errors.New("--first-user is for --scenario feed, predict and poll, none of which is asked for")
 	case s.FirstUser > 1<<63:
@@ -180,17 +194,21 @@ func (s *Spec) check(parts []part) error {
 	case s.FeedURLs != "" && s.FeedURLsText == "":
 		return fmt.Errorf("BUG: --feed-urls %s was not read", s.FeedURLs)
 	case s.Body != "" && !has("url"):
-		return errors.New("--body goes with one URL: bodies of a scenario are its own, those of --requests are in the file")
+		return errors.New("--body goes with one URL: bodies of a scenario are its own, those of --requests " +
+			"are in the file")
 	case s.Method != "" && !has("url", "feed"):
-		return errors.New("--method goes with one URL or --scenario feed: methods of other scenarios are their own, those of --requests are in the file")
+		return errors.New("--method goes with one URL or --scenario feed: methods of other scenarios are " +
+			"their own, those of --requests are in the file")
 	case s.Requests != "" && !has("requests"):
-		return fmt.Errorf("--requests %s is not asked for by --scenario %s: leave one of them out, or mix them as in --scenario %[2]s,requests", s.Requests, s.Scenario)
+		return fmt.Errorf("--requests %s is not asked for by --scenario %s: leave one of them out, or mix "+
+			"them as in --scenario %[2]s,requests", s.Requests, s.Scenario)
 	case s.Requests == "" && has("requests"):
 		return errors.New("--scenario requests needs a file of them: --requests FILE")
 	case has("requests") && s.RequestsText == "":
 		return fmt.Errorf("BUG: --requests %s was not read", s.Requests)
 	case s.Vars != "" && !has("requests", "url"):
-		return errors.New("--vars goes with --requests or one URL, where {{name}} stands for a column of the file")
+		return errors.New("--vars goes with --requests or one URL, where {{name}} stands for a column of " +
+			"the file")
 	case s.Vars != "" && s.VarsText == "":
 		return fmt.Errorf("BUG: --vars %s was not read", s.Vars)
 	case s.VarsOrder != "" && s.VarsOrder != sequential && s.VarsOrder != random:

@@ -130,7 +130,8 @@ func parseTemplate(text string) (template, error) {
 			continue
 		}
 		if v.name = strings.TrimSpace(v.name); v.name == "" {
-			return t, fmt.Errorf("a variable without a name at byte %d: expected {{name}}, with the name of a column", open+1)
+			return t, fmt.Errorf(
+				"a variable without a name at byte %d: expected {{name}}, with the name of a column", open+1)
 		}
 		t.texts = append(t.texts, text[from:open])
 		t.variables = append(t.variables, v)
@@ -179,7 +180,9 @@ func (b *builder) urlPieces(v *vars, method, text string) (place, []piece, error
 	path := false
 	if len(t.variables) > 0 && t.texts[0] == "" {
 		if !t.variables[0].raw {
-			return place{}, nil, fmt.Errorf("the URL begins with {{%s}}, which is percent-encoded: write {{{%[1]s}}} for a whole path, or put / before it", t.variables[0].name)
+			return place{}, nil,
+				fmt.Errorf("the URL begins with {{%s}}, which is percent-encoded: write {{{%[1]s}}} for a "+
+					"whole path, or put / before it", t.variables[0].name)
 		}
 		path = true
 		t.texts[0] = "/" // taken away below
@@ -198,7 +201,8 @@ func (b *builder) urlPieces(v *vars, method, text string) (place, []piece, error
 	}
 	texts := strings.Split(method+" "+target, mark)
 	if len(texts) != len(t.texts) {
-		return place{}, nil, fmt.Errorf("a variable cannot stand behind a #, as that part of a URL is not sent: %q", text)
+		return place{}, nil,
+			fmt.Errorf("a variable cannot stand behind a #, as that part of a URL is not sent: %q", text)
 	}
 	t.texts = texts
 	pieces, err := t.pieces(v, func(x variable) form {

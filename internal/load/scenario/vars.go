@@ -57,11 +57,13 @@ func openVars(name, text string) (*vars, error) {
 		column = strings.TrimSpace(column)
 		for _, other := range v.columns {
 			if column == other && column != "" {
-				return nil, fmt.Errorf("%s:1: the column %q is there twice: expected a head in which every column has its own name", name, column)
+				return nil, fmt.Errorf("%s:1: the column %q is there twice: expected a head in which every "+
+					"column has its own name", name, column)
 			}
 		}
 		if strings.ContainsAny(column, "{}\r\n") {
-			return nil, fmt.Errorf("%s:1: the name of column %d, %q, holds braces or a line end: expected a name that can stand in {{name}}", name, i+1, column)
+			return nil, fmt.Errorf("%s:1: the name of column %d, %q, holds braces or a line end: expected "+
+				"a name that can stand in {{name}}", name, i+1, column)
 		}
 		v.columns = append(v.columns, column)
 	}
@@ -85,7 +87,8 @@ func (v *vars) slot(name string) int {
 // column returns a column in a form. It has its rows once fill was called.
 func (v *vars) column(name string, f form) (*values, error) {
 	if v == nil || v.columns == nil {
-		return nil, fmt.Errorf("{{%s}} is a variable, and there are none: expected --vars FILE, a CSV file with the column %[1]q", name)
+		return nil, fmt.Errorf("{{%s}} is a variable, and there are none: expected --vars FILE, a CSV file "+
+			"with the column %[1]q", name)
 	}
 	for i, column := range v.columns {
 		if column != name {
@@ -100,7 +103,8 @@ func (v *vars) column(name string, f form) (*values, error) {
 		v.used = append(v.used, u)
 		return u, nil
 	}
-	return nil, fmt.Errorf("{{%s}} is no column of %s: expected one of %s", name, v.name, strings.Join(v.columns, ", "))
+	return nil, fmt.Errorf("{{%s}} is no column of %s: expected one of %s", name, v.name,
+		strings.Join(v.columns, ", "))
 }
 
 // fill reads all rows into the columns that are used.
@@ -126,7 +130,9 @@ func (v *vars) fill() error {
 				return fmt.Errorf("%s:%d: column %s: %w", v.name, line, v.columns[u.column], err)
 			}
 			if len(u.slab) > 1<<31 {
-				return fmt.Errorf("%s: the column %s is longer than 2 GiB as requests need it; use a part of the file", v.name, v.columns[u.column])
+				return fmt.Errorf(
+					"%s: the column %s is longer than 2 GiB as requests need it; use a part of the file",
+					v.name, v.columns[u.column])
 			}
 			u.ends = append(u.ends, uint32(len(u.slab)))
 		}
@@ -142,12 +148,14 @@ func (v *vars) fill() error {
 func (v *vars) fault(err error) error {
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		if errors.Is(err, csv.ErrFieldCount) {
-			return fmt.Errorf("%s:%d: the row has not as many fields as the head: expected %d, %s", v.name, parse.Line, len(v.columns), strings.Join(v.columns, ", "))
+			return fmt.Errorf("%s:%d: the row has not as many fields as the head: expected %d, %s", v.name,
+				parse.Line, len(v.columns), strings.Join(v.columns, ", "))
 		}
 		return fmt.Errorf("%s:%d: not CSV: %w", v.name, parse.Line, parse.Err)
 	}
 	if err == io.EOF {
-		return fmt.Errorf("%s: the file has no head: expected a line of names of columns, as in user,item", v.name)
+		return fmt.Errorf("%s: the file has no head: expected a line of names of columns, as in user,item",
+			v.name)
 	}
 	return fmt.Errorf("%s: %w", v.name, err)
 }
@@ -157,7 +165,9 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 	switch f {
 	case formField:
 		if at := badInValue(value); at >= 0 {
-			return b, fmt.Errorf("%.40q holds a control character at byte %d, which a header cannot: leave it out", value, at+1)
+			return b, fmt.Errorf(
+				"%.40q holds a control character at byte %d, which a header cannot: leave it out", value,
+				at+1)
 		}
 	case formURL:
 		return appendEscaped(b, value), nil
@@ -167,7 +177,8 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 		}
 		for i := range len(value) {
 			if mustEncode(rune(value[i])) {
-				return b, fmt.Errorf("%.40q has the byte %q, which a URL cannot: percent-encode it, or write {{name}} with two braces", value, value[i])
+				return b, fmt.Errorf("%.40q has the byte %q, which a URL cannot: percent-encode it, or "+
+					"write {{name}} with two braces", value, value[i])
 			}
 		}
 	case formString:
@@ -177,7 +188,8 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 		return appendQuoted(b, value), nil
 	case formJSON:
 		if !json.Valid([]byte(value)) {
-			return b, fmt.Errorf("%.40q is no JSON value, as a number or true is: put the variable within quotes", value)
+			return b, fmt.Errorf(
+				"%.40q is no JSON value, as a number or true is: put the variable within quotes", value)
 		}
 	}
 	return append(b, value...), nil

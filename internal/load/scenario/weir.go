@@ -114,7 +114,8 @@ func (b *builder) predict(at place) (kind, error) {
 	if p.items > min(p.most, maxList) {
 		return nil, fmt.Errorf("--items %d is more than there are: --max-item %d", p.items, p.most)
 	}
-	p.head = appendFields([]byte("POST "+at.prefix+"/predict"), at.host, with(b.fields, field{"Content-Type", "application/json"}))
+	p.head = appendFields([]byte("POST "+at.prefix+"/predict"), at.host,
+		with(b.fields, field{"Content-Type", "application/json"}))
 	p.head = append(p.head, "Content-Length: "...)
 	p.write(b.spec.Seed)
 	return p, nil

@@ -44,13 +44,15 @@ func parseFields(lines []string) ([]field, error) {
 
 func (f field) check() error {
 	if !isToken(f.name) {
-		return fmt.Errorf("%q is no name of a header: expected letters, digits and dashes, as in \"Accept: text/html\"", f.name)
+		return fmt.Errorf("%q is no name of a header: expected letters, digits and dashes, as in \"Accept: "+
+			"text/html\"", f.name)
 	}
 	if why, ok := ours[strings.ToLower(f.name)]; ok {
 		return errors.New(why)
 	}
 	if at := badInValue(f.value); at >= 0 {
-		return fmt.Errorf("the value of %s holds a control character, %q, at byte %d: leave it out", f.name, f.value[at], at+1)
+		return fmt.Errorf("the value of %s holds a control character, %q, at byte %d: leave it out", f.name,
+			f.value[at], at+1)
 	}
 	return nil
 }
@@ -69,7 +71,8 @@ func badInValue[T string | []byte](value T) int {
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
+		if !('a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' ||
+			strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
 			return false
 		}
 	}
@@ -93,7 +96,8 @@ func checkMethod(method string) error {
 func checkHost(host string) error {
 	for i := range len(host) {
 		if host[i] <= ' ' || host[i] >= 0x7f {
-			return fmt.Errorf("the host %q holds a character that a Host field cannot: write it in ASCII", host)
+			return fmt.Errorf("the host %q holds a character that a Host field cannot: write it in ASCII",
+				host)
 		}
 	}
 	return nil
@@ -137,7 +141,8 @@ func parseOrigin(text string) (*url.URL, error) {
 	case u.Hostname() == "":
 		return nil, fmt.Errorf("the URL %q has no host: expected one as in http://127.0.0.1:8080", text)
 	case u.User != nil:
-		return nil, fmt.Errorf("the URL of %s has a user and password in it, which are not sent: use a header, as in \"Authorization: Basic ...\"", u.Host)
+		return nil, fmt.Errorf("the URL of %s has a user and password in it, which are not sent: use a "+
+			"header, as in \"Authorization: Basic ...\"", u.Host)
 	}
 	return u, nil
 }

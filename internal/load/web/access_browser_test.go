@@ -43,7 +43,9 @@ const faint = `(() => {
 
 func TestPagesCanBeReadByEverybody(t *testing.T) {
 	u, url := fakeUI(t, 20*time.Millisecond)
-	f := newFake(planFor(t, `{"url": "http://127.0.0.1:9/next", "rate": "4500/s", "name": "evening", "duration": "12s", "fail_when": ["errors > 1%"]}`), 0)
+	f := newFake(planFor(
+		t,
+		`{"url": "http://127.0.0.1:9/next", "rate": "4500/s", "name": "evening", "duration": "12s", "fail_when": ["errors > 1%"]}`), 0)
 	for n := range 120 {
 		f.point(n)
 	}
@@ -87,7 +89,8 @@ func TestPagesCanBeReadByEverybody(t *testing.T) {
 	b.wait("document.getElementById('to-result')")
 	look("a run that is over")
 	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history tbody tr').length === 3")
+	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+		"tbody tr').length === 3")
 	look("the history")
 	b.open("/#/history/20261121-100000-00ab")
 	b.wait(painted + "('result-rate') && document.querySelector('.verdicts')")
@@ -98,13 +101,18 @@ func TestPagesCanBeReadByEverybody(t *testing.T) {
 
 	// The focus is seen wherever it is.
 	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history tbody tr').length === 3")
+	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+		"tbody tr').length === 3")
 	for range 12 {
 		b.press("\t")
-		if width := b.text("getComputedStyle(document.activeElement).outlineStyle + parseFloat(getComputedStyle(document.activeElement).outlineWidth)"); width != "solid3" && width != "none0" {
-			t.Errorf("the focus on %s has the outline %s", b.text("document.activeElement.outerHTML.slice(0, 80)"), width)
+		if width := b.text("getComputedStyle(document.activeElement).outlineStyle + " +
+			"parseFloat(getComputedStyle(document.activeElement).outlineWidth)"); width != "solid3" &&
+			width != "none0" {
+			t.Errorf("the focus on %s has the outline %s",
+				b.text("document.activeElement.outerHTML.slice(0, 80)"), width)
 		} else if width == "none0" && b.text("document.activeElement.tagName") != "BODY" {
-			t.Errorf("the focus on %s cannot be seen", b.text("document.activeElement.outerHTML.slice(0, 80)"))
+			t.Errorf("the focus on %s cannot be seen",
+				b.text("document.activeElement.outerHTML.slice(0, 80)"))
 		}
 	}
 }

@@ -50,7 +50,8 @@ func openBrowser(t *testing.T, url string, width, height int64, scheme string) *
 	if path == "" {
 		t.Skip("there is no Chromium here to look at the pages with: scripts/need.sh chromium=chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.DisableGPU,
+		chromedp.UserDataDir(t.TempDir()))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -108,8 +109,11 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 // of events never end, so nothing waits for those.
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.eval(fmt.Sprintf("void (document.getElementById('history')?.removeAttribute('aria-busy'), location.href = %q)", b.url+path))
-	b.wait(fmt.Sprintf("location.href.startsWith(%q) && document.documentElement.dataset.ready === 'yes'", b.url))
+	b.eval(
+		fmt.Sprintf("void (document.getElementById('history')?.removeAttribute('aria-busy'), location.href "+
+			"= %q)", b.url+path))
+	b.wait(fmt.Sprintf("location.href.startsWith(%q) && document.documentElement.dataset.ready === 'yes'",
+		b.url))
 }
 
 // eval runs JavaScript.
@@ -136,13 +140,15 @@ func (b *browser) wait(expression string) {
 	b.t.Helper()
 	deadline := time.Now().Add(time.Minute) // for a machine that is busy
 	for {
-		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("(() => { try { return Boolean("+expression+") } catch { return false } })()"))
+		ok, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("(() => { try { return Boolean("+expression+
+			") } catch { return false } })()"))
 		if err == nil && ok {
 			return
 		}
 		if time.Now().After(deadline) {
 			b.shot("failed")
-			b.t.Fatalf("it never came that %s (%v); the page says:\n%s\nconsole: %q", expression, err, b.text("document.body.innerText"), b.said())
+			b.t.Fatalf("it never came that %s (%v); the page says:\n%s\nconsole: %q", expression, err,
+				b.text("document.body.innerText"), b.said())
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -176,7 +182,8 @@ func (b *browser) tabTo(id string) {
 func (b *browser) fill(id, text string) {
 	b.t.Helper()
 	value, _ := json.Marshal(text)
-	b.eval(fmt.Sprintf("(() => { const e = document.getElementById(%q); e.value = %s; e.dispatchEvent(new Event('input', {bubbles: true})); })()", id, value))
+	b.eval(fmt.Sprintf("(() => { const e = document.getElementById(%q); e.value = %s; e.dispatchEvent(new "+
+		"Event('input', {bubbles: true})); })()", id, value))
 }
 
 // click looks for the element again where the page has put another in its place before the mouse was there.
@@ -196,9 +203,11 @@ func (b *browser) click(selector string) {
 // drag drags over an element, from one share of its width to another.
 func (b *browser) drag(selector string, from, to float64) {
 	b.t.Helper()
-	b.eval(fmt.Sprintf("document.querySelector(%s).scrollIntoView({block: 'center', behavior: 'instant'})", quote(selector)))
+	b.eval(fmt.Sprintf("document.querySelector(%s).scrollIntoView({block: 'center', behavior: 'instant'})",
+		quote(selector)))
 	at := func(share float64) (x, y float64) {
-		text := b.text(fmt.Sprintf("((r) => (r.left + %g * r.width) + ' ' + (r.top + r.height / 2))(document.querySelector(%s).getBoundingClientRect())", share, quote(selector)))
+		text := b.text(fmt.Sprintf("((r) => (r.left + %g * r.width) + ' ' + (r.top + r.height / "+
+			"2))(document.querySelector(%s).getBoundingClientRect())", share, quote(selector)))
 		if _, err := fmt.Sscan(text, &x, &y); err != nil {
 			b.t.Fatalf("%s is at %q: %v", selector, text, err)
 		}
@@ -208,8 +217,10 @@ func (b *browser) drag(selector string, from, to float64) {
 	x1, _ := at(to)
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		for _, m := range []input.DispatchMouseEventParams{
-			{Type: "mouseMoved", X: x0, Y: y}, {Type: "mousePressed", X: x0, Y: y, Button: "left", ClickCount: 1},
-			{Type: "mouseMoved", X: x1, Y: y, Button: "left"}, {Type: "mouseReleased", X: x1, Y: y, Button: "left", ClickCount: 1},
+			{Type: "mouseMoved", X: x0, Y: y}, {Type: "mousePressed", X: x0, Y: y, Button: "left",
+				ClickCount: 1},
+			{Type: "mouseMoved", X: x1, Y: y, Button: "left"},
+			{Type: "mouseReleased", X: x1, Y: y, Button: "left", ClickCount: 1},
 		} {
 			if _, err := cdp.Call(ctx, tab, input.DispatchMouseEvent, m); err != nil {
 				return err
@@ -268,7 +279,9 @@ func (b *browser) clean() {
 // fits fails the test if the page is wider than the window.
 func (b *browser) fits() {
 	b.t.Helper()
-	if wide := b.text("[...document.querySelectorAll('body *')].filter((e) => !e.closest('.unseen, .skip, .scroll, pre, .plot-canvas') && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 120)).join('\\n')"); wide != "" {
+	if wide := b.text("[...document.querySelectorAll('body *')].filter((e) => !e.closest('.unseen, .skip, " +
+		".scroll, pre, .plot-canvas') && e.getBoundingClientRect().right > innerWidth + 1).map((e) => " +
+		"e.outerHTML.slice(0, 120)).join('\\n')"); wide != "" {
 		b.t.Errorf("wider than the window:\n%s", wide)
 	}
 	if w := b.text("document.documentElement.scrollWidth - innerWidth"); w != "0" {

@@ -183,7 +183,8 @@ func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 	if result != nil {
 		end.Reason = result.Reason
 		end.End = &figures{
-			result.Seconds, result.Requests, result.Served, result.Shed, result.Errors, result.Rate, result.Latency, result.Ceiling,
+			result.Seconds, result.Requests, result.Served, result.Shed, result.Errors, result.Rate,
+			result.Latency, result.Ceiling,
 			result.Verdicts, result.Marks, result.Samples,
 		}
 		if err := u.history.save(id, result); err != nil {
@@ -234,7 +235,8 @@ func (u *UI) putRate(w http.ResponseWriter, r *http.Request) {
 	var wish struct {
 		Rate *float64 `json:"rate"`
 	}
-	if err := json.Unmarshal(text, &wish); err != nil || wish.Rate == nil || *wish.Rate < 0 || math.IsInf(*wish.Rate, 0) {
+	if err := json.Unmarshal(text, &wish); err != nil || wish.Rate == nil || *wish.Rate < 0 ||
+		math.IsInf(*wish.Rate, 0) {
 		problem(w, http.StatusBadRequest, `send {"rate": 5000}, requests a second`, "rate")
 		return
 	}
@@ -263,7 +265,8 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	var long *http.MaxBytesError
 	switch {
 	case errors.As(err, &long):
-		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", mostBody), "")
+		problem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes",
+			mostBody), "")
 	case err != nil:
 		problem(w, http.StatusBadRequest, "the body could not be read to its end", "")
 	}

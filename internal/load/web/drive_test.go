@@ -84,8 +84,10 @@ func TestARunGoesThroughItsStates(t *testing.T) {
 	if w := ask(u, "PUT", "/api/run/rate", `{"rate": 250}`); w.Code != 200 || statusOf(t, w).Rate != 250 {
 		t.Errorf("a rate is answered %d %s", w.Code, w.Body)
 	}
-	for _, wrong := range []string{`{}`, `{"rate":-1}`, `{"rate":"x"}`, `{"rate":null}`, `[]`, `{"rate":1e999}`, `{"rate":2000000}`} {
-		if w := ask(u, "PUT", "/api/run/rate", wrong); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"rate"`) {
+	for _, wrong := range []string{`{}`, `{"rate":-1}`, `{"rate":"x"}`, `{"rate":null}`, `[]`,
+		`{"rate":1e999}`, `{"rate":2000000}`} {
+		if w := ask(u, "PUT", "/api/run/rate", wrong); w.Code != 400 ||
+			!strings.Contains(w.Body.String(), `"field":"rate"`) {
 			t.Errorf("the rate %s is answered %d %s", wrong, w.Code, w.Body)
 		}
 	}
@@ -186,7 +188,8 @@ func TestErrorsOfPlansNameTheField(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w.Code != 400 || p.Field != c.field || p.Detail == "" {
-				t.Errorf("%s is answered %d, field %q, %q; expected field %q", c.body, w.Code, p.Field, p.Detail, c.field)
+				t.Errorf("%s is answered %d, field %q, %q; expected field %q", c.body, w.Code, p.Field,
+					p.Detail, c.field)
 			}
 		}
 	}
@@ -390,7 +393,8 @@ func TestAStreamResumesWithoutAGap(t *testing.T) {
 	for n := range keepEvents + 10 {
 		point(10 + n)
 	}
-	for _, last := range []string{second.last, "other.3", "nonsense", u.live.epoch + ".99999999", u.live.epoch + ".-1", u.live.epoch + "."} {
+	for _, last := range []string{second.last, "other.3", "nonsense", u.live.epoch + ".99999999",
+		u.live.epoch + ".-1", u.live.epoch + "."} {
 		again := openStream(t, s.URL, last)
 		if kind, _, _ := again.next(); kind != "snapshot" {
 			t.Errorf("after %q a stream begins with %s", last, kind)
@@ -460,7 +464,8 @@ func TestAStreamBeats(t *testing.T) {
 		time.Sleep(2*heartbeat + time.Second)
 		cancel()
 		<-done
-		if len(w.at) != 3 || w.at[1] != heartbeat || w.at[2] != 2*heartbeat || w.written[2] != ": heartbeat\n\n" {
+		if len(w.at) != 3 || w.at[1] != heartbeat || w.at[2] != 2*heartbeat ||
+			w.written[2] != ": heartbeat\n\n" {
 			t.Errorf("a quiet stream says %q at %v", w.written, w.at)
 		}
 		if len(u.live.clients) != 0 {

@@ -171,8 +171,10 @@ func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 	if err != nil {
 		panic(err)
 	}
-	r := &report.Result{Version: 1, Name: f.plan.Name, Started: started, Plan: f.plan, Reason: reason, Histogram: h, Trace: points,
-		Failures: map[string]uint64{}, Generator: report.Generator{CPUMicros: 9.4, Busy: 0.31, LagP99: 21, LagMax: 230, Runners: 1}}
+	r := &report.Result{Version: 1, Name: f.plan.Name, Started: started, Plan: f.plan, Reason: reason,
+		Histogram: h, Trace: points,
+		Failures: map[string]uint64{}, Generator: report.Generator{CPUMicros: 9.4, Busy: 0.31, LagP99: 21,
+			LagMax: 230, Runners: 1}}
 	for _, p := range points {
 		r.Served += uint64(p.Served / 10)
 		r.Shed += uint64(p.Shed / 10)
@@ -181,19 +183,23 @@ func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 		r.Rate.Intended += p.Intended / float64(len(points))
 		r.Rate.Achieved += p.Achieved / float64(len(points))
 		r.Rate.Served += p.Served / float64(len(points))
-		r.Latency = report.Latency{Mean: *p.P50 * 1.2, P50: *p.P50, P90: *p.P90, P95: *p.P90 * 1.3, P99: *p.P99, P999: *p.P99 * 1.6, Max: *p.Max}
+		r.Latency = report.Latency{Mean: *p.P50 * 1.2, P50: *p.P50, P90: *p.P90, P95: *p.P90 * 1.3,
+			P99: *p.P99, P999: *p.P99 * 1.6, Max: *p.Max}
 	}
 	r.Requests = r.Served + r.Shed + r.Errors
 	r.Failures["timed_out"] = r.Errors
 	if r.Errors > 0 {
-		r.Samples = []report.Sample{{Kind: "timed_out", Request: "GET /slow <b>page</b>", Detail: "nothing within 10 s"}}
+		r.Samples = []report.Sample{{Kind: "timed_out", Request: "GET /slow <b>page</b>",
+			Detail: "nothing within 10 s"}}
 	}
 	r.Bytes = report.Bytes{In: r.Requests * 210, Out: r.Requests * 64}
 	if f.plan.Mode == "adaptive" {
-		r.Ceiling = &control.Ceiling{Rate: fakeCeiling, Low: 3950, High: 4060, Seconds: 8.2, Converged: true, Limit: "p99"}
+		r.Ceiling = &control.Ceiling{Rate: fakeCeiling, Low: 3950, High: 4060, Seconds: 8.2, Converged: true,
+			Limit: "p99"}
 	}
 	for _, c := range f.plan.FailWhen {
-		r.Verdicts = append(r.Verdicts, report.Verdict{Condition: c, Value: 0.02, Got: "0.02%", Failed: r.Errors > 0})
+		r.Verdicts = append(r.Verdicts, report.Verdict{Condition: c, Value: 0.02, Got: "0.02%",
+			Failed: r.Errors > 0})
 	}
 	return r
 }

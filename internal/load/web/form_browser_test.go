@@ -26,14 +26,18 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 	b.wait("document.getElementById('state-text').textContent === 'Ready'")
 	choose := func(name, value string) {
 		t.Helper()
-		b.eval(fmt.Sprintf("(() => { const e = document.querySelector('#plan [name=%[1]s][value=%[2]s]') ?? document.querySelector('#plan select[name=%[1]s]'); if (e.type === 'radio') { e.click(); } else { e.value = %[3]q; e.dispatchEvent(new Event('input', {bubbles: true})); } })()", name, value, value))
+		b.eval(fmt.Sprintf("(() => { const e = document.querySelector('#plan [name=%[1]s][value=%[2]s]') "+
+			"?? document.querySelector('#plan select[name=%[1]s]'); if (e.type === 'radio') { e.click(); } "+
+			"else { e.value = %[3]q; e.dispatchEvent(new Event('input', {bubbles: true})); } })()", name,
+			value, value))
 	}
 	check := func() load.Plan {
 		t.Helper()
 		b.eval("document.getElementById('check').click()")
 		select {
 		case p := <-plans:
-			b.wait("!document.getElementById('check').disabled && !document.querySelector('#plan .good').hidden")
+			b.wait("!document.getElementById('check').disabled && !document.querySelector('#plan " +
+				".good').hidden")
 			return p
 		case <-time.After(20 * time.Second):
 			t.Fatalf("no plan comes; the page says %s", b.text("document.getElementById('plan').innerText"))
@@ -52,7 +56,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			b.fill("plan-method", "PUT")
 			b.fill("plan-duration", "1m")
 		}, func(p *load.Plan) {
-			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "70/s", []string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
+			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "70/s",
+				[]string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
 		}},
 		{"a search, which has no ramp, over the same URL", func() {
 			choose("mode", "adaptive")
@@ -60,7 +65,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			b.fill("plan-begin", "10/s")
 			b.fill("plan-healthy", "p99 < 50ms\nerrors < 1%")
 		}, func(p *load.Plan) {
-			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "10/s", []string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
+			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "10/s",
+				[]string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
 			p.Mode, p.Healthy = "adaptive", []string{"p99 < 50ms", "errors < 1%"}
 		}},
 		{"readers who come again", func() {
@@ -75,7 +81,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			b.fill("plan-feeds", "25")
 			b.fill("plan-duration", "")
 		}, func(p *load.Plan) {
-			p.Scenario, p.Target, p.Users, p.Every, p.Feeds = "poll", "http://127.0.0.1:9", 5000, load.Duration(5*time.Minute), 25
+			p.Scenario, p.Target, p.Users, p.Every, p.Feeds = "poll", "http://127.0.0.1:9", 5000,
+				load.Duration(5*time.Minute), 25
 		}},
 		{"stages of a mix", func() {
 			choose("mode", "classic")
@@ -87,7 +94,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			b.fill("plan-users", "")
 			b.fill("plan-feeds", "")
 		}, func(p *load.Plan) {
-			p.Mode, p.Scenario, p.Target, p.Stages, p.StopWhen = "classic", "feed=3,predict=1", "http://127.0.0.1:9", "10/s:1s,20/s:1s", []string{"p95 > 50ms for 5s"}
+			p.Mode, p.Scenario, p.Target, p.Stages, p.StopWhen = "classic", "feed=3,predict=1",
+				"http://127.0.0.1:9", "10/s:1s,20/s:1s", []string{"p95 > 50ms for 5s"}
 			p.VarsOrder = "sequential" // a mix may have requests of a file
 		}},
 		{"connections, from two machines", func() {
@@ -99,7 +107,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			b.fill("plan-stop_when", "")
 			b.eval("document.getElementById('plan-http2').click()")
 		}, func(p *load.Plan) {
-			p.Scenario, p.Target, p.Connections, p.Agents, p.HTTP2 = "sequence", "http://127.0.0.1:9", 64, []string{"a:1", "b:2"}, true
+			p.Scenario, p.Target, p.Connections, p.Agents, p.HTTP2 = "sequence", "http://127.0.0.1:9", 64,
+				[]string{"a:1", "b:2"}, true
 		}},
 	} {
 		c.do()
@@ -113,7 +122,8 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		// As a result has it, and as the history gives it back to the form.
 		b.eval("import('/form.js').then((m) => { window.form_ = m; })")
 		b.wait("window.form_")
-		b.eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, onCheck() {}, onChange() {}}); window.filled.fill(" + asJSON(t, got) + ")")
+		b.eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, " +
+			"onCheck() {}, onChange() {}}); window.filled.fill(" + asJSON(t, got) + ")")
 		again, err := load.ReadPlan([]byte(b.text("JSON.stringify(window.filled.plan())")))
 		if err != nil || !reflect.DeepEqual(again, want) {
 			t.Errorf("%s: filled in from a result, the form says %s, %v", c.what, asJSON(t, again), err)

@@ -70,7 +70,8 @@ func (u *UI) postSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if u.o.Token != "" && !access.Same(body.Token, u.o.Token) {
-		problem(w, http.StatusUnauthorized, "this is not the token that weir load ui was started with", "token")
+		problem(w, http.StatusUnauthorized, "this is not the token that weir load ui was started with",
+			"token")
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: cookieName, Value: u.cookie(), Path: "/", HttpOnly: true,

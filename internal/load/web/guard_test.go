@@ -66,7 +66,8 @@ func TestOtherSitesCannotMakeLoad(t *testing.T) {
 		{"another machine's address", []string{"Host: 10.0.0.1:8090"}, 421},
 		{"no host", []string{"Host: "}, 421},
 		{"another site", []string{"Origin: https://evil.example"}, 403},
-		{"another site, as browsers say", []string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, 403},
+		{"another site, as browsers say",
+			[]string{"Origin: https://evil.example", "Sec-Fetch-Site: cross-site"}, 403},
 		{"a page without an origin", []string{"Origin: null"}, 403},
 		{"a neighbouring site", []string{"Origin: http://127.0.0.1:8080"}, 403},
 		{"a neighbouring site, as browsers say", []string{"Sec-Fetch-Site: same-site"}, 403},
@@ -104,10 +105,12 @@ func TestOtherSitesCannotMakeLoad(t *testing.T) {
 
 func TestPagesHaveAStrictPolicy(t *testing.T) {
 	u := testUI(t)
-	for _, path := range []string{"/", "/main.js", "/style.css", "/uplot/uPlot.iife.min.js", "/api/run", "/nothing", "/api/nothing"} {
+	for _, path := range []string{"/", "/main.js", "/style.css", "/uplot/uPlot.iife.min.js", "/api/run",
+		"/nothing", "/api/nothing"} {
 		w := ask(u, "GET", path, "")
 		csp := w.Header().Get("Content-Security-Policy")
-		if !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") || strings.Contains(csp, "unsafe") {
+		if !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") ||
+			strings.Contains(csp, "unsafe") {
 			t.Errorf("%s has the policy %q", path, csp)
 		}
 		if w.Header().Get("X-Content-Type-Options") != "nosniff" {
@@ -134,11 +137,14 @@ func TestNothingGoesWithoutTheToken(t *testing.T) {
 	u := testUI(t, func(o *Options) { o.Token = token })
 	out := []string{"Host: box.example:8090"} // from anywhere
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", "/api/run", ""}, {"POST", "/api/runs", endless}, {"DELETE", "/api/run", ""}, {"PUT", "/api/run/rate", `{"rate":1}`},
-		{"GET", "/api/events", ""}, {"GET", "/api/history", ""}, {"GET", "/api/history/a.json", ""}, {"DELETE", "/api/history/a", ""},
+		{"GET", "/api/run", ""}, {"POST", "/api/runs", endless}, {"DELETE", "/api/run", ""},
+		{"PUT", "/api/run/rate", `{"rate":1}`},
+		{"GET", "/api/events", ""}, {"GET", "/api/history", ""}, {"GET", "/api/history/a.json", ""},
+		{"DELETE", "/api/history/a", ""},
 		{"GET", "/api/compare?a=a&b=b", ""}, {"POST", "/api/plan/check", endless}, {"GET", "/api/other", ""},
 	} {
-		for _, with := range []string{"X: y", "Authorization: Bearer wrong", "Authorization: Bearer ", "Cookie: weir-load=" + token, "Cookie: weir-load="} {
+		for _, with := range []string{"X: y", "Authorization: Bearer wrong", "Authorization: Bearer ",
+			"Cookie: weir-load=" + token, "Cookie: weir-load="} {
 			if w := ask(u, c.method, c.path, c.body, append(out, with)...); w.Code != 401 {
 				t.Errorf("%s %s with %q is answered %d, expected 401", c.method, c.path, with, w.Code)
 			}
@@ -147,12 +153,14 @@ func TestNothingGoesWithoutTheToken(t *testing.T) {
 	if w := ask(u, "GET", "/api/run", "", append(out, "Authorization: Bearer "+token)...); w.Code != 200 {
 		t.Errorf("the token is answered %d", w.Code)
 	}
-	if w := ask(u, "POST", "/api/session", `{"token":"wrong"}`, out...); w.Code != 401 || w.Header().Get("Set-Cookie") != "" {
+	if w := ask(u, "POST", "/api/session", `{"token":"wrong"}`, out...); w.Code != 401 ||
+		w.Header().Get("Set-Cookie") != "" {
 		t.Errorf("a wrong token is answered %d %q", w.Code, w.Header().Get("Set-Cookie"))
 	}
 	w := ask(u, "POST", "/api/session", `{"token":"`+token+`"}`, out...)
 	cookie := w.Header().Get("Set-Cookie")
-	if w.Code != 204 || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, token) {
+	if w.Code != 204 || !strings.Contains(cookie, "HttpOnly") ||
+		!strings.Contains(cookie, "SameSite=Strict") || strings.Contains(cookie, token) {
 		t.Fatalf("the token gives %d and the cookie %q", w.Code, cookie)
 	}
 	pair, _, _ := strings.Cut(cookie, ";")
@@ -177,17 +185,21 @@ func TestPlansAreConfined(t *testing.T) {
 		o.New = func(ctx context.Context, p load.Plan) (Runner, error) { got = p; return fake(ctx, p) }
 	}
 	plain := testUI(t, record, func(o *Options) { o.Own = []string{"mine.example"} })
-	if w := ask(plain, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","i_own_this_target":["yours.example"]}`); w.Code != 200 {
+	if w := ask(plain, "POST", "/api/plan/check",
+		`{"url":"http://127.0.0.1:9/","i_own_this_target":["yours.example"]}`); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	if len(got.Own) != 1 || got.Own[0] != "mine.example" {
 		t.Errorf("a plan makes its hosts %q", got.Own)
 	}
-	if w := ask(plain, "POST", "/api/plan/check", `{"scenario":"requests","requests":"/etc/passwd"}`); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"requests"`) {
+	if w := ask(plain, "POST", "/api/plan/check",
+		`{"scenario":"requests","requests":"/etc/passwd"}`); w.Code != 400 ||
+		!strings.Contains(w.Body.String(), `"field":"requests"`) {
 		t.Errorf("a file is answered %d %s", w.Code, w.Body)
 	}
 	for _, body := range []string{"@/etc/passwd", "@", "@x", "@@x"} {
-		if w := ask(plain, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","body":"`+body+`"}`); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"body"`) {
+		if w := ask(plain, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","body":"`+body+
+			`"}`); w.Code != 400 || !strings.Contains(w.Body.String(), `"field":"body"`) {
 			t.Errorf("the body %s is answered %d %s", body, w.Code, w.Body)
 		}
 	}
@@ -198,11 +210,14 @@ func TestPlansAreConfined(t *testing.T) {
 			t.Errorf("%q is answered %d", body, w.Code)
 		}
 	}
-	if w := ask(confined, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","body":"@../x"}`); w.Code != 400 {
+	if w := ask(confined, "POST", "/api/plan/check",
+		`{"url":"http://127.0.0.1:9/","body":"@../x"}`); w.Code != 400 {
 		t.Errorf("a body from elsewhere is answered %d", w.Code)
 	}
-	for _, name := range []string{"r.jsonl", files + "/r.jsonl"} { // results name the whole path, and are run again
-		if w := ask(confined, "POST", "/api/plan/check", `{"scenario":"requests","requests":"`+name+`"}`); w.Code != 200 || got.Requests != files+"/r.jsonl" {
+	// Results name the whole path, and are run again.
+	for _, name := range []string{"r.jsonl", files + "/r.jsonl"} {
+		if w := ask(confined, "POST", "/api/plan/check", `{"scenario":"requests","requests":"`+name+
+			`"}`); w.Code != 200 || got.Requests != files+"/r.jsonl" {
 			t.Errorf("%q is answered %d %s, and is the file %q", name, w.Code, w.Body, got.Requests)
 		}
 	}
@@ -222,7 +237,8 @@ func TestAPlanForAnothersHostIsToldWhichFieldAndWhoMayAllowIt(t *testing.T) {
 	} {
 		for _, path := range []string{"/api/plan/check", "/api/runs"} {
 			w := ask(u, "POST", path, plan)
-			if text := w.Body.String(); w.Code != 400 || !strings.Contains(text, `"field":"`+field+`"`) || !strings.Contains(text, "start weir load ui with --i-own-this-target 192.0.2.1") {
+			if text := w.Body.String(); w.Code != 400 || !strings.Contains(text, `"field":"`+field+`"`) ||
+				!strings.Contains(text, "start weir load ui with --i-own-this-target 192.0.2.1") {
 				t.Errorf("%s of %s is answered %d %s", path, plan, w.Code, text)
 			}
 		}
@@ -271,10 +287,13 @@ func TestPlansNameNobodyThatTheUIWasNotStartedWith(t *testing.T) {
 			t.Errorf("%s is answered %d %s", c.plan, w.Code, w.Body)
 		}
 	}
-	if w := ask(named, "POST", "/api/plan/check", `{"url":"http://127.0.0.1:9/","agents":["x:1"]}`); !strings.Contains(w.Body.String(), "box1:8092, box2:8092") {
+	if w := ask(named, "POST", "/api/plan/check",
+		`{"url":"http://127.0.0.1:9/","agents":["x:1"]}`); !strings.Contains(w.Body.String(),
+		"box1:8092, box2:8092") {
 		t.Errorf("who names another agent is told %s", w.Body)
 	}
-	if _, err := New(Options{New: none.o.New, History: t.TempDir(), Agents: []string{"box1"}}); err == nil || !strings.Contains(err.Error(), "--agents") {
+	if _, err := New(Options{New: none.o.New, History: t.TempDir(), Agents: []string{"box1"}}); err == nil ||
+		!strings.Contains(err.Error(), "--agents") {
 		t.Errorf("an agent without a port: %v", err)
 	}
 }

@@ -113,7 +113,8 @@ func (h *history) ids() ([]string, error) {
 	}
 	var ids []string
 	for _, f := range files {
-		if id, ok := strings.CutSuffix(f.Name(), ".json"); ok && validID.MatchString(id) && f.Type().IsRegular() {
+		if id, ok := strings.CutSuffix(f.Name(), ".json"); ok && validID.MatchString(id) &&
+			f.Type().IsRegular() {
 			ids = append(ids, id)
 		}
 	}
@@ -162,8 +163,9 @@ func (h *history) look(id string) entry {
 	if err != nil {
 		return entry{ID: id, Broken: err.Error()}
 	}
-	e := entry{ID: id, Name: r.Name, Started: r.Started, Seconds: r.Seconds, Served: r.Rate.Served, Intended: r.Rate.Intended,
-		P99: r.Latency.P99, Requests: r.Requests, Errors: r.Errors, Shed: r.Shed, Marks: len(r.Marks)}
+	e := entry{ID: id, Name: r.Name, Started: r.Started, Seconds: r.Seconds, Served: r.Rate.Served,
+		Intended: r.Rate.Intended,
+		P99:      r.Latency.P99, Requests: r.Requests, Errors: r.Errors, Shed: r.Shed, Marks: len(r.Marks)}
 	if r.Ceiling != nil {
 		e.Ceiling = &r.Ceiling.Rate
 	}

@@ -52,7 +52,8 @@ func TestHistoryKeepsTheNewest(t *testing.T) {
 	if got := strings.Join(names, ", "); got != "run 5, run 4, run 3, mine" {
 		t.Errorf("the history has %s", got)
 	}
-	if e := entries[0]; e.Target != "http://127.0.0.1:9/next" || e.Mode != "constant" || e.P99 == 0 || e.Requests == 0 || e.Served == 0 {
+	if e := entries[0]; e.Target != "http://127.0.0.1:9/next" || e.Mode != "constant" || e.P99 == 0 ||
+		e.Requests == 0 || e.Served == 0 {
 		t.Errorf("an entry is %+v", e)
 	}
 }
@@ -75,7 +76,8 @@ func TestResultsAreTheirOwnersAlone(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%v: %v", err, files)
 	}
-	if info, err := files[0].Info(); err != nil || info.Name() != "mine.json" || runtime.GOOS != "windows" && info.Mode() != 0o600 {
+	if info, err := files[0].Info(); err != nil || info.Name() != "mine.json" || runtime.GOOS != "windows" &&
+		info.Mode() != 0o600 {
 		t.Errorf("%v: %v", err, info)
 	}
 }
@@ -102,7 +104,8 @@ func TestResultsWithHugeFiguresAreCompared(t *testing.T) {
 func TestFilesThatAreNoResultsAreListedWithTheReason(t *testing.T) {
 	u := testUI(t)
 	dir := u.o.History
-	for name, text := range map[string]string{"broken.json": `{"version":1,`, "old.json": `{"version":99}`, "empty.json": "", "notes.txt": "x", ".hidden.json": "{}", "..json": "{}", "a b.json": "{}"} {
+	for name, text := range map[string]string{"broken.json": `{"version":1,`, "old.json": `{"version":99}`,
+		"empty.json": "", "notes.txt": "x", ".hidden.json": "{}", "..json": "{}", "a b.json": "{}"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +121,8 @@ func TestFilesThatAreNoResultsAreListedWithTheReason(t *testing.T) {
 		if e.Broken == "" {
 			t.Errorf("%s is listed as a result", e.ID)
 		}
-		if w := ask(u, "GET", "/api/history/"+e.ID, ""); w.Code != 500 || !strings.Contains(w.Body.String(), "detail") {
+		if w := ask(u, "GET", "/api/history/"+e.ID, ""); w.Code != 500 ||
+			!strings.Contains(w.Body.String(), "detail") {
 			t.Errorf("%s is answered %d", e.ID, w.Code)
 		}
 	}
@@ -148,14 +152,17 @@ func TestIdsLeadNowhereElse(t *testing.T) {
 	if err := os.Symlink(secret, filepath.Join(u.o.History, "link.json")); err != nil {
 		t.Skip("no symbolic links here: ", err)
 	}
-	for _, id := range []string{"../secret", "..%2fsecret", "%2e%2e%2fsecret", "..%5csecret", "link", ".", "..", "", "a%00b", "inside%2f..%2finside",
+	for _, id := range []string{"../secret", "..%2fsecret", "%2e%2e%2fsecret", "..%5csecret", "link", ".",
+		"..", "", "a%00b", "inside%2f..%2finside",
 		strings.Repeat("a", 300), "%c3%a9", "inside.json.json", "con%20", "-rf"} {
 		for _, form := range []string{"", ".json", ".html"} {
-			if w := ask(u, "GET", "/api/history/"+id+form, ""); w.Code == 200 && id+form != "" && !strings.Contains(w.Body.String(), `"keep"`) {
+			if w := ask(u, "GET", "/api/history/"+id+form, ""); w.Code == 200 && id+form != "" &&
+				!strings.Contains(w.Body.String(), `"keep"`) {
 				t.Errorf("%s%s is answered %d %.80s", id, form, w.Code, w.Body)
 			}
 		}
-		if w := ask(u, "DELETE", "/api/history/"+id, ""); w.Code == 204 && id != "link" { // which removes the link
+		// Which removes the link.
+		if w := ask(u, "DELETE", "/api/history/"+id, ""); w.Code == 204 && id != "link" {
 			t.Errorf("%s is deleted", id)
 		}
 		if w := ask(u, "GET", "/api/compare?a=inside&b="+id, ""); w.Code == 200 {

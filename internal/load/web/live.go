@@ -88,7 +88,8 @@ type live struct {
 }
 
 func newLive() *live {
-	return &live{epoch: rand.Text()[:8], clients: make(map[*subscriber]struct{}), status: status{State: idle}, points: none}
+	return &live{epoch: rand.Text()[:8], clients: make(map[*subscriber]struct{}), status: status{State: idle},
+		points: none}
 }
 
 func none() []report.Point { return nil }

@@ -38,7 +38,8 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.wait("[...document.querySelectorAll('#tiles dd')].some((e) => e.textContent.endsWith('/s'))")
 	b.wait("document.getElementById('announce').textContent !== ''")
 	for name, soFar := range map[string]string{"p50": "so far 1.23\u00a0ms", "p99": "so far 4.56\u00a0ms"} {
-		b.wait(fmt.Sprintf("[...document.querySelectorAll('#tiles .tile')].find((e) => e.firstChild.textContent === %s).lastChild.textContent.endsWith(%s)", quote(name), quote(soFar)))
+		b.wait(fmt.Sprintf("[...document.querySelectorAll('#tiles .tile')].find((e) => "+
+			"e.firstChild.textContent === %s).lastChild.textContent.endsWith(%s)", quote(name), quote(soFar)))
 	}
 
 	// The rate, by the number field and then by the slider.
@@ -52,7 +53,9 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.press(arrowRight)
 	b.wait("document.getElementById('rate-slide').value !== " + quote(before))
 	b.wait(legend("rate", "Intended") + " !== '2,000/s'")
-	if said := b.text("document.getElementById('rate-slide').getAttribute('aria-valuetext')"); !strings.HasSuffix(said, "/s") {
+	if said := b.text(
+		"document.getElementById('rate-slide').getAttribute('aria-valuetext')"); !strings.HasSuffix(
+		said, "/s") {
 		t.Errorf("the slider calls itself %q", said)
 	}
 
@@ -71,7 +74,8 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	b.tabTo("stop")
 	b.press("\r")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.wait("document.getElementById('end-notes').textContent.includes('For example GET /slow <b>page</b>: timed out, nothing within 10 s')")
+	b.wait("document.getElementById('end-notes').textContent.includes('For example GET /slow <b>page</b>: " +
+		"timed out, nothing within 10 s')")
 	b.wait("document.getElementById('to-result') !== null")
 	b.tabTo("to-result")
 	b.press("\r")
@@ -84,7 +88,8 @@ func TestARunIsDrivenByKeysAlone(t *testing.T) {
 
 // legend is an expression for what a plot's legend says of a line.
 func legend(plot, line string) string {
-	return fmt.Sprintf("[...document.querySelectorAll('[data-plot=%s] .legend-item')].find((e) => e.children[1].textContent === %s).querySelector('output').textContent", plot, quote(line))
+	return fmt.Sprintf("[...document.querySelectorAll('[data-plot=%s] .legend-item')].find((e) => "+
+		"e.children[1].textContent === %s).querySelector('output').textContent", plot, quote(line))
 }
 
 func quote(text string) string {
@@ -98,7 +103,10 @@ func quote(text string) string {
 func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 	u, url := fakeUI(t, 5*time.Millisecond)
 	for i, mode := range []string{"constant", "constant", "adaptive"} {
-		f := newFake(planFor(t, fmt.Sprintf(`{"url": "http://127.0.0.1:9/next", "mode": %q, "name": "run %d", "rate": "%d/s", "duration": "12s",
+		f := newFake(planFor(
+			t,
+			fmt.Sprintf(
+				`{"url": "http://127.0.0.1:9/next", "mode": %q, "name": "run %d", "rate": "%d/s", "duration": "12s",
 			"target_metrics": "http://127.0.0.1:9/metrics", "fail_when": ["errors > 1%%"]}`, mode, i, 3000+i*1300)), 0)
 		for n := range 120 {
 			f.point(n)
@@ -153,8 +161,10 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 
 	// Its plan comes back into the form.
 	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-rate').value === '3000/s'")
-	for id, want := range map[string]string{"plan-url": "http://127.0.0.1:9/next", "plan-duration": "12s", "plan-fail_when": "errors > 1%", "plan-name": "run 0"} {
+	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-rate').value === " +
+		"'3000/s'")
+	for id, want := range map[string]string{"plan-url": "http://127.0.0.1:9/next", "plan-duration": "12s",
+		"plan-fail_when": "errors > 1%", "plan-name": "run 0"} {
 		if got := b.text("document.getElementById(" + quote(id) + ").value"); got != want {
 			t.Errorf("%s says %q, expected %q", id, got, want)
 		}
@@ -162,7 +172,8 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 
 	// Deleting asks once.
 	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history tbody tr').length === 3")
+	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+		"tbody tr').length === 3")
 	b.click("#delete-20261121-100000-00ab")
 	b.wait("document.getElementById('delete-20261121-100000-00ab').textContent === 'Sure?'")
 	b.click("#delete-20261121-100000-00ab")
@@ -194,7 +205,8 @@ func TestErrorsStandBesideTheirField(t *testing.T) {
 		b.click("#check")
 		problem := "document.getElementById(" + quote(c.id+"-error") + ")"
 		b.wait(problem + ".textContent.includes(" + quote(c.says) + ")")
-		b.wait("document.activeElement.id === " + quote(c.id) + " && document.activeElement.getAttribute('aria-invalid') === 'true'")
+		b.wait("document.activeElement.id === " + quote(c.id) +
+			" && document.activeElement.getAttribute('aria-invalid') === 'true'")
 		if n := b.text("[...document.querySelectorAll('#plan [aria-invalid=true]')].length"); n != "1" {
 			t.Errorf("%s fields are wrong, expected %s alone", n, c.id)
 		}
@@ -236,7 +248,8 @@ func TestPlotsSmoothAndZoom(t *testing.T) {
 	b.wait("document.getElementById('result').textContent.includes('2\u00a0min measured')")
 	b.wait(tall + "('result-rate', 'served') < 0.3")
 	b.eval("document.querySelector('[data-plot=result-rate] .plot-canvas').focus()")
-	back := "document.querySelector('[data-plot=result-latency] .plot-back').hidden" // plots of a page zoom together
+	// Plots of a page zoom together.
+	back := "document.querySelector('[data-plot=result-latency] .plot-back').hidden"
 	b.wait(back)
 	b.press("++++")
 	b.wait(back + " === false")
@@ -277,7 +290,8 @@ func TestNothingFromOutsideIsMarkup(t *testing.T) {
 	b.open("/#/history/20261121-100000-00ab")
 	b.wait("document.querySelector('.marks li')?.textContent.startsWith('<img')")
 	b.wait("document.querySelector('[data-plot=result-rate] canvas') !== null")
-	if n := b.text("document.querySelectorAll('#result img, #result script, #history img').length"); n != "0" {
+	if n := b.text(
+		"document.querySelectorAll('#result img, #result script, #history img').length"); n != "0" {
 		t.Errorf("%s elements came out of text", n)
 	}
 	if title := b.text("document.title"); title == "owned" {
@@ -287,7 +301,9 @@ func TestNothingFromOutsideIsMarkup(t *testing.T) {
 }
 
 func TestPagesFitAPhone(t *testing.T) {
-	f := newFake(planFor(t, `{"url": "http://127.0.0.1:9/next", "mode": "adaptive", "name": "evening", "duration": "12s", "target_metrics": "http://127.0.0.1:9/metrics"}`), 0)
+	f := newFake(planFor(
+		t,
+		`{"url": "http://127.0.0.1:9/next", "mode": "adaptive", "name": "evening", "duration": "12s", "target_metrics": "http://127.0.0.1:9/metrics"}`), 0)
 	for n := range 120 {
 		f.point(n)
 	}
@@ -302,7 +318,8 @@ func TestPagesFitAPhone(t *testing.T) {
 		b.wait("document.getElementById('state-text').textContent === 'Ready'")
 		b.fits()
 		b.shot("phone-idle-" + scheme)
-		b.fill("plan-url", "http://127.0.0.1:9/a/rather/long/path/that/does/not/fit/into/a/line?of=a&telephone=1")
+		b.fill("plan-url",
+			"http://127.0.0.1:9/a/rather/long/path/that/does/not/fit/into/a/line?of=a&telephone=1")
 		b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
 		b.fill("plan-duration", "10m")
 		b.click("#start")
@@ -311,22 +328,26 @@ func TestPagesFitAPhone(t *testing.T) {
 		b.fits()
 		for _, width := range []int64{390, 360} {
 			b.do(chromedp.EmulateViewport(width, 740))
-			if b.text("document.getElementById('rate-less').offsetTop === document.getElementById('rate-more').offsetTop") != "true" {
+			if b.text("document.getElementById('rate-less').offsetTop === "+
+				"document.getElementById('rate-more').offsetTop") != "true" {
 				t.Errorf("at %d pixels the steps of the rate are not beside each other", width)
 			}
 		}
 		b.shot("phone-running-" + scheme)
 		b.click("#stop")
 		b.wait("document.getElementById('state-text').textContent === 'Over'")
-		for _, page := range []string{"/#/history", "/#/history/20261121-100000-00ab", "/#/compare/20261121-100000-00ab/20261121-110000-00ab"} {
+		for _, page := range []string{"/#/history", "/#/history/20261121-100000-00ab",
+			"/#/compare/20261121-100000-00ab/20261121-110000-00ab"} {
 			b.open(page)
 			b.wait("document.querySelector('#history tbody tr, #result .tiles, #comparison table') !== null")
 			b.fits()
 			b.shot("phone-" + strings.Split(page, "/")[2] + fmt.Sprint(len(page)) + "-" + scheme)
 		}
 		b.wait("document.querySelector('.compared small:not(.interval)')")
-		b.eval("for (const s of document.querySelectorAll('.compared small:not(.interval)')) s.textContent = '? too little measured'")
-		if b.text("document.querySelector('.compared').offsetWidth > document.querySelector('#comparison .scroll').clientWidth") == "true" {
+		b.eval("for (const s of document.querySelectorAll('.compared small:not(.interval)')) s.textContent " +
+			"= '? too little measured'")
+		if b.text("document.querySelector('.compared').offsetWidth > document.querySelector('#comparison "+
+			".scroll').clientWidth") == "true" {
 			t.Error("the comparison has to be scrolled to see what has changed")
 		}
 		b.clean()
@@ -351,7 +372,8 @@ func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	// Nothing is missing: the whole run is asked for, and compared by what the plot shows at its beginning.
 	b.eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
 	b.press(home)
-	b.wait("document.querySelector('[data-plot=latency] .plot-at').textContent.startsWith('at ')") // they move together
+	// They move together.
+	b.wait("document.querySelector('[data-plot=latency] .plot-at').textContent.startsWith('at ')")
 	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
 
 	// Another page, or this one opened again, sees all of it too, in whatever colours it wants.
@@ -408,7 +430,8 @@ func TestALongRunIsShownToItsEnd(t *testing.T) {
 		}
 	}
 	b.mu.Unlock()
-	if streams == 0 || streams > 30 { // it is dropped now and then, since the points come faster than any real ones
+	// It is dropped now and then, since the points come faster than any real ones.
+	if streams == 0 || streams > 30 {
 		t.Errorf("the page opened %d streams", streams)
 	}
 	ask(u, "DELETE", "/api/run", "")
@@ -426,7 +449,8 @@ func TestPagesAskForTheToken(t *testing.T) {
 	b.wait("!document.getElementById('token-error').hidden")
 	b.do(selectAll())
 	b.press(token + "\r")
-	b.wait("document.getElementById('state-text').textContent === 'Ready' && !document.getElementById('page-run').hidden")
+	b.wait("document.getElementById('state-text').textContent === 'Ready' && " +
+		"!document.getElementById('page-run').hidden")
 	if stored := b.text("document.cookie + JSON.stringify(localStorage)"); strings.Contains(stored, token) {
 		t.Errorf("scripts can read the token: %s", stored)
 	}

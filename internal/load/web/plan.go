@@ -40,7 +40,8 @@ func (u *UI) confine(p *load.Plan) error {
 func (u *UI) ours(p *load.Plan) error {
 	for _, a := range p.Agents {
 		if !slices.ContainsFunc(u.o.Agents, func(named string) bool { return strings.EqualFold(named, a) }) {
-			return &load.FieldError{Field: "agents", Detail: fmt.Sprintf("%.60q is none of the agents that may be used here: %s", a, u.agents())}
+			return &load.FieldError{Field: "agents",
+				Detail: fmt.Sprintf("%.60q is none of the agents that may be used here: %s", a, u.agents())}
 		}
 	}
 	if p.TargetMetrics == "" {
@@ -48,13 +49,17 @@ func (u *UI) ours(p *load.Plan) error {
 	}
 	at, err := url.Parse(p.TargetMetrics)
 	if err != nil {
-		return &load.FieldError{Field: "target_metrics", Detail: fmt.Sprintf("%.60q is no URL; metrics of weir are at /metrics of its --admin port", p.TargetMetrics)}
+		return &load.FieldError{Field: "target_metrics",
+			Detail: fmt.Sprintf("%.60q is no URL; metrics of weir are at /metrics of its --admin port",
+				p.TargetMetrics)}
 	}
 	own := slices.ContainsFunc(u.o.Own, func(o string) bool {
 		return strings.EqualFold(o, at.Host) || strings.EqualFold(strings.Trim(o, "[]"), at.Hostname())
 	})
 	if !own && !webui.LoopbackHost(at.Host) {
-		return &load.FieldError{Field: "target_metrics", Detail: fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with --i-own-this-target and its host", at.Host)}
+		return &load.FieldError{Field: "target_metrics",
+			Detail: fmt.Sprintf("%.60q is elsewhere; if it is yours to ask, start weir load ui with "+
+				"--i-own-this-target and its host", at.Host)}
 	}
 	return nil
 }
@@ -70,7 +75,8 @@ func notOwned(p load.Plan, err error) error {
 	default:
 		field = "requests"
 	}
-	return &load.FieldError{Field: field, Detail: strings.Replace(err.Error(), "say --i-own", "start weir load ui with --i-own", 1)}
+	return &load.FieldError{Field: field, Detail: strings.Replace(err.Error(), "say --i-own",
+		"start weir load ui with --i-own", 1)}
 }
 
 // agents says which agents plans may name.
@@ -87,13 +93,15 @@ func (u *UI) file(field, name string) (string, error) {
 		return "", nil
 	}
 	if u.o.Files == "" {
-		return "", &load.FieldError{Field: field, Detail: "to use files here, start weir load ui with --files and the folder that they are in"}
+		return "", &load.FieldError{Field: field,
+			Detail: "to use files here, start weir load ui with --files and the folder that they are in"}
 	}
 	if rel, err := filepath.Rel(u.o.Files, name); err == nil {
 		name = rel // as results have it
 	}
 	if !filepath.IsLocal(name) {
-		return "", &load.FieldError{Field: field, Detail: fmt.Sprintf("%.60q must be the name of a file in the folder of --files", name)}
+		return "", &load.FieldError{Field: field,
+			Detail: fmt.Sprintf("%.60q must be the name of a file in the folder of --files", name)}
 	}
 	return filepath.Join(u.o.Files, name), nil
 }

@@ -36,8 +36,10 @@ func aTarget(t *testing.T) (url string, asked *atomic.Int64) {
 		fmt.Fprint(w, `{"index":1}`)
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %g\n", time.Since(started).Seconds()/2)
-		fmt.Fprint(w, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 1.048576e+08\n")
+		fmt.Fprintf(w, "# TYPE process_cpu_seconds_total counter\nprocess_cpu_seconds_total %g\n",
+			time.Since(started).Seconds()/2)
+		fmt.Fprint(w, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes "+
+			"1.048576e+08\n")
 	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
@@ -69,11 +71,14 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	b.click("#stop")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.wait("document.getElementById('to-result') !== null")
-	b.wait("document.querySelectorAll('#end-verdicts .held').length === 2 && /requests in/.test(document.getElementById('end-figures').textContent)")
+	b.wait("document.querySelectorAll('#end-verdicts .held').length === 2 && /requests " +
+		"in/.test(document.getElementById('end-figures').textContent)")
 	b.wait("document.getElementById('rate-now').value === '400'")
-	b.wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => e.textContent.startsWith('end, '))")
+	b.wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => " +
+		"e.textContent.startsWith('end, '))")
 	b.click("#to-result")
-	b.wait("document.getElementById('result-title').textContent === 'real' && document.querySelectorAll('#result .verdicts .held').length === 2")
+	b.wait("document.getElementById('result-title').textContent === 'real' && " +
+		"document.querySelectorAll('#result .verdicts .held').length === 2")
 	b.wait("document.querySelector('#result .marks').innerText.includes('changed by hand')")
 	b.wait(painted + "('result-rate')")
 	b.shot("real-result-light")
@@ -87,7 +92,8 @@ func TestRealLoadFromABrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Requests == 0 || r.Errors > 0 || int64(r.Served) > asked.Load() || r.Latency.P99 == 0 {
-		t.Errorf("the result has %d requests, %d served, %d errors, p99 %g; the target was asked %d times", r.Requests, r.Served, r.Errors, r.Latency.P99, asked.Load())
+		t.Errorf("the result has %d requests, %d served, %d errors, p99 %g; the target was asked %d times",
+			r.Requests, r.Served, r.Errors, r.Latency.P99, asked.Load())
 	}
 	if s := u.live.get(); s.Error != "" {
 		t.Errorf("the run ended as %+v", s)
@@ -102,11 +108,13 @@ func TestRealLoadFromABrowser(t *testing.T) {
 
 	// Again, as a search.
 	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-url').value === " + quote(target+"/next"))
+	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-url').value === " +
+		quote(target+"/next"))
 	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
 	b.fill("plan-fail_when", "")
 	b.click("#start")
-	b.wait("document.getElementById('state').dataset.state === 'running' && /climb|search|bisect|track/.test(document.getElementById('state-text').textContent)")
+	b.wait("document.getElementById('state').dataset.state === 'running' && " +
+		"/climb|search|bisect|track/.test(document.getElementById('state-text').textContent)")
 	b.click("#stop")
 	b.wait("document.getElementById('state-text').textContent === 'Over'")
 	b.clean()
@@ -180,14 +188,17 @@ func TestSeveralRunnersFromABrowser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := asked.Load(); r.Generator.Runners != 2 || r.Errors > 0 || int64(r.Served) > n || int64(r.Served) < n-10 {
-		t.Errorf("the result has %d runners, %d served, %d errors; the target was asked %d times", r.Generator.Runners, r.Served, r.Errors, n)
+	if n := asked.Load(); r.Generator.Runners != 2 || r.Errors > 0 || int64(r.Served) > n ||
+		int64(r.Served) < n-10 {
+		t.Errorf("the result has %d runners, %d served, %d errors; the target was asked %d times",
+			r.Generator.Runners, r.Served, r.Errors, n)
 	}
 	b.clean()
 
 	// One that is not there is told beside its field, before any load.
 	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-agents').value.includes(" + quote(agents[1]) + ")")
+	b.wait("!document.getElementById('page-run').hidden && " +
+		"document.getElementById('plan-agents').value.includes(" + quote(agents[1]) + ")")
 	b.fill("plan-agents", agents[0]+", 127.0.0.1:1")
 	b.click("#start")
 	b.wait("document.getElementById('plan-agents').getAttribute('aria-invalid') === 'true'")
@@ -227,7 +238,8 @@ func TestErrorsOfRealPlansNameTheField(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.Code != 400 || p.Detail == "" || p.Field != c.field {
-			t.Errorf("%s is answered %d %q %q, expected the field %q", c.plan, w.Code, p.Field, p.Detail, c.field)
+			t.Errorf("%s is answered %d %q %q, expected the field %q", c.plan, w.Code, p.Field, p.Detail,
+				c.field)
 		}
 	}
 	if n := asked.Load(); n > 20 {

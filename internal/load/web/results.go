@@ -61,7 +61,9 @@ func (u *UI) getResult(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("Content-Type", renderingTypes[form])
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": fmt.Sprintf("weir-load-%s.%s", id, form)}))
+	h.Set("Content-Disposition",
+		mime.FormatMediaType("attachment",
+			map[string]string{"filename": fmt.Sprintf("weir-load-%s.%s", id, form)}))
 	// Should a browser show the page all the same, its script is not this origin's.
 	h.Set("Content-Security-Policy", "sandbox")
 	w.Write(text.Bytes()) //nolint:errcheck // the client may be gone

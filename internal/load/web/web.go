@@ -153,7 +153,8 @@ func (u *UI) routes() http.Handler {
 	mux.HandleFunc("GET /api/compare", u.compare)
 	mux.HandleFunc("POST /api/session", u.postSession)
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		problem(w, http.StatusNotFound, r.Method+" has nothing at this path; docs/load.md lists what there is", "")
+		problem(w, http.StatusNotFound,
+			r.Method+" has nothing at this path; docs/load.md lists what there is", "")
 	})
 	mux.Handle("/", pages())
 	return mux

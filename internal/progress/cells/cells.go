@@ -72,11 +72,12 @@ const DefaultMaxCells = 1 << 32
 type Options struct {
 	SyncInterval time.Duration     // between background syncs, 1 s if zero
 	Metrics      *metrics.Registry // where to register; nil shows nothing. One store of a Name a registry.
-	Name         string            // value of the label "store" of the metrics; the file's name without extension if empty
-	Logger       *slog.Logger      // nil logs nothing
-	MaxCells     uint64            // how far Grow can go, DefaultMaxCells if zero
-	AcceptLoss   bool              // what is damaged is given up
-	Faults       disk.Faults       // for tests
+	// Value of the label "store" of the metrics; the file's name without extension if empty.
+	Name       string
+	Logger     *slog.Logger // nil logs nothing
+	MaxCells   uint64       // how far Grow can go, DefaultMaxCells if zero
+	AcceptLoss bool         // what is damaged is given up
+	Faults     disk.Faults  // for tests
 
 	unmapped bool // for tests: as on systems without shared maps
 }
@@ -271,7 +272,8 @@ func refuseRedo(path string) error {
 		return err
 	}
 	if entries > 0 {
-		return fmt.Errorf("%s was written on another system and not closed there: let weir open and close it there, for what is in %s",
+		return fmt.Errorf("%s was written on another system and not closed there: let weir open and close "+
+			"it there, for what is in %s",
 			path, redoPath(path))
 	}
 	return nil

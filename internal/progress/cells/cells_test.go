@@ -99,7 +99,8 @@ func TestNoAdvanceIsLostOrGivenTwice(t *testing.T) {
 					sum += s.Load(i)
 				}
 				if sum != goroutines*each || len(all) != goroutines*each {
-					t.Errorf("cells add up to %d, %d values were given, want %d", sum, len(all), goroutines*each)
+					t.Errorf("cells add up to %d, %d values were given, want %d", sum, len(all),
+						goroutines*each)
 				}
 				mustClose(t, s)
 			})
@@ -209,7 +210,8 @@ func TestBeyondTheLastCellPanics(t *testing.T) {
 				func() {
 					defer func() {
 						if msg, _ := recover().(string); !strings.HasPrefix(msg, "BUG: cell ") {
-							t.Errorf("%s (closed: %v) recovered %q, want a panic that starts with BUG:", name, closed, msg)
+							t.Errorf("%s (closed: %v) recovered %q, want a panic that starts with BUG:", name,
+								closed, msg)
 						}
 					}()
 					call()
@@ -258,7 +260,8 @@ func TestPlacesThatCannotBeWrittenAreClearErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ path, want string }{
-		"missing directory":     {filepath.Join(dir, "missing", "test.cells"), "create " + filepath.Join(dir, "missing")},
+		"missing directory": {filepath.Join(dir, "missing", "test.cells"),
+			"create " + filepath.Join(dir, "missing")},
 		"a file as directory":   {filepath.Join(file, "test.cells"), "choose another directory"},
 		"a directory as a file": {dir, "choose another directory"},
 	} {

@@ -90,7 +90,8 @@ func TestPowerFailureWhileGrowingLosesNothing(t *testing.T) {
 				mustClose(t, s)
 			}
 			if len(lengths) != 2 || lengths[c.before] == 0 || lengths[c.after] == 0 {
-				t.Errorf("images have these numbers of cells: %v, want some with %d and some with %d", lengths, c.before, c.after)
+				t.Errorf("images have these numbers of cells: %v, want some with %d and some with %d",
+					lengths, c.before, c.after)
 			}
 		})
 	}
@@ -199,7 +200,8 @@ func TestKillLosesNoAcknowledgedAdvance(t *testing.T) {
 			}
 			// Ahead by what was in flight, no more: values were advanced but never said.
 			if most := uint64(round * victimGoroutines); ahead > most {
-				t.Fatalf("round %d: cells are %d advances ahead, at most %d were in flight", round, ahead, most)
+				t.Fatalf("round %d: cells are %d advances ahead, at most %d were in flight", round, ahead,
+					most)
 			}
 			mustClose(t, s)
 		}

@@ -20,7 +20,8 @@ func TestFullDiskIsAnErrorAndNothingIsLost(t *testing.T) {
 			mustAdvance(t, s, i)
 		}
 		err := s.Grow(1 << 20)
-		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make room on the disk of "+dir) {
+		if !errors.Is(err, syscall.ENOSPC) ||
+			!strings.Contains(err.Error(), "make room on the disk of "+dir) {
 			t.Fatalf("Grow on a full disk: %v, want ENOSPC that says what to do", err)
 		}
 		for i := range s.Len() {
@@ -115,7 +116,8 @@ func TestReadOnlyDirectoryIsAClearError(t *testing.T) {
 	mustClose(t, mustOpen(t, path, 10, Options{}))
 	systest.MakeReadOnly(t, dir)
 	_, err = Open(path, 10, Options{})
-	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), "make the file and its directory writable") {
+	if !errors.Is(err, syscall.EROFS) ||
+		!strings.Contains(err.Error(), "make the file and its directory writable") {
 		t.Errorf("existing file: %v, want EROFS that says what to do", err)
 	}
 }

@@ -40,7 +40,8 @@ func (s *Store) grow(cells uint64) error {
 		return nil
 	}
 	if cells > min(s.max, maxCells) {
-		return fmt.Errorf("%d cells for %s are more than the %d it was opened for: raise MaxCells", cells, s.path, min(s.max, maxCells))
+		return fmt.Errorf("%d cells for %s are more than the %d it was opened for: raise MaxCells", cells,
+			s.path, min(s.max, maxCells))
 	}
 	size := fileSize(cells)
 	if size > s.size {

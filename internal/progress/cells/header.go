@@ -21,7 +21,8 @@ const (
 	orderMark = 0x0102030405060708 // reads otherwise in the other byte order
 )
 
-const howToRepair = "restore it from a backup, its redo log as well, or go on with what is left of it by weir repair --accept-loss"
+const howToRepair = "restore it from a backup, its redo log as well, or go on with what is left of it by " +
+	"weir repair --accept-loss"
 
 var format = record.Format{Magic: "weircell", Version: 1, Is: "a file of cursors", Replace: howToRepair}
 
@@ -56,7 +57,8 @@ func readHeader(f *os.File) (h header, size int64, err error) {
 		return h, 0, err
 	}
 	if binary.NativeEndian.Uint64(fields) != orderMark {
-		return h, 0, fmt.Errorf("%s was written by a machine of another byte order: let weir serve it there", f.Name())
+		return h, 0, fmt.Errorf("%s was written by a machine of another byte order: let weir serve it there",
+			f.Name())
 	}
 	e := binary.LittleEndian
 	h = header{cells: e.Uint64(fields[8:]), boot: e.Uint64(fields[16:]), clean: fields[24] != 0}
@@ -65,7 +67,8 @@ func readHeader(f *os.File) (h header, size int64, err error) {
 		return h, 0, err
 	}
 	if h.cells > maxCells || info.Size() < dataOffset+linesLen(h.cells) {
-		return h, 0, format.Corrupt(f.Name(), info.Size(), "it ends there, too short for its %d cells", h.cells)
+		return h, 0, format.Corrupt(f.Name(), info.Size(), "it ends there, too short for its %d cells",
+			h.cells)
 	}
 	return h, info.Size(), nil
 }

@@ -60,7 +60,10 @@ func TestDamageIsRefusedAndNotTouched(t *testing.T) {
 		"no cells":                 func(d []byte) []byte { return d[:dataOffset] },
 		"the last cell cut":        func(d []byte) []byte { return d[:dataOffset+127] },
 		"another kind of file":     func(d []byte) []byte { return bytes.Repeat([]byte("text\n"), 10_000) },
-		"more cells than any file": func(d []byte) []byte { copy(d, header{cells: 1 << 61}.encode()); return d },
+		"more cells than any file": func(d []byte) []byte {
+			copy(d, header{cells: 1 << 61}.encode())
+			return d
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := damage(bytes.Clone(good))
@@ -140,7 +143,8 @@ func TestAFlippedBitOfACellIsNoticed(t *testing.T) {
 	passed := 0
 	for bit := 8 * dataOffset; bit < 8*(dataOffset+128); bit += 7 {
 		path := file(t, flip(closed, bit))
-		if _, err := Open(path, 10, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "weir repair --accept-loss") {
+		if _, err := Open(path, 10, Options{}); !errors.Is(err, record.ErrCorrupt) ||
+			!strings.Contains(err.Error(), "weir repair --accept-loss") {
 			t.Fatalf("bit %d of a closed file: %v, want record.ErrCorrupt that says how to go on", bit, err)
 		}
 		wantUntouched(t, path, flip(closed, bit))

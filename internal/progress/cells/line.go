@@ -64,8 +64,10 @@ func (s *Store) verify(h header, acceptLoss bool) error {
 		if last := line[countWord].Load(); sealed(line, last&countMask) == last {
 			continue
 		}
-		if killed := !h.clean && h.boot == thisBoot(); !killed && !acceptLoss && (h.clean || !unfinished(line)) {
-			return format.Corrupt(s.path, dataOffset+8*int64(at), "the checksum of the positions there is wrong")
+		if killed := !h.clean && h.boot == thisBoot(); !killed && !acceptLoss &&
+			(h.clean || !unfinished(line)) {
+			return format.Corrupt(s.path, dataOffset+8*int64(at),
+				"the checksum of the positions there is wrong")
 		}
 		wrong = append(wrong, at)
 	}
@@ -74,7 +76,8 @@ func (s *Store) verify(h header, acceptLoss bool) error {
 		line[countWord].Store(sealed(line, line[countWord].Load()&countMask))
 	}
 	if len(wrong) > 0 {
-		s.log.Info("cursors: changes that were under way when the process ended are completed", "path", s.path, "lines", len(wrong))
+		s.log.Info("cursors: changes that were under way when the process ended are completed", "path",
+			s.path, "lines", len(wrong))
 	}
 	return nil
 }

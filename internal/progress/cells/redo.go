@@ -50,7 +50,8 @@ const (
 	maxRedoLen = 256 << 20
 )
 
-var redoFormat = record.Format{Magic: "weirredo", Version: 1, Is: "a redo log of cursors", Replace: howToRepair}
+var redoFormat = record.Format{Magic: "weirredo", Version: 1, Is: "a redo log of cursors",
+	Replace: howToRepair}
 
 // redoPath returns where the log of the cells at path is: beside the file itself, whatever links lead to it.
 func redoPath(path string) string {
@@ -74,7 +75,8 @@ func openRedo(path string, o Options, set func(i, value, count uint64)) (*redoLo
 	if err != nil {
 		return nil, 0, err
 	}
-	return &redoLog{Log: log, frame: make([]byte, record.FrameHeader, redoFrameLen), ahead: make([]uint64, 0, redoAhead+64)}, lost, nil
+	return &redoLog{Log: log, frame: make([]byte, record.FrameHeader, redoFrameLen),
+		ahead: make([]uint64, 0, redoAhead+64)}, lost, nil
 }
 
 // removeRedo removes a log without cells: it belongs to a file that is gone.
@@ -126,7 +128,8 @@ func (l *redoLog) append(changed, words []atomic.Uint64, rest func()) (fits bool
 	if err := l.Sync(); err != nil {
 		return false, err
 	}
-	disk.Uncache(l.File(), int64(begin), int64(l.End()-begin)) //nolint:errcheck // nobody will read it soon; only memory
+	disk.Uncache(l.File(), int64(begin),
+		int64(l.End()-begin)) //nolint:errcheck // nobody will read it soon; only memory
 	return true, nil
 }
 

@@ -99,8 +99,11 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 		m.cells = rebooted(m.cells, cells)
 		s := mustOpen(t, m.restore(t), 0, Options{})
 		for i, low := range synced {
-			if got, high := s.Load(uint64(i)), binary.NativeEndian.Uint64(versions[len(versions)-1][dataOffset+8*int(word(uint64(i))):]); got < low || got > high {
-				t.Fatalf("power failure %s: cell %d holds %d, synced was %d, written %d", what, i, got, low, high)
+			if got, high := s.Load(uint64(i)),
+				binary.NativeEndian.Uint64(
+					versions[len(versions)-1][dataOffset+8*int(word(uint64(i))):]); got < low || got > high {
+				t.Fatalf("power failure %s: cell %d holds %d, synced was %d, written %d", what, i, got, low,
+					high)
 			}
 		}
 		mustClose(t, s)
@@ -120,7 +123,8 @@ func TestPowerFailureLosesNoSyncedAdvance(t *testing.T) {
 		now := look(t, path)
 		torn := mix(rng, sector, durable.redo, now.redo)
 		if metric(t, r, "weir_progress_checkpoints_total") > checkpoints {
-			check("in a checkpoint, before the cells are on the disk", image{mix(rng, record.PageSize, versions...), durable.redo})
+			check("in a checkpoint, before the cells are on the disk",
+				image{mix(rng, record.PageSize, versions...), durable.redo})
 			check("in a checkpoint, while the log begins anew", image{now.cells, torn})
 			versions = [][]byte{now.cells}
 		} else {
@@ -180,7 +184,8 @@ func TestLogBringsBackWhatTheDiskLacks(t *testing.T) {
 	wantCell(t, s, 0, 2) // and not 1, which the checkpoint had
 	mustAdvance(t, s, 0)
 	mustAdvance(t, s, 0)
-	s = mustOpen(t, image{look(t, path).cells, m.redo}.restore(t), 0, Options{SyncInterval: time.Hour}) // killed
+	// Killed.
+	s = mustOpen(t, image{look(t, path).cells, m.redo}.restore(t), 0, Options{SyncInterval: time.Hour})
 	wantCell(t, s, 0, 4)
 }
 
@@ -353,7 +358,8 @@ func TestFailedWriteOfTheLogPoisons(t *testing.T) {
 	mapped(t)
 	broken := errors.New("input/output error")
 	var fail error
-	s := mustOpen(t, temp(t), 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error { return fail }}})
+	s := mustOpen(t, temp(t), 10,
+		Options{SyncInterval: time.Hour, Faults: disk.Faults{FailSync: func() error { return fail }}})
 	mustAdvance(t, s, 0)
 	if err := s.Sync(); err != nil {
 		t.Fatal(err)
@@ -383,7 +389,8 @@ func TestLogIsFoundThroughLinks(t *testing.T) {
 func TestLogIsNotPassedOverWhereThereAreNone(t *testing.T) {
 	mapped(t)
 	path := store3(t).restore(t)
-	if _, err := Open(path, 0, Options{unmapped: true}); err == nil || !strings.Contains(err.Error(), redoPath(path)) {
+	if _, err := Open(path, 0, Options{unmapped: true}); err == nil ||
+		!strings.Contains(err.Error(), redoPath(path)) {
 		t.Errorf("error %v, want one that names the log", err)
 	}
 }
@@ -485,7 +492,8 @@ func TestAFlippedBitInsideTheLogIsRefused(t *testing.T) {
 		for bit := 0; bit < 8*frame; bit += 7 {
 			damaged := image{m.cells, flip(m.redo, 8*record.PageSize*at+bit)}
 			path := damaged.restore(t)
-			if _, err := Open(path, 0, Options{}); !errors.Is(err, record.ErrCorrupt) || !strings.Contains(err.Error(), "--accept-loss") {
+			if _, err := Open(path, 0, Options{}); !errors.Is(err, record.ErrCorrupt) ||
+				!strings.Contains(err.Error(), "--accept-loss") {
 				t.Fatalf("bit %d of frame %d: %v, want record.ErrCorrupt", bit, at, err)
 			}
 			wantUntouched(t, redoPath(path), damaged.redo)

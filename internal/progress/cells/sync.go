@@ -17,9 +17,11 @@ func (s *Store) start(o Options, name string) {
 	}
 	s.checkpoints = m.Counter("weir_progress_checkpoints_total",
 		"Syncs of the cells themselves, because the redo log was full or is not trusted.", "data", name)
-	m.Gauge("weir_progress_cells", "Cursors there is room for.", func() float64 { return float64(s.Len()) }, "data", name)
+	m.Gauge("weir_progress_cells", "Cursors there is room for.", func() float64 { return float64(s.Len()) },
+		"data", name)
 	s.syncer.Start(record.SyncerOptions{
-		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log, Metrics: o.Metrics,
+		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log,
+		Metrics: o.Metrics,
 	})
 }
 
@@ -82,7 +84,8 @@ func (s *Store) syncCells(rest func()) error {
 			return err
 		}
 		s.doubtful = false
-		s.log.Info("cursors: all of them were written again, since the process before did not close them", "path", s.path)
+		s.log.Info("cursors: all of them were written again, since the process before did not close them",
+			"path", s.path)
 	}
 	if s.region != nil {
 		if err := s.region.Flush(); err != nil {

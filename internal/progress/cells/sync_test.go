@@ -18,7 +18,8 @@ import (
 func metric(t *testing.T, r *metrics.Registry, name string) float64 {
 	t.Helper()
 	for _, s := range r.Snapshot() {
-		if s.Name == name && len(s.Labels) == 1 && s.Labels[0] == (metrics.Label{Key: "data", Value: "test"}) {
+		if s.Name == name && len(s.Labels) == 1 &&
+			s.Labels[0] == (metrics.Label{Key: "data", Value: "test"}) {
 			return s.Value
 		}
 	}
@@ -78,11 +79,13 @@ func TestFailedSyncPoisonsForGood(t *testing.T) {
 				if swapped {
 					t.Error("a poisoned store took a swap")
 				}
-				for call, err := range map[string]error{"Err": s.Err(), "CompareAndSwap": swapErr, "Sync": s.Sync(), "Grow": s.Grow(200_000), "Close": s.Close()} {
+				for call, err := range map[string]error{"Err": s.Err(), "CompareAndSwap": swapErr,
+					"Sync": s.Sync(), "Grow": s.Grow(200_000), "Close": s.Close()} {
 					if !errors.Is(err, record.ErrPoisoned) || !errors.Is(err, broken) {
 						t.Errorf("%s: %v, want ErrPoisoned that wraps the cause", call, err)
 					}
-					if err != nil && (!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "restart")) {
+					if err != nil && (!strings.Contains(err.Error(), path) ||
+						!strings.Contains(err.Error(), "restart")) {
 						t.Errorf("%s: error %q does not name the file and what to do", call, err)
 					}
 				}
@@ -140,7 +143,8 @@ func TestFailedBackgroundSyncPoisonsAndLagGrows(t *testing.T) {
 
 func TestOpenFailsWhenItsFirstSyncDoes(t *testing.T) {
 	broken := errors.New("input/output error")
-	if _, err := Open(temp(t), 10, Options{Faults: disk.Faults{FailSync: func() error { return broken }}}); !errors.Is(err, broken) {
+	if _, err := Open(temp(t), 10,
+		Options{Faults: disk.Faults{FailSync: func() error { return broken }}}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want the cause", err)
 	}
 }
@@ -192,12 +196,13 @@ func TestCellsWhoseLogHasNoRoomTakeNone(t *testing.T) {
 	mapped(t)
 	calls, failing := 0, false
 	path := temp(t)
-	s := mustOpen(t, path, 10, Options{SyncInterval: time.Hour, Faults: disk.Faults{FailAllocate: func() error {
-		if calls++; failing && calls == 2 { // the cells, then the log
-			return errors.New("no room")
-		}
-		return nil
-	}}})
+	s := mustOpen(t, path, 10,
+		Options{SyncInterval: time.Hour, Faults: disk.Faults{FailAllocate: func() error {
+			if calls++; failing && calls == 2 { // the cells, then the log
+				return errors.New("no room")
+			}
+			return nil
+		}}})
 	before := len(look(t, path).cells)
 	calls, failing = 0, true
 	if err := s.Grow(100_000); err == nil || calls != 2 {

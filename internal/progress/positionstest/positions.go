@@ -123,7 +123,8 @@ func operations(t *testing.T, p Positions, as Shape) {
 		}[r.IntN(7)]
 		want := progress.Move{From: at[user], To: op.Target(at[user], b.lists[user].length)}
 		if got := mustDo(t, g, b, user, op); got != want {
-			t.Fatalf("%+v of user %d moved from %d to %d, want %d to %d", op, user, got.From, got.To, want.From, want.To)
+			t.Fatalf("%+v of user %d moved from %d to %d, want %d to %d", op, user, got.From, got.To,
+				want.From, want.To)
 		}
 		at[user] = want.To
 	}
@@ -196,7 +197,8 @@ func once(t *testing.T, p Positions, changes int, as ...Shape) {
 				}
 				for item := m.From; item < m.To; item++ {
 					if of(s, user, item).Add(1) != 1 {
-						t.Errorf("item %d of user %d in edition %d was given twice", item, user, s.lists[user].edition)
+						t.Errorf("item %d of user %d in edition %d was given twice", item, user,
+							s.lists[user].edition)
 					}
 				}
 				answers.Add(1)
@@ -292,7 +294,8 @@ func late(t *testing.T, p Positions) {
 	}
 	mustDo(t, old, b, 1, progress.Advance(1)) // as long as nobody uses the new ones
 	mustDo(t, now, changed, 1, progress.Advance(7))
-	for _, op := range []progress.Op{progress.Get(), progress.Advance(3), progress.Set(9), progress.Raise(20)} {
+	for _, op := range []progress.Op{progress.Get(), progress.Advance(3), progress.Set(9),
+		progress.Raise(20)} {
 		if m, err := Do(old, b.user(1), b.list(1), op); !errors.Is(err, progress.ErrSuperseded) {
 			t.Errorf("%+v under older lists came to %d, %v", op, m.To, err)
 		}
@@ -312,7 +315,8 @@ func late(t *testing.T, p Positions) {
 	if m := mustDo(t, back, older, 1, progress.Advance(3)); m.From != 0 {
 		t.Errorf("an older list that is back begins at %d", m.From)
 	}
-	if _, err := Do(now, changed.user(1), changed.list(1), progress.Advance(1)); !errors.Is(err, progress.ErrSuperseded) {
+	if _, err := Do(now, changed.user(1), changed.list(1), progress.Advance(1)); !errors.Is(err,
+		progress.ErrSuperseded) {
 		t.Errorf("under the lists that were taken back: %v", err)
 	}
 }
@@ -333,14 +337,18 @@ func throughShapes(t *testing.T, p Positions) {
 		ids []uint64
 	}
 	for name, walk := range map[string][]step{
-		"dense, scattered, dense": {{Dense, numbers(100)}, {Scattered, numbers(50, far, far+1)}, {Dense, numbers(5000)},
+		"dense, scattered, dense": {{Dense, numbers(100)}, {Scattered, numbers(50, far, far+1)},
+			{Dense, numbers(5000)},
 			{Scattered, numbers(5000, far+1, 9000)}, {Dense, numbers(10_000)}},
 		"scattered first": {{Scattered, []uint64{3, 70, far}}, {Dense, numbers(100)},
 			{Scattered, []uint64{2, 3, 70, 99, 100, 3000, far, 1 << 63}}, {Dense, numbers(4000)}},
-		"digits and numbers": {{Digits, []uint64{5, 123, far}}, {Dense, numbers(200)}, {Digits, numbers(3000, far, far+7)},
+		"digits and numbers": {{Digits, []uint64{5, 123, far}}, {Dense, numbers(200)},
+			{Digits, numbers(3000, far, far+7)},
 			{Scattered, numbers(3000, far+7)}, {Dense, numbers(3500)}},
-		"dense, digits": {{Dense, numbers(200)}, {Digits, numbers(300, far)}, {Dense, numbers(3000)}, {Scattered, []uint64{7, 250, 2999, far}}},
-		"growing ids":   {{Dense, numbers(1)}, {Dense, numbers(20_000)}, {Dense, numbers(10)}, {Dense, numbers(60_000)}},
+		"dense, digits": {{Dense, numbers(200)}, {Digits, numbers(300, far)}, {Dense, numbers(3000)},
+			{Scattered, []uint64{7, 250, 2999, far}}},
+		"growing ids": {{Dense, numbers(1)}, {Dense, numbers(20_000)}, {Dense, numbers(10)},
+			{Dense, numbers(60_000)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := open(t, p)
@@ -508,7 +516,8 @@ func kill(t *testing.T, p Positions) {
 			}
 			for item := from; item < to; item++ {
 				if given[key{user, edition, item}] {
-					t.Fatalf("round %d: item %d of user %d in edition %d was given twice", round, item, user, edition)
+					t.Fatalf("round %d: item %d of user %d in edition %d was given twice", round, item, user,
+						edition)
 				}
 				given[key{user, edition, item}] = true
 				total++

@@ -93,7 +93,8 @@ func failWhile(failing *atomic.Bool) func() error {
 // wantFailure waits for changes to be refused.
 func wantFailure(t *testing.T, x promise, change func() error) {
 	t.Helper()
-	systest.Eventually(t, "changes to be refused, since nothing can be saved", func() bool { return change() != nil })
+	systest.Eventually(t, "changes to be refused, since nothing can be saved",
+		func() bool { return change() != nil })
 	if x.Err() == nil {
 		t.Error("Err says that all is well")
 	}
@@ -150,7 +151,8 @@ type list struct{ edition, length int }
 
 // NewBook returns lists of so many items for users. The ids of dense ones are 0, 1, 2 and so on.
 func NewBook(version uint64, as Shape, length int, ids ...uint64) *Book {
-	b := &Book{version: version, shape: as, ids: ids, lists: make([]list, len(ids)), ranks: make(map[string]uint64)}
+	b := &Book{version: version, shape: as, ids: ids, lists: make([]list, len(ids)),
+		ranks: make(map[string]uint64)}
 	for rank, id := range ids {
 		if as == Dense && id != uint64(rank) {
 			panic("BUG: dense ids that are no ranks")
@@ -245,7 +247,8 @@ func Do(g progress.Generation, u progress.User, l progress.List, op progress.Op)
 	return submit(g, u, l, op)
 }
 
-func submit(g progress.Generation, u progress.User, l progress.List, op progress.Op) (move progress.Move, err error) {
+func submit(g progress.Generation, u progress.User, l progress.List, op progress.Op) (move progress.Move,
+	err error) {
 	done := make(chan struct{})
 	g.Submit(context.Background(), u, l, op, func(m progress.Move, e error) {
 		move, err = m, e

@@ -90,7 +90,8 @@ func (g *referenceGeneration) do(u progress.User, l progress.List, op progress.O
 	return progress.Move{From: from, To: at.position}, nil
 }
 
-func (g *referenceGeneration) Submit(_ context.Context, u progress.User, l progress.List, op progress.Op, done func(progress.Move, error)) {
+func (g *referenceGeneration) Submit(_ context.Context, u progress.User, l progress.List, op progress.Op,
+	done func(progress.Move, error)) {
 	if !g.Slow {
 		done(g.do(u, l, op))
 		return

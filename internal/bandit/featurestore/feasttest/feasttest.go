@@ -102,7 +102,8 @@ func Python(module string) (string, error) {
 		return "", err
 	}
 	python := filepath.Join(root, "build", "venv", "bin", "python3")
-	found, _ := filepath.Glob(filepath.Join(root, "build", "venv", "lib", "python3*", "site-packages", module))
+	found, _ := filepath.Glob(filepath.Join(root, "build", "venv", "lib", "python3*",
+		"site-packages", module))
 	if _, err := os.Stat(python); err != nil || len(found) == 0 {
 		return "", absent{fmt.Errorf("no Python with %s in build/venv", module)}
 	}
@@ -149,8 +150,10 @@ func start() (f *Feast, err error) {
 		served:  "{type: sqlite, path: online.db}",
 		inRedis: fmt.Sprintf("{type: redis, connection_string: %q}", f.Redis.Addr),
 	} {
-		config := fmt.Sprintf("project: %s\nregistry: registry.db\nprovider: local\nonline_store: %s\nentity_key_serialization_version: 3\n", Project, store)
-		if err := errors.Join(os.Mkdir(repo, 0o755), os.WriteFile(filepath.Join(repo, "feature_store.yaml"), []byte(config), 0o644)); err != nil {
+		config := fmt.Sprintf("project: %s\nregistry: registry.db\nprovider: local\nonline_store: %s\n"+
+			"entity_key_serialization_version: 3\n", Project, store)
+		if err := errors.Join(os.Mkdir(repo, 0o755), os.WriteFile(filepath.Join(repo, "feature_store.yaml"),
+			[]byte(config), 0o644)); err != nil {
 			return nil, err
 		}
 	}
@@ -171,7 +174,8 @@ func start() (f *Feast, err error) {
 	err = onFreePort(func(port string) error {
 		f.Server = "127.0.0.1:" + port
 		f.server, err = launch(ctx, served, quiet(dir), func() bool { return healthy(f.Server) },
-			filepath.Join(filepath.Dir(python), "feast"), "serve", "--host", "127.0.0.1", "--port", port, "--no-access-log")
+			filepath.Join(filepath.Dir(python), "feast"), "serve", "--host", "127.0.0.1", "--port", port,
+			"--no-access-log")
 		return err
 	})
 	return f, err
@@ -222,7 +226,8 @@ func NewRedis(dir string, args ...string) (*Redis, error) {
 
 // NewEncryptedRedis is NewRedis for one that speaks TLS, with a certificate and its key in PEM files.
 func NewEncryptedRedis(dir, cert, key string, args ...string) (*Redis, error) {
-	args = append([]string{"--port", "0", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert, "--tls-auth-clients", "no"}, args...)
+	args = append([]string{"--port", "0", "--tls-cert-file", cert, "--tls-key-file", key,
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no"}, args...)
 	return newRedis(&Redis{dir: dir, port: "--tls-port", args: args})
 }
 
@@ -251,7 +256,8 @@ func (r *Redis) Start() error {
 	args := []string{r.port, port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", r.dir}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r.p, err = launch(ctx, r.dir, os.Environ(), func() bool { return listens(r.Addr) }, "redis-server", append(args, r.args...)...)
+	r.p, err = launch(ctx, r.dir, os.Environ(), func() bool { return listens(r.Addr) }, "redis-server",
+		append(args, r.args...)...)
 	return err
 }
 
@@ -304,7 +310,8 @@ type process struct {
 }
 
 // launch starts a program and waits until it is ready.
-func launch(ctx context.Context, dir string, env []string, ready func() bool, name string, args ...string) (*process, error) {
+func launch(ctx context.Context, dir string, env []string, ready func() bool, name string,
+	args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(name, args...), ended: make(chan struct{}), output: &tail{}}
 	p.cmd.Dir, p.cmd.Env = dir, env
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
@@ -324,7 +331,8 @@ func launch(ctx context.Context, dir string, env []string, ready func() bool, na
 		case <-p.ended:
 			return nil, fmt.Errorf("%s ended: %v\n%s", name, p.cmd.ProcessState, p.output)
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%s is not ready after %v\n%s", name, patience, p.output), p.stop())
+			return nil, errors.Join(fmt.Errorf("%s is not ready after %v\n%s", name, patience, p.output),
+				p.stop())
 		}
 	}
 	return p, nil
