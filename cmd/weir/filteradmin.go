@@ -16,7 +16,8 @@ import (
 
 // newFilterAdmin returns the commands that change and show the filters of a server.
 func newFilterAdmin() []*cobra.Command {
-	return []*cobra.Command{newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(), newFilterRemove(), newFilterTest(),
+	return []*cobra.Command{newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(),
+		newFilterRemove(), newFilterTest(),
 		newFilterImport(), newFilterExport(), newFilterBackup()}
 }
 
@@ -39,8 +40,10 @@ func (o *specFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.folder, "folder", "", "folder of the filter, A/B for one within another")
 	f.IntVar(&o.limit, "limit", 0, "`number` of items at most, 0 for all")
 	f.StringVar(&o.sort, "sort", "source", "`order` of items: source or newest")
-	f.StringSliceVar(&o.dedup, "dedup", nil, "leave out items that are there twice by `what`: guid, link, title")
-	f.StringVar(&o.format, "format", "", "`format` to answer in: rss, atom or json (default that of the source)")
+	f.StringSliceVar(&o.dedup, "dedup", nil,
+		"leave out items that are there twice by `what`: guid, link, title")
+	f.StringVar(&o.format, "format", "",
+		"`format` to answer in: rss, atom or json (default that of the source)")
 	f.BoolVar(&o.report, "report-failures", false, "let an item of the feed say when its source fails")
 	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
 }
@@ -51,8 +54,10 @@ func (o *specFlags) input(cmd *cobra.Command) (map[string]any, error) {
 	for flag, member := range map[string]struct {
 		name  string
 		value any
-	}{"title": {"title", o.title}, "tag": {"tags", o.tags}, "folder": {"folder", o.folder}, "limit": {"limit", o.limit},
-		"sort": {"sort", o.sort}, "dedup": {"dedup", o.dedup}, "format": {"format", o.format}, "report-failures": {"report_failures", o.report}} {
+	}{"title": {"title", o.title}, "tag": {"tags", o.tags}, "folder": {"folder", o.folder},
+		"limit": {"limit", o.limit},
+		"sort":  {"sort", o.sort}, "dedup": {"dedup", o.dedup}, "format": {"format", o.format},
+		"report-failures": {"report_failures", o.report}} {
 		if cmd.Flags().Changed(flag) {
 			in[member.name] = member.value
 		}
@@ -134,7 +139,8 @@ func newFilterList() *cobra.Command {
 					Filters []filter.Shown
 					After   string
 				}
-				if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil, &page); err != nil {
+				if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil,
+					&page); err != nil {
 					return err
 				}
 				for _, f := range page.Filters {
@@ -152,13 +158,15 @@ func newFilterList() *cobra.Command {
 
 func newFilterShow() *cobra.Command {
 	var client filterClient
-	cmd := &cobra.Command{Use: "show ID", Short: "Show a filter, how its sources are, and rules that match nothing",
-		Args: exactly(1, "the id of a filter")}
+	cmd := &cobra.Command{Use: "show ID",
+		Short: "Show a filter, how its sources are, and rules that match nothing",
+		Args:  exactly(1, "the id of a filter")}
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return client.with(cmd.Context(), func() error {
 			var f filter.Shown
-			if err := client.get(cmd.Context(), "GET", "/admin/filters/"+url.PathEscape(args[0]), nil, &f); err != nil {
+			if err := client.get(cmd.Context(), "GET", "/admin/filters/"+url.PathEscape(args[0]), nil,
+				&f); err != nil {
 				return err
 			}
 			writeFilter(cmd.OutOrStdout(), f)
@@ -172,7 +180,8 @@ func newFilterEdit() *cobra.Command {
 	var client filterClient
 	var spec specFlags
 	var urls []string
-	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays", Args: exactly(1, "the id of a filter"),
+	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays",
+		Args:    exactly(1, "the id of a filter"),
 		Example: `  weir filter edit 4f0Jc1mJ3k8sYvEXAMPLEw --drop 'title contains "advert"' --limit 20`}
 	cmd.Flags().StringArrayVar(&urls, "url", nil, "URLs of the sources, in the place of those that it has")
 	spec.add(cmd)
@@ -187,7 +196,8 @@ func newFilterEdit() *cobra.Command {
 		}
 		return client.with(cmd.Context(), func() error {
 			var f filter.Shown
-			if err := client.get(cmd.Context(), "PATCH", "/admin/filters/"+url.PathEscape(args[0]), in, &f); err != nil {
+			if err := client.get(cmd.Context(), "PATCH", "/admin/filters/"+url.PathEscape(args[0]), in,
+				&f); err != nil {
 				return err
 			}
 			writeFilter(cmd.OutOrStdout(), f)
@@ -199,12 +209,14 @@ func newFilterEdit() *cobra.Command {
 
 func newFilterRemove() *cobra.Command {
 	var client filterClient
-	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters", Args: atLeast(1, "the id of a filter, or several")}
+	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters",
+		Args: atLeast(1, "the id of a filter, or several")}
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return client.with(cmd.Context(), func() error {
 			for _, id := range ids {
-				if _, err := client.ask(cmd.Context(), "DELETE", "/admin/filters/"+url.PathEscape(id), nil); err != nil {
+				if _, err := client.ask(cmd.Context(), "DELETE", "/admin/filters/"+url.PathEscape(id),
+					nil); err != nil {
 					return fmt.Errorf("%s: %w", id, err)
 				}
 			}
@@ -267,8 +279,9 @@ func newFilterTest() *cobra.Command {
 
 func newFilterImport() *cobra.Command {
 	var client filterClient
-	cmd := &cobra.Command{Use: "import FILE", Short: "Add a filter for each feed of an OPML file, all of them or none",
-		Args: exactly(1, "the OPML file, or - for standard input")}
+	cmd := &cobra.Command{Use: "import FILE",
+		Short: "Add a filter for each feed of an OPML file, all of them or none",
+		Args:  exactly(1, "the OPML file, or - for standard input")}
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := readFileOr(cmd.InOrStdin(), args[0])
@@ -277,7 +290,8 @@ func newFilterImport() *cobra.Command {
 		}
 		return client.with(cmd.Context(), func() error {
 			var answer struct{ Added int }
-			if err := client.get(cmd.Context(), "POST", "/admin/filters/opml", map[string]string{"opml": string(text)}, &answer); err != nil {
+			if err := client.get(cmd.Context(), "POST", "/admin/filters/opml",
+				map[string]string{"opml": string(text)}, &answer); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
@@ -297,7 +311,8 @@ func readFileOr(in io.Reader, path string) ([]byte, error) {
 
 func newFilterExport() *cobra.Command {
 	var client filterClient
-	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML", Args: exactly(0, "no arguments, only flags")}
+	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML",
+		Args: exactly(0, "no arguments, only flags")}
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return client.with(cmd.Context(), func() error {

@@ -80,7 +80,8 @@ func (c *filterClient) ask(ctx context.Context, method, path string, body any) (
 	r.Header.Set("Content-Type", "application/json")
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("%w: is weir serve running, and is --admin its admin port? --data asks a data directory", err)
+		return nil, fmt.Errorf(
+			"%w: is weir serve running, and is --admin its admin port? --data asks a data directory", err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)

@@ -43,7 +43,8 @@ func (s *Service) Routes() []server.Route {
 		admin("PUT /admin/filters/rules", s.putRules),
 		admin("GET /admin/filters/opml", s.getOPML),
 		list,
-		server.Route{Pattern: "GET /admin/filters/backup", Admin: true, Stream: http.HandlerFunc(s.streamBackup)},
+		server.Route{Pattern: "GET /admin/filters/backup", Admin: true,
+			Stream: http.HandlerFunc(s.streamBackup)},
 	)
 }
 
@@ -193,7 +194,8 @@ func (s *Service) getFilters(w *server.Response, r *server.Request) server.Outco
 	if text, ok := given["limit"]; ok {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > listed {
-			w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf("limit must be a whole number from 1 to %d", listed))
+			w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf("limit must be a whole number from 1 to %d",
+				listed))
 			return server.Done
 		}
 		limit = n
@@ -280,7 +282,8 @@ func (s *Service) unmatched(ctx context.Context, spec store.Spec) (notes []Note)
 	}
 	for i, n := range matched {
 		if n == 0 && items > 0 {
-			notes = append(notes, Note{i + 1, fmt.Sprintf("matches none of the %d items that there are now", items)})
+			notes = append(notes,
+				Note{i + 1, fmt.Sprintf("matches none of the %d items that there are now", items)})
 		}
 	}
 	return notes
@@ -431,5 +434,6 @@ func (s *Service) streamBackup(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	s.log.Error("the filters could not be backed up", "error", err)
-	server.WriteProblem(w, http.StatusInternalServerError, "the backup has failed; the reason has been logged")
+	server.WriteProblem(w, http.StatusInternalServerError,
+		"the backup has failed; the reason has been logged")
 }

@@ -284,7 +284,8 @@ func (s *Service) await(ctx context.Context, src *source) error {
 func (s *Service) prepare(ctx context.Context, q *request, now time.Time) error {
 	f := q.filter
 	for range 3 {
-		if !f.decision.Load().holds(f.source.basis(), s.global.Load().hash, now) || f.source.current.Load() == nil {
+		if !f.decision.Load().holds(f.source.basis(), s.global.Load().hash, now) ||
+			f.source.current.Load() == nil {
 			if err := s.decide(ctx, f, now); err != nil {
 				return err
 			}

@@ -40,8 +40,9 @@ func (s *Service) parse(ctx context.Context, body []byte, kind string) (*syndica
 	return syndication.Parse(body, syndication.Options{ContentType: kind, MaxBytes: int(s.cfg.MaxBody)})
 }
 
-// compute waits until this goroutine may compute for milliseconds, and returns what ends that. Of many that do so
-// at once, each for a scheduler's turn of 10 ms, an event loop that wakes up would have to wait for all.
+// compute waits until this goroutine may compute for milliseconds, and returns what ends that. Of many that
+// do so at once, each for a scheduler's turn of 10 ms, an event loop that wakes up would have to wait for
+// all.
 func (s *Service) compute() (end func()) {
 	s.computing <- struct{}{}
 	return func() { <-s.computing }
@@ -98,7 +99,8 @@ func (s *Service) newDocument(feed *syndication.Feed) *document {
 	}
 	// A charset of which ASCII is no part has URLs written otherwise.
 	wide := strings.HasPrefix(feed.Charset, "utf-16") || strings.HasPrefix(feed.Charset, "utf-32")
-	return &document{d, feed.Format.ContentType() + "; charset=" + feed.Charset, !wide && len(feed.SelfLinks) > 0}
+	return &document{d, feed.Format.ContentType() + "; charset=" + feed.Charset, !wide &&
+		len(feed.SelfLinks) > 0}
 }
 
 // content returns the content of a source, made of what the cache has if it is not in memory. It fails with

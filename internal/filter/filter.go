@@ -42,8 +42,9 @@ import (
 
 // Config says how filters are served.
 type Config struct {
-	Path       string         // of the public route, "/filtered"
-	Base       string         // URL of the public port as readers see it; "" leaves the self links of feeds alone
+	Path string // of the public route, "/filtered"
+	// URL of the public port as readers see it; "" leaves the self links of feeds alone.
+	Base       string
 	Allow      []netip.Prefix // networks to fetch from beyond the public ones
 	Ports      []int          // to fetch from; nil is those of fetch.Options
 	CacheBytes int64          // of sources on disk
@@ -108,16 +109,20 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("filters: %w", err)
 	}
-	s := &Service{cfg: cfg, log: env.Log, sources: make(map[string]*source), limiter: env.Limiter("filter", cfg.Limits),
-		parsing: semaphore.NewWeighted(parseBytes), computing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	s := &Service{cfg: cfg, log: env.Log, sources: make(map[string]*source),
+		limiter:   env.Limiter("filter", cfg.Limits),
+		parsing:   semaphore.NewWeighted(parseBytes),
+		computing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	s.resident.limit = cfg.Memory
 	var err error
 	if s.store, err = store.Open(filepath.Join(dir, StoreFile), env.Log); err != nil {
 		return nil, err
 	}
-	s.client = fetch.New(fetch.Options{Allow: cfg.Allow, Ports: cfg.Ports, MaxBody: cfg.MaxBody, Concurrency: maxFetches})
-	s.cache, err = httpcache.Open(filepath.Join(dir, "cache"), httpcache.Options{Fetch: s.client, MaxBytes: cfg.CacheBytes,
-		MaxBody: cfg.MaxBody, Log: env.Log, Poller: true, MinFresh: cfg.Interval / 2})
+	s.client = fetch.New(fetch.Options{Allow: cfg.Allow, Ports: cfg.Ports, MaxBody: cfg.MaxBody,
+		Concurrency: maxFetches})
+	s.cache, err = httpcache.Open(filepath.Join(dir, "cache"),
+		httpcache.Options{Fetch: s.client, MaxBytes: cfg.CacheBytes,
+			MaxBody: cfg.MaxBody, Log: env.Log, Poller: true, MinFresh: cfg.Interval / 2})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("filters: %w", err), s.store.Close())
 	}
@@ -166,7 +171,8 @@ func (s *Service) Name() string { return "filter" }
 // Health implements server.Service.
 func (s *Service) Health() server.Health {
 	if err := s.store.Health(); err != nil {
-		return server.Degraded("what is known of sources cannot be written and is kept in memory: " + err.Error())
+		return server.Degraded("what is known of sources cannot be written and is kept in memory: " +
+			err.Error())
 	}
 	return s.background.Health()
 }
@@ -191,7 +197,8 @@ func (s *Service) Close() error {
 
 func (s *Service) count(m *metrics.Registry) {
 	for kind, name := range [kinds]string{"hit", "unchanged", "made", "waited", "failed"} {
-		s.answered[kind] = m.Counter("weir_filter_answers_total", "Requests for filtered feeds, by how they were answered.",
+		s.answered[kind] = m.Counter("weir_filter_answers_total",
+			"Requests for filtered feeds, by how they were answered.",
 			"kind", name)
 	}
 	for i, result := range [2]string{"ok", "failed"} {
@@ -209,15 +216,16 @@ func (s *Service) count(m *metrics.Registry) {
 		return float64(len(s.sources))
 	})
 	m.Gauge("weir_filter_filters", "Filters.", func() float64 { return float64(s.filters.count()) })
-	m.Gauge("weir_filter_failing_sources", "Sources that could not be fetched the last time.", func() float64 {
-		n := 0
-		for _, src := range s.all() {
-			if src.state.Load().Failures > 0 {
-				n++
+	m.Gauge("weir_filter_failing_sources", "Sources that could not be fetched the last time.",
+		func() float64 {
+			n := 0
+			for _, src := range s.all() {
+				if src.state.Load().Failures > 0 {
+					n++
+				}
 			}
-		}
-		return float64(n)
-	})
+			return float64(n)
+		})
 }
 
 // shards hold filters by id.

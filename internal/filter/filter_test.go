@@ -58,10 +58,13 @@ type served struct {
 }
 
 // serve serves filters from a directory until stop is called or the test ends.
-func serve(t testing.TB, dir string, origin *upstream, kernel server.Config, change func(*filter.Config)) (s *served, stop func()) {
+func serve(t testing.TB, dir string, origin *upstream, kernel server.Config,
+	change func(*filter.Config)) (s *served, stop func()) {
 	t.Helper()
-	cfg := filter.Config{Path: "/filtered", Base: "http://readers.example", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Ports: []int{origin.port()}, CacheBytes: 64 << 20, Memory: 64 << 20, MaxBody: 1 << 20, Interval: time.Hour, Idle: time.Hour,
+	cfg := filter.Config{Path: "/filtered", Base: "http://readers.example",
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Ports: []int{origin.port()}, CacheBytes: 64 << 20, Memory: 64 << 20, MaxBody: 1 << 20,
+		Interval: time.Hour, Idle: time.Hour,
 		Wait: 10 * time.Second}
 	if change != nil {
 		change(&cfg)
@@ -71,7 +74,8 @@ func serve(t testing.TB, dir string, origin *upstream, kernel server.Config, cha
 	if err != nil {
 		t.Fatal(err)
 	}
-	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log, kernel.Loops = "127.0.0.1:0", "127.0.0.1:0", m, log, 1
+	kernel.Listen, kernel.Admin, kernel.Metrics, kernel.Log, kernel.Loops = "127.0.0.1:0",
+		"127.0.0.1:0", m, log, 1
 	k, err := server.New(kernel, service)
 	if err != nil {
 		t.Fatal(err)
@@ -189,14 +193,17 @@ func TestAFilteredFeedIsTheSourceWithoutWhatIsDropped(t *testing.T) {
 		up := newUpstream(t, feed(rss))
 		s, _ := serve(t, t.TempDir(), up, kernel, nil)
 		at := s.add(`{"url":"` + up.URL + `/rss","rules":["title contains \"advert\""]}`)
-		want := strings.Replace(without(rss, "An advert"), "https://news.example/rss", strings.Replace(at, s.public, "http://readers.example", 1), 1)
+		want := strings.Replace(without(rss, "An advert"), "https://news.example/rss",
+			strings.Replace(at, s.public, "http://readers.example", 1), 1)
 		for range 3 { // waited for, then at hand
 			got := s.want(at, 200)
 			if got.body != want {
 				t.Fatalf("got\n%s\nwant\n%s", got.body, want)
 			}
-			if got.header.Get("Content-Type") != "application/rss+xml; charset=utf-8" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
-				got.header.Get("Cache-Control") == "" || got.header.Get("Age") == "" || got.header.Get("Vary") != "Accept-Encoding" {
+			if got.header.Get("Content-Type") != "application/rss+xml; charset=utf-8" ||
+				got.header.Get("X-Content-Type-Options") != "nosniff" ||
+				got.header.Get("Cache-Control") == "" || got.header.Get("Age") == "" ||
+				got.header.Get("Vary") != "Accept-Encoding" {
 				t.Errorf("header %v", got.header)
 			}
 			if got.header.Get("Set-Cookie") != "" || got.header.Get("X-Upstream") != "" {
@@ -210,7 +217,8 @@ func TestAFilteredFeedIsTheSourceWithoutWhatIsDropped(t *testing.T) {
 			if text, err := io.ReadAll(r); err != nil || string(text) != want {
 				t.Fatalf("gunzipped: %v\n%s", err, text)
 			}
-			if zipped.header.Get("ETag") == got.header.Get("ETag") || zipped.header.Get("Content-Encoding") != "gzip" {
+			if zipped.header.Get("ETag") == got.header.Get("ETag") ||
+				zipped.header.Get("Content-Encoding") != "gzip" {
 				t.Errorf("header of gzip: %v", zipped.header)
 			}
 			for _, has := range []answer{got, zipped} {
@@ -224,7 +232,8 @@ func TestAFilteredFeedIsTheSourceWithoutWhatIsDropped(t *testing.T) {
 				}
 			}
 			head := s.do("HEAD", at, "")
-			if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != strconv.Itoa(len(want)) {
+			if head.status != 200 || head.body != "" ||
+				head.header.Get("Content-Length") != strconv.Itoa(len(want)) {
 				t.Errorf("HEAD: %+v", head)
 			}
 			s.want(at, 304, "If-Modified-Since", got.header.Get("Last-Modified"))
@@ -253,10 +262,12 @@ func TestASuffixConverts(t *testing.T) {
 			Items   []struct{ Title string }
 		}
 		answer := s.want(at+".json", 200)
-		if err := json.Unmarshal([]byte(answer.body), &got); err != nil || len(got.Items) != 1 || got.Items[0].Title != "Go 1.26 is released" {
+		if err := json.Unmarshal([]byte(answer.body), &got); err != nil || len(got.Items) != 1 ||
+			got.Items[0].Title != "Go 1.26 is released" {
 			t.Fatalf("%v: %s", err, answer.body)
 		}
-		if !strings.HasPrefix(got.FeedURL, "http://readers.example/filtered/") || !strings.HasSuffix(got.FeedURL, ".json") {
+		if !strings.HasPrefix(got.FeedURL, "http://readers.example/filtered/") ||
+			!strings.HasSuffix(got.FeedURL, ".json") {
 			t.Errorf("it names itself %q", got.FeedURL)
 		}
 		if answer.header.Get("Content-Type") != "application/feed+json; charset=utf-8" {
@@ -283,14 +294,17 @@ func TestAChangedRuleChangesWhatIsThere(t *testing.T) {
 	at := s.add(`{"url":"` + up.URL + `","rules":["title contains \"advert\""]}`)
 	before := s.want(at, 200)
 	id := at[strings.LastIndexByte(at, '/')+1:]
-	if got := s.do("PATCH", s.admin+"/admin/filters/"+id, `{"rules":["title = \"sports\""],"title":"mine"}`); got.status != 200 {
+	if got := s.do("PATCH", s.admin+"/admin/filters/"+id,
+		`{"rules":["title = \"sports\""],"title":"mine"}`); got.status != 200 {
 		t.Fatalf("%+v", got)
 	}
 	after := s.want(at, 200, "If-None-Match", before.header.Get("ETag"))
-	if strings.Contains(after.body, "Sports") || !strings.Contains(after.body, "advert") || after.header.Get("ETag") == before.header.Get("ETag") {
+	if strings.Contains(after.body, "Sports") || !strings.Contains(after.body, "advert") ||
+		after.header.Get("ETag") == before.header.Get("ETag") {
 		t.Errorf("%+v", after)
 	}
-	if got := s.do("PUT", s.admin+"/admin/filters/rules", `{"mode":"drop","rules":["title contains \"go\""]}`); got.status != 200 {
+	if got := s.do("PUT", s.admin+"/admin/filters/rules",
+		`{"mode":"drop","rules":["title contains \"go\""]}`); got.status != 200 {
 		t.Fatalf("%+v", got)
 	}
 	if got := s.want(at, 200); strings.Contains(got.body, "Go 1.26") {
@@ -330,7 +344,8 @@ func TestTroubleOfASourceIsAnswered(t *testing.T) {
 			case "/410":
 				w.WriteHeader(410)
 			case "/html":
-				io.WriteString(w, "<html><head><link rel=alternate type=application/rss+xml href=/rss></head>")
+				io.WriteString(
+					w, "<html><head><link rel=alternate type=application/rss+xml href=/rss></head>")
 			case "/hang":
 				select {
 				case <-hang:
@@ -344,7 +359,8 @@ func TestTroubleOfASourceIsAnswered(t *testing.T) {
 			at := s.add(`{"url":"` + up.URL + path + `"}`)
 			got := s.do("GET", at, "")
 			if path != "/hang" && got.status == 504 { // slower than it waits for, today
-				systest.Eventually(t, path+" is answered", func() bool { got = s.do("GET", at, ""); return got.status != 504 })
+				systest.Eventually(t, path+" is answered",
+					func() bool { got = s.do("GET", at, ""); return got.status != 504 })
 			}
 			if got.status != status || got.header.Get("Content-Type") != "application/problem+json" ||
 				status != 410 && got.header.Get("Retry-After") == "" {
@@ -362,7 +378,8 @@ func TestTroubleOfASourceIsAnswered(t *testing.T) {
 		}
 		var list struct{ Sources []filter.State }
 		got := s.do("GET", s.admin+"/admin/filters/sources", "")
-		if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list.Sources) != 4 || list.Sources[0].Failures == 0 {
+		if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list.Sources) != 4 ||
+			list.Sources[0].Failures == 0 {
 			t.Errorf("%v %s", err, got.body)
 		}
 	})
@@ -379,7 +396,8 @@ func TestAFailingSourceIsAnsweredByItsLastGoodContent(t *testing.T) {
 		got := s.want(at, 200)
 		return got.header.Get("Weir-Stale") != "" && got.body == before.body
 	})
-	if got := s.want(reporting, 200); !strings.Contains(got.body, "cannot be fetched") || !strings.Contains(got.body, "Sports") {
+	if got := s.want(reporting, 200); !strings.Contains(got.body, "cannot be fetched") ||
+		!strings.Contains(got.body, "Sports") {
 		t.Errorf("no item says so: %s", got.body)
 	}
 	up.set(feed(without(rss, "Sports")))
@@ -406,7 +424,8 @@ func TestSeveralSourcesAreOneFeed(t *testing.T) {
 		}
 	})
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
-	at := s.add(`{"urls":["` + up.URL + `/a","` + up.URL + `/b","` + up.URL + `/none"],"sort":"newest","dedup":["link"],"limit":3,"rules":["title contains \"advert\""]}`)
+	at := s.add(`{"urls":["` + up.URL + `/a","` + up.URL + `/b","` + up.URL +
+		`/none"],"sort":"newest","dedup":["link"],"limit":3,"rules":["title contains \"advert\""]}`)
 	for range 2 {
 		got := s.want(at+".json", 200)
 		var titles []string
@@ -427,15 +446,19 @@ func TestSeveralSourcesAreOneFeed(t *testing.T) {
 func TestAPreviewSaysWhichRuleDecided(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
-			io.WriteString(w, `<html><head><link rel="alternate" type="application/rss+xml" href="/rss" title="All"></head></html>`)
+			io.WriteString(
+				w,
+				`<html><head><link rel="alternate" type="application/rss+xml" href="/rss" title="All"></head></html>`)
 			return
 		}
 		feed(rss)(w, r)
 	})
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
-	got := s.do("POST", s.admin+"/admin/filters/preview", `{"url":"`+up.URL+`/rss","rules":["title contains \"advert\"","title matches \"(i?)x\""]}`)
+	got := s.do("POST", s.admin+"/admin/filters/preview", `{"url":"`+up.URL+
+		`/rss","rules":["title contains \"advert\"","title matches \"(i?)x\""]}`)
 	var p filter.Preview
-	if err := json.Unmarshal([]byte(got.body), &p); got.status != 200 || err != nil || p.Kept != 2 || p.Dropped != 1 {
+	if err := json.Unmarshal([]byte(got.body), &p); got.status != 200 || err != nil || p.Kept != 2 ||
+		p.Dropped != 1 {
 		t.Fatalf("%v %+v", err, got)
 	}
 	for _, it := range p.Items {
@@ -443,10 +466,12 @@ func TestAPreviewSaysWhichRuleDecided(t *testing.T) {
 			t.Errorf("%+v", it)
 		}
 	}
-	if got := s.do("POST", s.admin+"/admin/filters/preview", `{"url":"`+up.URL+`/"}`); !strings.Contains(got.body, up.URL+"/rss") {
+	if got := s.do("POST", s.admin+"/admin/filters/preview", `{"url":"`+up.URL+`/"}`); !strings.Contains(
+		got.body, up.URL+"/rss") {
 		t.Errorf("%+v", got)
 	}
-	if got := s.do("POST", s.admin+"/admin/filters/discover", `{"url":"`+up.URL+`/"}`); !strings.Contains(got.body, up.URL+"/rss") {
+	if got := s.do("POST", s.admin+"/admin/filters/discover", `{"url":"`+up.URL+`/"}`); !strings.Contains(
+		got.body, up.URL+"/rss") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -465,7 +490,8 @@ func TestWhatIsWrongIsRefusedWithItsPlace(t *testing.T) {
 		`{"urls":["` + up.URL + `","` + up.URL + `/"]}`:            "twice",
 		`{"url":"` + up.URL + `","rules":["title matches \"(\""]}`: "rule 1",
 	} {
-		if got := s.do("POST", s.admin+"/admin/filters", body); got.status != 422 || !strings.Contains(got.body, says) {
+		if got := s.do("POST", s.admin+"/admin/filters", body); got.status != 422 ||
+			!strings.Contains(got.body, says) {
 			t.Errorf("%s: %+v, want %q", body, got, says)
 		}
 	}
@@ -474,7 +500,8 @@ func TestWhatIsWrongIsRefusedWithItsPlace(t *testing.T) {
 func TestPrivateAddressesAreRefused(t *testing.T) {
 	up := newUpstream(t, feed(rss))
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, func(c *filter.Config) { c.Allow = nil })
-	if got := s.do("GET", s.add(`{"url":"`+up.URL+`"}`), ""); got.status != 502 || strings.Contains(got.body, "127.0.0.1") {
+	if got := s.do("GET", s.add(`{"url":"`+up.URL+`"}`), ""); got.status != 502 ||
+		strings.Contains(got.body, "127.0.0.1") {
 		t.Errorf("%+v", got)
 	}
 	if up.asked.Load() != 0 {
@@ -495,7 +522,9 @@ func TestAHitIsAnsweredWhateverElseHangs(t *testing.T) {
 		}
 	})
 	defer close(hang)
-	s, _ := serve(t, t.TempDir(), up, server.Config{Workers: 1}, func(c *filter.Config) { c.Limits.Requests = 5 })
+	s, _ := serve(t, t.TempDir(), up, server.Config{Workers: 1}, func(c *filter.Config) {
+		c.Limits.Requests = 5
+	})
 	at := s.add(`{"url":"` + up.URL + `/rss"}`)
 	s.want(at, 200)
 	for i := range 10 {
@@ -515,11 +544,13 @@ func TestContentBeyondTheMemoryIsMadeAnew(t *testing.T) {
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, func(c *filter.Config) { c.Memory = 4000 })
 	var all []string
 	for i := range 20 {
-		all = append(all, s.add(fmt.Sprintf(`{"url":"%s/%d","rules":["title contains \"advert\""]}`, up.URL, i)))
+		all = append(all, s.add(fmt.Sprintf(`{"url":"%s/%d","rules":["title contains \"advert\""]}`,
+			up.URL, i)))
 	}
 	for range 3 {
 		for i, at := range all {
-			if got := s.want(at, 200); !strings.Contains(got.body, fmt.Sprintf("News of /%d<", i)) || strings.Contains(got.body, "advert") {
+			if got := s.want(at, 200); !strings.Contains(got.body, fmt.Sprintf("News of /%d<", i)) ||
+				strings.Contains(got.body, "advert") {
 				t.Fatalf("%d: %s", i, got.body)
 			}
 		}

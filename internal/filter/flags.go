@@ -34,11 +34,14 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.on, "filter", true, "serve filtered feeds; --filter=false is off")
 	f.StringVar(&o.cfg.Path, "filter-path", "/filtered", "path that filtered feeds are below")
 	f.StringVar(&o.cfg.Base, "filter-url", "",
-		"URL of the public port as readers see it, https://feeds.example.org; feeds then name themselves by it "+
+		"URL of the public port as readers see it, https://feeds.example.org; feeds then name themselves "+
+			"by it "+
 			"(default none: they go on to name their source)")
 	f.StringSliceVar(&o.allow, "filter-allow-net", nil,
-		"private networks that feeds may be fetched from, 10.0.0.0/8; all but public addresses are refused otherwise")
-	f.IntSliceVar(&o.cfg.Ports, "filter-ports", []int{80, 443, 8080, 8443}, "ports that feeds may be fetched from")
+		"private networks that feeds may be fetched from, 10.0.0.0/8; all but public addresses are refused "+
+			"otherwise")
+	f.IntSliceVar(&o.cfg.Ports, "filter-ports", []int{80, 443, 8080, 8443},
+		"ports that feeds may be fetched from")
 	f.Var(&o.cacheBytes, "filter-cache", "size of fetched feeds on disk")
 	f.Var(&o.memory, "filter-memory",
 		"memory for feeds that are read, compressed; others are made anew when they are asked for")
@@ -46,7 +49,8 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.cfg.Interval, "filter-interval", 15*time.Minute,
 		"between two fetches of a feed, at least; a feed may ask for longer")
 	f.DurationVar(&o.cfg.Idle, "filter-idle", 24*time.Hour, "how long a feed is fetched on that nobody reads")
-	f.DurationVar(&o.cfg.Wait, "filter-wait", 10*time.Second, "how long a reader waits for a feed that is fetched the first time")
+	f.DurationVar(&o.cfg.Wait, "filter-wait", 10*time.Second,
+		"how long a reader waits for a feed that is fetched the first time")
 	o.cfg.Limits.AddFlags(f, "filter")
 }
 
@@ -70,8 +74,10 @@ func (o *Flags) Check() error {
 		o.cfg.Allow = append(o.cfg.Allow, network.Masked())
 	}
 	o.cfg.Base = strings.TrimSuffix(o.cfg.Base, "/")
-	if u, err := url.Parse(o.cfg.Base); o.cfg.Base != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
-		u.Host == "" || u.RawQuery != "" || u.Fragment != "" || strings.ContainsAny(o.cfg.Base, `"'<>&\`)) {
+	if u, err := url.Parse(o.cfg.Base); o.cfg.Base != "" &&
+		(err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+			u.Host == "" || u.RawQuery != "" || u.Fragment != "" ||
+			strings.ContainsAny(o.cfg.Base, `"'<>&\`)) {
 		return fmt.Errorf("--filter-url must be a URL like https://feeds.example.org, got %q", o.cfg.Base)
 	}
 	switch {
@@ -86,7 +92,8 @@ func (o *Flags) Check() error {
 	case o.cfg.Limits.Time > 0 && o.cfg.Limits.Time <= o.cfg.Wait:
 		return errors.New("--filter-timeout must be longer than --filter-wait")
 	case o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
-		return errors.New("--filter-memory and --filter-cache must be at least 1MiB, and --filter-max-feed 1KiB")
+		return errors.New("--filter-memory and --filter-cache must be at least 1MiB, and --filter-max-feed " +
+			"1KiB")
 	}
 	return nil
 }
@@ -96,7 +103,8 @@ func plainPath(path string) bool {
 	rest, ok := strings.CutPrefix(path, "/")
 	for segment := range strings.SplitSeq(rest, "/") {
 		ok = ok && segment != "" && !strings.ContainsFunc(segment, func(r rune) bool {
-			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_')
+			return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' ||
+				r == '_')
 		})
 	}
 	return ok

@@ -35,7 +35,8 @@ func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome
 	for _, feed := range feeds {
 		f := store.Filter{ID: store.NewID(), Created: now, Changed: now, Spec: specOf(feed)}
 		if err := check(&f.Spec); err != nil {
-			w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf("opml: the feed %.100q: %v", feed.Title, err))
+			w.Problem(http.StatusUnprocessableEntity,
+				fmt.Sprintf("opml: the feed %.100q: %v", feed.Title, err))
 			return server.Done
 		}
 		filters = append(filters, f)
@@ -49,8 +50,9 @@ func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome
 }
 
 func specOf(feed opml.Feed) store.Spec {
-	spec := store.Spec{URLs: feed.Sources, Title: feed.Title, Folder: strings.Join(feed.Folder, folderSeparator),
-		Tags: feed.Tags, Mode: feed.Rules.Mode.String(), Limit: feed.Selection.Limit, Format: feed.Format}
+	spec := store.Spec{URLs: feed.Sources, Title: feed.Title,
+		Folder: strings.Join(feed.Folder, folderSeparator),
+		Tags:   feed.Tags, Mode: feed.Rules.Mode.String(), Limit: feed.Selection.Limit, Format: feed.Format}
 	if len(spec.URLs) == 0 {
 		spec.URLs = []string{feed.URL}
 	}
@@ -82,8 +84,9 @@ func (s *Service) getOPML(w *server.Response, r *server.Request) server.Outcome 
 		if err != nil {
 			return s.refuse(w, err)
 		}
-		feed := opml.Feed{URL: f.URLs[0], Sources: f.URLs, Title: f.Title, Tags: f.Tags, Selection: o, Format: f.Format,
-			Rules: rules.Set{Mode: set.Mode, Rules: set.Rules}}
+		feed := opml.Feed{URL: f.URLs[0], Sources: f.URLs, Title: f.Title, Tags: f.Tags, Selection: o,
+			Format: f.Format,
+			Rules:  rules.Set{Mode: set.Mode, Rules: set.Rules}}
 		if s.cfg.Base != "" {
 			feed.URL = s.cfg.Base + s.cfg.Path + "/" + f.ID.String()
 		}

@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	maxFetches   = 256                // under way at once, in the background or for readers
-	pollInterval = time.Second        // how often is looked what is due
-	firstPause   = time.Minute        // after a failure, unless sources are asked more often; doubled each time
+	maxFetches   = 256         // under way at once, in the background or for readers
+	pollInterval = time.Second // how often is looked what is due
+	// After a failure, unless sources are asked more often; doubled each time.
+	firstPause   = time.Minute
 	longestPause = 24 * time.Hour     // between two fetches, whatever a source says or however it fails
 	longestRetry = 7 * 24 * time.Hour // that a server may ask for by Retry-After
 )
@@ -192,7 +193,8 @@ func plain(err error) string {
 		return "it is no feed"
 	case errors.As(err, &limit):
 		return limit.Error()
-	case errors.Is(err, fetch.ErrRefused), errors.Is(err, fetch.ErrTooLarge), errors.Is(err, httpcache.ErrTooLarge),
+	case errors.Is(err, fetch.ErrRefused), errors.Is(err, fetch.ErrTooLarge),
+		errors.Is(err, httpcache.ErrTooLarge),
 		errors.Is(err, httpcache.ErrRedirects), errors.Is(err, httpcache.ErrUnsolicited):
 		return err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):

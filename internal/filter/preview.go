@@ -191,7 +191,8 @@ func found(entry *httpcache.Entry) (all []Found) {
 		return nil
 	}
 	for _, link := range syndication.Discover(entry.Body(), base) {
-		all = append(all, Found{strings.Clone(link.URL), strings.Clone(link.Title), strings.Clone(link.Type), link.Icon})
+		all = append(all, Found{strings.Clone(link.URL), strings.Clone(link.Title),
+			strings.Clone(link.Type), link.Icon})
 	}
 	return all
 }
@@ -220,7 +221,8 @@ func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Out
 	feed, err := s.parse(r.Context(), entry.Body(), entry.Header.Get("Content-Type"))
 	switch {
 	case err == nil:
-		answer.Feeds = []Found{{URL: entry.URL, Title: strings.Clone(feed.Title), Type: feed.Format.ContentType()}}
+		answer.Feeds = []Found{{URL: entry.URL, Title: strings.Clone(feed.Title),
+			Type: feed.Format.ContentType()}}
 	case errors.Is(err, syndication.ErrNoFeed):
 		answer.Feeds = append([]Found{}, found(entry)...)
 	default:

@@ -47,7 +47,8 @@ type state struct {
 
 // newState returns the state of a source after a fetch.
 func (s *Service) newState(f store.Fetch, checked time.Time) *state {
-	st := &state{Fetch: f, checked: checked, control: "public, max-age=" + strconv.Itoa(int(s.cfg.Interval.Seconds()))}
+	st := &state{Fetch: f, checked: checked, control: "public, max-age=" +
+		strconv.Itoa(int(s.cfg.Interval.Seconds()))}
 	if st.checked.IsZero() {
 		st.checked = f.Succeeded
 	}

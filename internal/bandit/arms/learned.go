@@ -22,7 +22,8 @@ import (
 type Learned struct {
 	halfLife float64 // microseconds; 0 is for ever
 	limit    int
-	// Of all times of events; what is asked for before, as by a clock that was set back, counts as asked then.
+	// Of all times of events; what is asked for before, as by a clock that was set back, counts as asked
+	// then.
 	latest atomic.Int64
 	cells  atomic.Pointer[cells]
 }

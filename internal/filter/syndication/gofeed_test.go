@@ -20,20 +20,25 @@ import (
 	"weir/internal/filter/syndication"
 )
 
-// disagreements are the files of gofeed's suite of which Parse reads something else than gofeed does, and why.
+// disagreements are the files of gofeed's suite of which Parse reads something else than gofeed does, and
+// why.
 var disagreements = func() map[string]string {
 	m := map[string]string{
-		"parser/atom/atom10_feed_entry_content_html_div_escaped_markup": "markup that is not escaped stays as it is",
-		"parser/atom/entry_id_xml_base":                                 "an id is no reference: RFC 4287, 4.2.6.1",
-		"parser/atom/feed_link_xml_base":                                "an empty reference says nothing",
-		"translator/rss/feed_image_-_rss_channel_description":           "a picture in the description is no picture of the feed",
+		"parser/atom/atom10_feed_entry_content_html_div_escaped_markup": "markup that is not escaped stays " +
+			"as it is",
+		"parser/atom/entry_id_xml_base":  "an id is no reference: RFC 4287, 4.2.6.1",
+		"parser/atom/feed_link_xml_base": "an empty reference says nothing",
+		"translator/rss/feed_image_-_rss_channel_description": "a picture in the description is no picture " +
+			"of the feed",
 	}
-	for _, name := range strings.Fields(`entry_content_xml_base entry_content_xml_base_inherit entry_content_xml_base_inherit_2
+	for _, name := range strings.Fields(
+		`entry_content_xml_base entry_content_xml_base_inherit entry_content_xml_base_inherit_2
 		entry_content_xml_base_inherit_3 entry_content_xml_base_inherit_4 entry_summary_xml_base entry_summary_xml_base_inherit
 		entry_summary_xml_base_inherit_2 entry_summary_xml_base_inherit_3 entry_title_xml_base entry_title_xml_base_inherit
 		feed_copyright_xml_base feed_rights_xml_base_inherit feed_title_xml_base feed_title_xml_base_cdata feed_title_xml_base_inherit
 		feed_title_xml_base_inherit_2 relative_uri relative_uri_inherit relative_uri_inherit_2`) {
-		m["parser/atom/"+name] = "references within HTML stay as they are: what is answered is the source, with its xml:base"
+		m["parser/atom/"+name] = "references within HTML stay as they are: what is answered is the source, " +
+			"with its xml:base"
 	}
 	return m
 }()
@@ -82,7 +87,8 @@ func gofeedFiles(t testing.TB) []string {
 	}
 	root := filepath.Join(strings.TrimSpace(string(dir)), "testdata")
 	var files []string
-	for _, pattern := range []string{"parser/*/*.xml", "translator/*/*.xml", "extensions/*/*.xml", "parser/json/*.json", "translator/json/*.json"} {
+	for _, pattern := range []string{"parser/*/*.xml", "translator/*/*.xml", "extensions/*/*.xml",
+		"parser/json/*.json", "translator/json/*.json"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +106,8 @@ func gofeedFiles(t testing.TB) []string {
 func TestFeedsReadAsGofeedsSuiteExpects(t *testing.T) {
 	listed := 0
 	for _, path := range gofeedFiles(t) {
-		name := strings.TrimSuffix(path[strings.Index(path, "/testdata/")+len("/testdata/"):], filepath.Ext(path))
+		name := strings.TrimSuffix(path[strings.Index(path, "/testdata/")+len("/testdata/"):],
+			filepath.Ext(path))
 		src, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +131,8 @@ func TestFeedsReadAsGofeedsSuiteExpects(t *testing.T) {
 	t.Logf("%d of %d files are listed as read otherwise", listed, len(gofeedFiles(t)))
 }
 
-// differences says where a feed is not what gofeed expects. Where gofeed has nothing Parse may have something.
+// differences says where a feed is not what gofeed expects. Where gofeed has nothing Parse may have
+// something.
 func differences(f *syndication.Feed, want *gofeed.Feed) string {
 	var b strings.Builder
 	text := func(what, got, want string) {
@@ -146,7 +154,8 @@ func differences(f *syndication.Feed, want *gofeed.Feed) string {
 	}
 	persons := func(what string, got []syndication.Person, want []*gofeed.Person) {
 		for _, w := range want {
-			if w := (syndication.Person{Name: w.Name, Email: w.Email}); w != (syndication.Person{}) && !slices.ContainsFunc(got, func(p syndication.Person) bool { p.URL = ""; return p == w }) {
+			if w := (syndication.Person{Name: w.Name, Email: w.Email}); w != (syndication.Person{}) &&
+				!slices.ContainsFunc(got, func(p syndication.Person) bool { p.URL = ""; return p == w }) {
 				fmt.Fprintf(&b, "%s are %+v, want %+v; ", what, got, w)
 			}
 		}

@@ -10,8 +10,8 @@
 //
 //  1. Climb: double the load while it is sustained.
 //  2. Cool: after an overload, wait at less than half of the load until latencies and queue are what they
-//     were. 3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most targets:
-//     the next loads are just below
+//     were. 3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most
+//     targets: the next loads are just below
 //     and just above it. Without one, bisect.
 //  4. Confirm: hold a load for 12 s or 1,000 requests where something contradicts it. Where a person limits
 //     latency, every ceiling
