@@ -47,9 +47,9 @@ func newArmsExport() *cobra.Command {
 They are those that predictions sample at the moment: what was imported and what events have taught since.
 They come from the admin port of a running server, or with --data from the directory of one that is
 stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve is said here, too.`,
-		Example: `  weir arms export -o learned.parquet
+		Example: `  weir arms export -o learned.arrow
   weir arms export --data /var/lib/weir --bandit-arms arms.weir -o learned.jsonl
-  weir import-arms learned.parquet -o arms.weir`,
+  weir import-arms learned.arrow -o arms.weir`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			usage := usageOf(cmd)
@@ -86,7 +86,7 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 	f.StringVar(&address, "server", "http://127.0.0.1:8081", "`URL` of the admin port of a running server")
 	config.Dir(f, &dataDir, "data", "", "the data directory of a server that is stopped, instead")
 	f.StringVarP(&out, "output", "o", "", "`file` to write, replaced when it is whole; - for standard output")
-	config.Choice(f, &format, "format", "", "jsonl, csv or parquet (default by the file's name)",
+	config.Choice(f, &format, "format", "", "jsonl, csv or arrow (default by the file's name)",
 		bandit.ArmFormats...)
 	o.AddFlags(f)
 	return cmd

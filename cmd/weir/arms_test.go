@@ -40,7 +40,7 @@ func TestLearnedArmsAreExportedFromARunningServerAndFromAStoppedOne(t *testing.T
 			t.Fatalf("%s %v", got, err)
 		}
 		if _, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o",
-			dir+"/running.parquet"); err != nil {
+			dir+"/running.arrow"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := execute(t, "arms", "export", "--data", data, "-o", dir+"/locked.csv"); err == nil {
@@ -51,7 +51,7 @@ func TestLearnedArmsAreExportedFromARunningServerAndFromAStoppedOne(t *testing.T
 		dir+"/stopped.csv"); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"running.parquet", "stopped.csv"} {
+	for _, file := range []string{"running.arrow", "stopped.csv"} {
 		if _, err := execute(t, "import-arms", filepath.Join(dir, file), "-o", arms); err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestArmsExportRefusesWhatMakesNoSense(t *testing.T) {
 		{"--server", "-o x --server nowhere"},
 		{"name only one", "-o x --server http://127.0.0.1:1 --data " + dir},
 		{"no events were taken there", "-o x --data " + dir},
-		{"must be jsonl, csv or parquet", "-o x --format xml"},
+		{"must be jsonl, csv or arrow", "-o x --format xml"},
 		{"is a server running there", "-o " + dir + "/x --server http://127.0.0.1:1"},
 	} {
 		if _, err := execute(

@@ -110,8 +110,8 @@ func (b *Bandit) list(ctx context.Context, l listing) (page ArmPage, err error) 
 	if end != (learning.Cursor{}) {
 		page.After = fmt.Sprintf("%x-%x-%x", end.Log, end.Frame, end.Skip)
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
+	sc := b.getScratch()
+	defer b.putScratch(sc)
 	page.Arms = make([]ListedArm, 0, len(found))
 	for _, a := range found {
 		one, ok, err := b.listed(ctx, sc, a)

@@ -10,9 +10,8 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	rows "github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	arrowmemory "github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 )
 
 // ArmWriter writes arms in a form that ImportArms reads.
@@ -22,7 +21,7 @@ type ArmWriter interface {
 }
 
 // ArmFormats are the names that NewArmWriter knows.
-var ArmFormats = []string{"jsonl", "csv", "parquet"}
+var ArmFormats = []string{"jsonl", "csv", "arrow"}
 
 // NewArmWriter returns a writer of one of ArmFormats. Close does not close out.
 func NewArmWriter(out io.Writer, format string) (ArmWriter, error) {
@@ -32,8 +31,8 @@ func NewArmWriter(out io.Writer, format string) (ArmWriter, error) {
 	case "csv":
 		w := csvWriter{csv.NewWriter(out)}
 		return w, w.w.Write([]string{"item", "segment", "user", "alpha", "beta"})
-	case "parquet":
-		return newParquetWriter(out)
+	case "arrow":
+		return newArrowWriter(out)
 	}
 	return nil, fmt.Errorf("expected one of %s", strings.Join(ArmFormats, ", "))
 }
@@ -74,12 +73,12 @@ func (w csvWriter) Write(list []ListedArm) error {
 
 func (w csvWriter) Close() error { return w.Write(nil) }
 
-type parquetWriter struct {
-	w       *pqarrow.FileWriter
+type arrowWriter struct {
+	w       *ipc.FileWriter
 	builder *rows.RecordBuilder
 }
 
-func newParquetWriter(out io.Writer) (ArmWriter, error) {
+func newArrowWriter(out io.Writer) (ArmWriter, error) {
 	var fields []arrow.Field
 	for _, name := range []string{"item", "segment", "user"} {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.BinaryTypes.String,
@@ -89,11 +88,11 @@ func newParquetWriter(out io.Writer) (ArmWriter, error) {
 		fields = append(fields, arrow.Field{Name: name, Type: arrow.PrimitiveTypes.Float64})
 	}
 	schema := arrow.NewSchema(fields, nil)
-	w, err := pqarrow.NewFileWriter(schema, out, parquet.NewWriterProperties(), pqarrow.DefaultWriterProps())
-	return parquetWriter{w, rows.NewRecordBuilder(arrowmemory.DefaultAllocator, schema)}, err
+	w, err := ipc.NewFileWriter(out, ipc.WithSchema(schema))
+	return arrowWriter{w, rows.NewRecordBuilder(arrowmemory.DefaultAllocator, schema)}, err
 }
 
-func (w parquetWriter) Write(list []ListedArm) error {
+func (w arrowWriter) Write(list []ListedArm) error {
 	text := func(column int, s string) {
 		if f := w.builder.Field(column).(*rows.StringBuilder); s == "" {
 			f.AppendNull()
@@ -113,7 +112,7 @@ func (w parquetWriter) Write(list []ListedArm) error {
 	return w.w.Write(batch)
 }
 
-func (w parquetWriter) Close() error {
+func (w arrowWriter) Close() error {
 	w.builder.Release()
 	return w.w.Close()
 }

@@ -59,7 +59,7 @@ func BenchmarkAnswer(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				body := bodies[kind][i%len(bodies[kind])]
 				w.Body = w.Body[:0]
-				sc := f.borrow()
+				sc := f.getScratch()
 				if kind == "tensors" {
 					if err := f.parseInference(sc, body[:len(body)-8*asked], body[len(body)-8*asked:], false,
 						asked); err != nil {
@@ -71,14 +71,14 @@ func BenchmarkAnswer(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				f.look(sc, sc.query.user, nil, sc.query.keys, nil)
+				f.lookUp(sc, sc.query.user, nil, sc.query.keys, nil)
 				sc.sample(&sc.query)
 				if kind == "tensors" {
 					f.answerInference(&reply{w, 0}, sc, false, begun)
 				} else {
 					w.Body = appendAnswer(w.Body, sc, &sc.query, false)
 				}
-				f.giveBack(sc)
+				f.putScratch(sc)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/asked, "ns/prediction")
 		})

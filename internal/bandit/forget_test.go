@@ -300,9 +300,9 @@ func TestForgettingBesideAllElseIsReplayedAlike(t *testing.T) {
 	})
 	beside(func(*rand.Rand) { f.learner.State() })
 	beside(func(r *rand.Rand) {
-		sc := f.borrow()
-		defer f.giveBack(sc)
-		if !f.look(sc, nil, []byte("s"), []arms.Key{arms.KeyOf(id(r)), arms.KeyOf(id(r))}, nil) ||
+		sc := f.getScratch()
+		defer f.putScratch(sc)
+		if !f.lookUp(sc, nil, []byte("s"), []arms.Key{arms.KeyOf(id(r)), arms.KeyOf(id(r))}, nil) ||
 			!(sc.alpha[0] > 0 && sc.beta[0] > 0 && sc.alpha[0]+sc.beta[0] >= 2) {
 			t.Errorf("a posterior is %v, %v", sc.alpha[0], sc.beta[0])
 		}

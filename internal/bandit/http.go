@@ -53,8 +53,8 @@ func (b *Bandit) pend(r *server.Request, answer func(ctx context.Context, sc *sc
 	body []byte)) server.Outcome {
 	body, stripe := bytes.Clone(r.Body), r.Stripe
 	r.Pend().Go(func(ctx context.Context, w *server.Response) {
-		sc := b.borrow()
-		defer b.giveBack(sc)
+		sc := b.getScratch()
+		defer b.putScratch(sc)
 		answer(ctx, sc, &reply{w, stripe}, body)
 	})
 	return server.Pending
@@ -106,8 +106,8 @@ func (b *Bandit) predict(w *server.Response, r *server.Request) server.Outcome {
 			return whenIdle(few(r.Body, laterItems))
 		}
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
+	sc := b.getScratch()
+	defer b.putScratch(sc)
 	if n := b.predictFrom(context.Background(), sc, &reply{w, r.Stripe}, r.Body, most); n > most {
 		return whenIdle(n <= laterItems)
 	}
@@ -255,8 +255,8 @@ func (b *Bandit) predictBatch(w *server.Response, r *server.Request) server.Outc
 	if r.Inline() {
 		return server.Offload
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
+	sc := b.getScratch()
+	defer b.putScratch(sc)
 	b.batch(context.Background(), sc, &reply{w, r.Stripe}, r.Body)
 	return server.Done
 }
@@ -364,8 +364,8 @@ func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcom
 	if r.Inline() && len(r.Body) > inlineEvents {
 		return server.Offload
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
+	sc := b.getScratch()
+	defer b.putScratch(sc)
 	sc.scanner.reset(r.Body)
 	var err error
 	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents); err != nil {

@@ -127,17 +127,17 @@ func TestWhatWasImportedIsServed(t *testing.T) {
 		{"u1", "a", 20, 30, fromSegment}, {"u1", "only here", 7, 8, fromSegment}, {"u1", "b", 1, 1, fromItem},
 		{"7", "a", 3, 1, fromPair}, {"7", "only here", 1, 1, fromPrior},
 	} {
-		sc := f.borrow()
+		sc := f.getScratch()
 		var user []byte
 		if c.user != "" {
 			user = []byte(c.user)
 		}
-		if !f.look(sc, user, nil, []arms.Key{arms.KeyOf([]byte(c.item))}, nil) || sc.alpha[0] != c.alpha ||
+		if !f.lookUp(sc, user, nil, []arms.Key{arms.KeyOf([]byte(c.item))}, nil) || sc.alpha[0] != c.alpha ||
 			sc.beta[0] != c.beta || sc.source[0] != c.from {
 			t.Errorf("user %q, item %s: %v %v of %s, want %v %v of %s", c.user, c.item, sc.alpha[0],
 				sc.beta[0], sourceNames[sc.source[0]], c.alpha, c.beta, sourceNames[c.from])
 		}
-		f.giveBack(sc)
+		f.putScratch(sc)
 	}
 }
 

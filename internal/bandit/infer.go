@@ -204,15 +204,15 @@ func (b *Bandit) infer(w *server.Response, r *server.Request) server.Outcome {
 				len(raw) <= rawLater)
 		}
 	}
-	sc := b.borrow()
-	defer b.giveBack(sc)
+	sc := b.getScratch()
+	defer b.putScratch(sc)
 	if err = b.parseInference(sc, head, raw, false, inlineItems); err == errMany {
 		if r.Inline() {
 			return whenIdle(sc.inference.items.size <= laterItems)
 		}
 		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
 	}
-	if err == nil && !b.look(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
+	if err == nil && !b.lookUp(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
 		err = errLoading
 	}
 	if err != nil {

@@ -25,9 +25,9 @@ func (b *Bandit) HasStore() bool { return b.store != nil }
 // Sample sets dst[i] to a sample of the posterior of item i for a user, and returns false, without any,
 // while the arms are not loaded. dst is as long as the set.
 func (r *Ranking) Sample(dst []float64, user []byte) bool {
-	sc := r.b.borrow()
-	defer r.b.giveBack(sc)
-	if !r.b.look(sc, user, nil, r.keys, nil) {
+	sc := r.b.getScratch()
+	defer r.b.putScratch(sc)
+	if !r.b.lookUp(sc, user, nil, r.keys, nil) {
 		return false
 	}
 	sc.sampler.Sample(dst, sc.alpha, sc.beta)

@@ -228,11 +228,11 @@ func TestAFileThatNobodyReadsIsUnmapped(t *testing.T) {
 		gone := make(chan struct{})
 		func() {
 			runtime.AddCleanup(f.model.Load().file, func(struct{}) { close(gone) }, struct{}{})
-			sc := f.borrow() // a request that is over keeps nothing
-			if !f.look(sc, []byte("u"), nil, []arms.Key{arms.NumberKey(1)}, nil) {
+			sc := f.getScratch() // a request that is over keeps nothing
+			if !f.lookUp(sc, []byte("u"), nil, []arms.Key{arms.NumberKey(1)}, nil) {
 				t.Error("no arms")
 			}
-			f.giveBack(sc)
+			f.putScratch(sc)
 		}()
 		writeArms(t, path, []arm{{item: "a", alpha: 4, beta: 5}})
 		if err := f.Reload(t.Context()); err != nil {

@@ -18,7 +18,7 @@ func (e *storeError) Unwrap() error { return e.error }
 // with what events have taught above them.
 func (b *Bandit) features(ctx context.Context, sc *scratch, q *query) (degraded bool, err error) {
 	if b.store == nil {
-		if !b.look(sc, q.user, q.segment, q.keys, nil) {
+		if !b.lookUp(sc, q.user, q.segment, q.keys, nil) {
 			return false, errLoading
 		}
 		return false, nil
@@ -73,7 +73,7 @@ func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded boo
 	if found[0] != "" {
 		segment = []byte(found[0])
 	}
-	if !b.look(sc, q.user, segment, q.keys, sc.fetched) {
+	if !b.lookUp(sc, q.user, segment, q.keys, sc.fetched) {
 		return false, errLoading
 	}
 	return oldArms || oldSegment || errArms != nil || errSegment != nil, nil

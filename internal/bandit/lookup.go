@@ -46,10 +46,10 @@ type scratch struct {
 	sampler   *beta.Sampler
 }
 
-// borrow returns memory for a request; giveBack takes it back.
-func (b *Bandit) borrow() *scratch { return b.scratch.Get().(*scratch) }
+// getScratch returns memory for a request; putScratch takes it back.
+func (b *Bandit) getScratch() *scratch { return b.scratch.Get().(*scratch) }
 
-func (b *Bandit) giveBack(sc *scratch) { b.scratch.Put(sc) }
+func (b *Bandit) putScratch(sc *scratch) { b.scratch.Put(sc) }
 
 // size makes room for n posteriors.
 func (sc *scratch) size(n int) {
@@ -73,9 +73,9 @@ type lookup struct {
 	strength       float64 // of what a finer arm begins with
 }
 
-// look fills sc.alpha, sc.beta and sc.source with the posteriors of keys, by what is in memory and, unless
+// lookUp fills sc.alpha, sc.beta and sc.source with the posteriors of keys, by what is in memory and, unless
 // it is nil, by what a feature store says of each item. It returns false when the arms are not loaded.
-func (b *Bandit) look(sc *scratch, user, segment []byte, keys []arms.Key, stored []storeArm) bool {
+func (b *Bandit) lookUp(sc *scratch, user, segment []byte, keys []arms.Key, stored []storeArm) bool {
 	m := b.model.Load()
 	if m == nil {
 		return false
