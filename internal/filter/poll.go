@@ -110,7 +110,7 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
 	if read != nil {
-		src.rhythm.Store(&read.rhythm)
+		src.keepRhythm(read.rhythm)
 	}
 	f.Next = s.next(f.Fetched, entry.Fresh, src.rhythm.Load())
 	s.polls[0].Add(0, 1)
@@ -145,6 +145,9 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 		s.log.Warn("a source cannot be fetched", "source", redact(src.url), "error", f.Error, "next", f.Next)
 	}
 }
+
+// keepRhythm remembers when the source may be fetched. It keeps a copy: what was read goes with its feed.
+func (src *source) keepRhythm(r rhythm) { src.rhythm.Store(&r) }
 
 // rhythm is when a feed says that it may be fetched.
 type rhythm struct {
