@@ -76,7 +76,7 @@ func TestASearchFindsTheCeiling(t *testing.T) {
 		}
 	}
 	t.Logf("%d searches: %d within the aims, the ceiling within the interval of %d", len(all), aims, covered)
-	if float64(aims) < 0.9*float64(len(all)) {
+	if aims < len(all)*9/10 {
 		t.Errorf("only %d of %d searches were within %v..%v after %v", aims, len(all), lowAim, highAim,
 			patienceAim)
 	}
