@@ -72,7 +72,7 @@ func (l *loop) beginTurn(ready int) {
 	limits, queued := s.QueueLimits(), ready+s.waitingNow
 	s.left = s.queue.Capacity(limits)
 	s.seen += uint64(ready)
-	// else it is no overload yet, or has just been there for a moment
+	// A queue that has just been there for a moment is no overload, and its delay is not told.
 	if s.own = s.queue.RejectProbability(queued, limits); s.own != 0 {
 		s.waited += uint64(s.queue.Delay(queued).Microseconds()) * uint64(ready)
 	}
