@@ -156,6 +156,18 @@ func newFilterList() *cobra.Command {
 	return cmd
 }
 
+// show makes a request about one filter, and prints the filter as it is then.
+func (c *filterClient) show(cmd *cobra.Command, method, id string, in any) error {
+	return c.with(cmd.Context(), func() error {
+		var f filter.Shown
+		if err := c.get(cmd.Context(), method, "/admin/filters/"+url.PathEscape(id), in, &f); err != nil {
+			return err
+		}
+		writeFilter(cmd.OutOrStdout(), f)
+		return nil
+	})
+}
+
 func newFilterShow() *cobra.Command {
 	var client filterClient
 	cmd := &cobra.Command{Use: "show ID",
@@ -163,15 +175,7 @@ func newFilterShow() *cobra.Command {
 		Args:  exactly(1, "the id of a filter")}
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return client.with(cmd.Context(), func() error {
-			var f filter.Shown
-			if err := client.get(cmd.Context(), "GET", "/admin/filters/"+url.PathEscape(args[0]), nil,
-				&f); err != nil {
-				return err
-			}
-			writeFilter(cmd.OutOrStdout(), f)
-			return nil
-		})
+		return client.show(cmd, "GET", args[0], nil)
 	}
 	return cmd
 }
@@ -194,15 +198,7 @@ func newFilterEdit() *cobra.Command {
 		if len(urls) > 0 {
 			in["urls"] = urls
 		}
-		return client.with(cmd.Context(), func() error {
-			var f filter.Shown
-			if err := client.get(cmd.Context(), "PATCH", "/admin/filters/"+url.PathEscape(args[0]), in,
-				&f); err != nil {
-				return err
-			}
-			writeFilter(cmd.OutOrStdout(), f)
-			return nil
-		})
+		return client.show(cmd, "PATCH", args[0], in)
 	}
 	return cmd
 }

@@ -126,7 +126,7 @@ func (s *Service) content(ctx context.Context, src *source) (*content, error) {
 	if entry.Status == http.StatusOK {
 		read, err := s.read(ctx, entry)
 		if err == nil {
-			src.keepRhythm(read.rhythm)
+			src.keepRhythm(read)
 			return s.serve(src, entry, read.feed), nil
 		}
 		if ctx.Err() != nil {

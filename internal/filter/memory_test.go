@@ -14,7 +14,7 @@ func TestAFeedThatWasReadIsNotKept(t *testing.T) {
 	src := new(source)
 	feed := func() weak.Pointer[syndication.Feed] {
 		read := &reading{feed: new(syndication.Feed)}
-		src.keepRhythm(read.rhythm)
+		src.keepRhythm(read)
 		return weak.Make(read.feed)
 	}()
 	runtime.GC()

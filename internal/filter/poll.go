@@ -110,7 +110,7 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
 	if read != nil {
-		src.keepRhythm(read.rhythm)
+		src.keepRhythm(read)
 	}
 	f.Next = s.next(f.Fetched, entry.Fresh, src.rhythm.Load())
 	s.polls[0].Add(0, 1)
@@ -147,7 +147,10 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 }
 
 // keepRhythm remembers when the source may be fetched. It keeps a copy: what was read goes with its feed.
-func (src *source) keepRhythm(r rhythm) { src.rhythm.Store(&r) }
+func (src *source) keepRhythm(read *reading) {
+	r := read.rhythm
+	src.rhythm.Store(&r)
+}
 
 // rhythm is when a feed says that it may be fetched.
 type rhythm struct {
