@@ -47,17 +47,21 @@ func (c *choice) Set(word string) error {
 
 // Explain returns an error of a flag's value in words for people: without the names of Go functions.
 func Explain(err error) error {
-	var number *strconv.NumError
-	var value *pflag.InvalidValueError
-	switch {
-	case !errors.As(err, &value):
-	case value.GetFlag().Value.Type() == Word:
-		return fmt.Errorf("--%s %w, got %q", value.GetFlag().Name, value.Unwrap(), value.GetValue())
-	case errors.As(err, &number):
-		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value.GetValue(),
-			value.GetFlag().Name, number.Err)
+	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return explain(value.GetFlag(), value.GetValue(), value.Unwrap())
 	}
 	return err
+}
+
+// explain says what a flag does not like about a value.
+func explain(f *pflag.Flag, value string, err error) error {
+	if f.Value.Type() == Word {
+		return fmt.Errorf("--%s %w, got %q", f.Name, err, value)
+	}
+	if number, ok := errors.AsType[*strconv.NumError](err); ok {
+		err = number.Err
+	}
+	return fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value, f.Name, err)
 }
 
 // File adds a flag that takes the path of a file, none if nobody gives one.

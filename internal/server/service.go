@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/metrics"
 	"weir/internal/shed"
 )
@@ -31,6 +32,12 @@ type Service interface {
 // new data serves or was refused; a refusal leaves the old data serving.
 type Reloader interface {
 	Reload(ctx context.Context) error
+}
+
+// Tunable is a Service with settings that may change while it serves.
+type Tunable interface {
+	// Settings returns them, the same ones for as long as the service is open.
+	Settings() []config.Setting
 }
 
 // Env is what a service is opened with. Nothing in it is owned by the service.
