@@ -7,7 +7,7 @@ import (
 	"weir/internal/shed"
 )
 
-// addAdminRoutes adds the admin port's own routes: metrics, health, profiles and the shedder's thresholds.
+// addAdminRoutes adds the admin port's own routes: metrics, health, profiles and the shedder.
 func (s *Server) addAdminRoutes() {
 	add := func(pattern string, h Handler, stream http.Handler) {
 		s.Handle(Route{Pattern: pattern, Handler: h, Stream: stream, Admin: true, Class: shed.Critical})
@@ -20,7 +20,6 @@ func (s *Server) addAdminRoutes() {
 	add("GET /health/ready", s.health, nil)
 	if s.shed != nil {
 		add("GET /admin/shed", s.getShed, nil)
-		add("PATCH /admin/shed", s.patchShed, nil)
 	}
 	add("GET /debug/pprof/{name...}", nil, http.HandlerFunc(pprof.Index))
 	add("GET /debug/pprof/cmdline", nil, http.HandlerFunc(pprof.Cmdline))

@@ -142,6 +142,26 @@ func (c *Config) Fill() error {
 	return nil
 }
 
+// Apply takes up those fields of a Config, which has been filled, that may change while the server serves:
+// MaxConnections, MaxBody, MaxInput, the timeouts, and of Shed all but StallsOf. The others stay what they
+// were. They count at once, for connections that wait as well; only net/http's connections, those with TLS
+// and those of systems without epoll, keep IdleTimeout and, for heads, RequestTimeout from the start. With an
+// error nothing has changed.
+func (s *Server) Apply(cfg Config) error {
+	if s.shed != nil {
+		shedding := *cfg.Shed
+		cfg.Shed = &shedding
+		if err := s.shed.Apply(shedding); err != nil {
+			return err
+		}
+	}
+	s.live.Store(&cfg)
+	if s.fast != nil {
+		s.fast.retime()
+	}
+	return nil
+}
+
 // Stripes is how many writers of striped counters the kernel has: loops, workers, and one shared
 // by all that net/http runs.
 func (c *Config) Stripes() int { return c.Loops + c.Workers + 1 }

@@ -484,7 +484,7 @@ func (l *loop) keep(c *conn, rest []byte) {
 // data, is answered 503 and false returned.
 func (l *loop) grow(c *conn, n int, data []byte) bool {
 	size := l.buffers.size(n)
-	if l.s.input.Add(int64(size-cap(c.in))) > l.s.cfg.MaxInput {
+	if l.s.input.Add(int64(size-cap(c.in))) > l.s.live.Load().MaxInput {
 		l.s.input.Add(-int64(size - cap(c.in)))
 		l.s.closed[closedInput].Add(l.stripe, 1)
 		l.refuse(c, data, errInput)

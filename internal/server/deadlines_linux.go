@@ -21,6 +21,15 @@ type timed struct {
 // start puts t at the end of the queue, out of any other it stands in.
 func (d *deadlines) start(t *timed, now int64) { d.startAt(t, now+int64(d.timeout)) }
 
+// retime changes the timeout, also of those that wait already: one walk through the queue.
+func (d *deadlines) retime(timeout time.Duration) {
+	by := int64(timeout - d.timeout)
+	d.timeout = timeout
+	for t := d.head; t != nil && by != 0; t = t.next {
+		t.at += by
+	}
+}
+
 // startAt is start with an expiry of its own, which takes effect once those before it have expired.
 func (d *deadlines) startAt(t *timed, at int64) {
 	t.stop()

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestDeadlinesExpireInTheOrderTheyWereStarted(t *testing.T) {
@@ -69,11 +70,11 @@ func TestDeadlinesAgreeWithAPlainList(t *testing.T) {
 	}
 	for now := int64(0); now < 20_000; now += int64(rnd.IntN(4)) {
 		c := conns[rnd.IntN(len(conns))]
-		switch rnd.IntN(5) {
+		switch rnd.IntN(6) {
 		case 0, 1, 2:
 			d.start(&c.timed, now)
 			drop(c)
-			plain = append(plain, entry{c, now + 20})
+			plain = append(plain, entry{c, now + int64(d.timeout)})
 		case 3:
 			c.timed.stop()
 			drop(c)
@@ -87,6 +88,12 @@ func TestDeadlinesAgreeWithAPlainList(t *testing.T) {
 			if len(plain) > 0 && plain[0].at <= now {
 				t.Fatalf("at %d: what was due at %d did not expire", now, plain[0].at)
 			}
+		case 5:
+			timeout := time.Duration(10 + rnd.IntN(20))
+			for i := range plain {
+				plain[i].at += int64(timeout - d.timeout)
+			}
+			d.retime(timeout)
 		}
 	}
 }

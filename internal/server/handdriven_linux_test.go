@@ -228,6 +228,21 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 	}
 }
 
+func TestATimeoutThatChangesHoldsForThoseWhoWaitAlready(t *testing.T) {
+	d := newHandDriven(t, Config{IdleTimeout: time.Hour})
+	c, _ := d.connect()
+	d.pass(10 * time.Minute)
+	cfg := d.s.cfg
+	cfg.IdleTimeout = 15 * time.Minute
+	if err := d.s.Apply(cfg); err != nil {
+		t.Fatal(err)
+	}
+	d.pass(4 * time.Minute)
+	c.quiet()
+	d.pass(2 * time.Minute)
+	c.expectClosed()
+}
+
 // smallBuffers makes the sockets hold little, so that a client that does not read is felt soon.
 func smallBuffers(t testing.TB, c *client, conn *conn) {
 	t.Helper()

@@ -158,6 +158,13 @@ func (f *fastLane) deal(fd, loop int) {
 	}
 }
 
+// retime has the loops take up timeouts that have changed.
+func (f *fastLane) retime() {
+	for _, l := range f.loops {
+		l.post(message{kind: msgRetime})
+	}
+}
+
 // announceStop has the loops end once their requests are answered.
 func (f *fastLane) announceStop() {
 	for _, l := range f.loops {

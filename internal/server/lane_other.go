@@ -15,6 +15,7 @@ func newFastLane(*Server, net.Addr) (*fastLane, error) { return nil, errors.ErrU
 
 func (*fastLane) start(func(net.Listener))                       {}
 func (*fastLane) accept(*net.TCPListener, <-chan struct{}) error { return errors.ErrUnsupported }
+func (*fastLane) retime()                                        {}
 func (*fastLane) announceStop()                                  {}
 func (*fastLane) awaitStop(context.Context) error                { return nil }
 func (*fastLane) finish(context.Context) error                   { return nil }

@@ -79,6 +79,7 @@ const (
 	msgReturned                     // conn is back from net/http and stays open
 	msgSpent                        // conn is back from net/http and is to be closed
 	msgBlocked                      // conn, handed off, waits for its socket to take more
+	msgRetime                       // timeouts have changed
 	msgStop                         // answer what has come, then end
 	msgKill                         // close all connections at once
 )
@@ -101,16 +102,13 @@ func newLoop(f *fastLane, stripe int) (*loop, error) {
 	}
 	l := &loop{
 		s: s, lane: f, stripe: stripe, epoll: epoll, wakeFD: wake,
-		read:    make([]byte, 2*readSize), // as much as one connection may send, behind what others have sent
-		out:     make([]byte, 0, 2*readSize),
-		epoch:   time.Now(),
-		idle:    deadlines{timeout: s.cfg.IdleTimeout},
-		request: deadlines{timeout: s.cfg.RequestTimeout},
-		write:   deadlines{timeout: s.cfg.WriteTimeout},
-		linger:  deadlines{timeout: s.cfg.LingerTimeout},
-		shed:    loopShed{Shedder: s.shed},
-		done:    make(chan struct{}),
+		read:  make([]byte, 2*readSize), // as much as one connection may send, behind what others have sent
+		out:   make([]byte, 0, 2*readSize),
+		epoch: time.Now(),
+		shed:  loopShed{Shedder: s.shed},
+		done:  make(chan struct{}),
 	}
+	l.retime()
 	l.req.Stripe, l.req.inline, l.req.s, l.req.lane = stripe, true, s, l
 	l.worker = worker{s: s, stripe: stripe}
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1, Pad: 0}
@@ -279,6 +277,8 @@ func (l *loop) readInbox() {
 			l.returned(m.conn, false)
 		case msgBlocked:
 			l.blocked(m.conn)
+		case msgRetime:
+			l.retime()
 		case msgStop:
 			l.stop()
 		case msgKill:
@@ -288,6 +288,16 @@ func (l *loop) readInbox() {
 				}
 			}
 		}
+	}
+}
+
+// retime takes up the timeouts that hold now. A loop that stops has its own.
+func (l *loop) retime() {
+	if cfg := l.s.live.Load(); !l.stopping {
+		l.idle.retime(cfg.IdleTimeout)
+		l.request.retime(cfg.RequestTimeout)
+		l.write.retime(cfg.WriteTimeout)
+		l.linger.retime(cfg.LingerTimeout)
 	}
 }
 

@@ -201,7 +201,7 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 	}
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(
-		start.Add(l.s.cfg.RequestTimeout)) //nolint:errcheck // every connection here has one
+		start.Add(l.s.live.Load().RequestTimeout)) //nolint:errcheck // every connection here has one
 	var err error
 	call.body, err = readBody(call.body[:0], r.Body, l.s.maxBody(route))
 	switch {
@@ -390,18 +390,19 @@ func (s *Server) newHTTPServer(h http.Handler) *http.Server {
 type connStater interface{ state(http.ConnState) }
 
 // patientConn is a TCP connection under net/http, whose writes end when the client takes nothing
-// for the timeout. It wraps a *net.TCPConn, not a net.Conn, so that net/http sees CloseWrite and can
+// for the WriteTimeout. It wraps a *net.TCPConn, not a net.Conn, so that net/http sees CloseWrite and can
 // end a connection without a reset.
 type patientConn struct {
 	*net.TCPConn
-	timeout time.Duration
+	s *Server
 }
 
 func (c patientConn) Write(p []byte) (int, error) {
 	const piece = 64 << 10 // a client that takes this much in time is alive
 	written := 0
 	for {
-		c.SetWriteDeadline(time.Now().Add(c.timeout)) //nolint:errcheck // the write fails as well
+		timeout := c.s.live.Load().WriteTimeout
+		c.SetWriteDeadline(time.Now().Add(timeout)) //nolint:errcheck // the write fails as well
 		n, err := c.TCPConn.Write(p[written:min(written+piece, len(p))])
 		written += n
 		if err != nil || written == len(p) {

@@ -225,9 +225,9 @@ func (s *Server) tooLong(r *route) *parseError {
 // maxBody returns how long a body of a route's requests may be; r is nil where there is no route.
 func (s *Server) maxBody(r *route) int {
 	if r == nil || r.MaxBody == 0 {
-		return s.cfg.MaxBody
+		return s.live.Load().MaxBody
 	}
-	return min(r.MaxBody, int(s.cfg.MaxInput)-s.cfg.MaxHeader)
+	return min(r.MaxBody, int(s.live.Load().MaxInput)-s.cfg.MaxHeader)
 }
 
 // noRoute fills in the answer to a request that no route takes.

@@ -38,6 +38,7 @@ import (
 // Server is a kernel with its services.
 type Server struct {
 	cfg       Config
+	live      atomic.Pointer[Config] // what may change while it serves: see Apply
 	services  []Service
 	states    []*serviceState
 	routes    router
@@ -79,7 +80,12 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
+	if cfg.Shed != nil { // the caller's may change
+		shedding := *cfg.Shed
+		cfg.Shed = &shedding
+	}
 	s := &Server{cfg: cfg, services: services}
+	s.live.Store(&cfg)
 	s.netHTTP = newNetHTTPLane(s, &s.routes)
 	s.adminLane = newNetHTTPLane(s, &s.admins)
 	s.registerMetrics()
@@ -253,7 +259,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case err = <-failed:
 	}
 
-	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
+	timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.live.Load().ShutdownTimeout)
 	defer cancel()
 	close(stop)
 	var shutdownErr error
@@ -279,8 +285,8 @@ func (s *Server) Run(ctx context.Context) error {
 	adminServer.Shutdown(timeout) //nolint:errcheck // the last to go; nothing is lost with it
 	s.closeListeners()
 	if shutdownErr != nil {
-		s.cfg.Log.Error("requests in flight were given up", "timeout", s.cfg.ShutdownTimeout, "error",
-			shutdownErr)
+		s.cfg.Log.Error("requests in flight were given up", "timeout",
+			s.live.Load().ShutdownTimeout, "error", shutdownErr)
 		err = errors.Join(err, fmt.Errorf("stop: %w", shutdownErr))
 	}
 	return err
@@ -301,7 +307,7 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 // connectionOpened counts a new connection; false means that it is one too many, and it is not
 // counted.
 func (s *Server) connectionOpened() bool {
-	if s.connections.Add(1) > int64(s.cfg.MaxConnections) {
+	if s.connections.Add(1) > int64(s.live.Load().MaxConnections) {
 		s.connections.Add(-1)
 		s.closed[closedFull].Add(s.cfg.sharedStripe(), 1)
 		return false
@@ -327,7 +333,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.s.connectionOpened() {
-			return &limitedConn{patientConn: patientConn{c.(*net.TCPConn), l.s.cfg.WriteTimeout}, s: l.s}, nil
+			return &limitedConn{patientConn: patientConn{c.(*net.TCPConn), l.s}}, nil
 		}
 		c.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is closed anyway
 		c.Write(l.s.tooManyConnections)                 //nolint:errcheck // as well
@@ -337,7 +343,6 @@ func (l *limited) Accept() (net.Conn, error) {
 
 type limitedConn struct {
 	patientConn
-	s    *Server
 	once sync.Once
 }
 

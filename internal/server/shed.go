@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	"weir/internal/shed"
-	"weir/internal/strictjson"
 )
 
 // addShedder makes the shedder, which watches the box and what the kernel knows of its own queues.
@@ -140,20 +138,4 @@ func (s *Server) getShed(w *Response, _ *Request) Outcome {
 	w.Field("Cache-Control", "no-store")
 	w.JSON(s.shed.Status())
 	return Done
-}
-
-// patchShed answers PATCH /admin/shed, which changes thresholds.
-func (s *Server) patchShed(w *Response, r *Request) Outcome {
-	var changes map[string]shed.Change
-	if err := strictjson.Read(bytes.NewReader(r.Body), &changes); err != nil {
-		w.Problem(http.StatusBadRequest,
-			fmt.Sprintf("the body must be an object of signals like "+
-				`{"memory_available":{"on":true,"soft":104857600,"hard":52428800}}: %v`, err))
-		return Done
-	}
-	if err := s.shed.Set(changes); err != nil {
-		w.Problem(http.StatusUnprocessableEntity, err.Error())
-		return Done
-	}
-	return s.getShed(w, r)
 }

@@ -148,7 +148,7 @@ func (l *loop) readWaiting() {
 	if s.waitingNow == 0 {
 		return
 	}
-	for longest := int64(l.s.cfg.Shed.Wait); s.left > 0 && s.waiting.head != nil; {
+	for longest := int64(l.s.live.Load().Shed.Wait); s.left > 0 && s.waiting.head != nil; {
 		c := s.waiting.head.owner
 		if l.now-c.timed.at > longest {
 			s.late.startAt(&c.timed, c.timed.at)
@@ -241,7 +241,7 @@ func (l *loop) reject(c *conn, route *route, class shed.Class, headOnly bool) {
 func (l *loop) pause(c *conn) bool {
 	s := &l.shed
 	c.rejected = false
-	most := l.s.cfg.Shed.Pause
+	most := l.s.live.Load().Shed.Pause
 	if most <= 0 || l.stopping {
 		return false
 	}

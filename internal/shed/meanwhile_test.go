@@ -11,11 +11,10 @@ import (
 // A signal may be switched off while it is read: what was read of it then is not shown.
 func TestASignalSwitchedOffWhileItIsReadHasNoValue(t *testing.T) {
 	var s *Shedder
-	off := false
 	s, err := New(Config{Interval: time.Second, Limits: map[string]Limits{"load": {true, 1, 2}}},
 		metrics.New(1), slog.New(slog.DiscardHandler),
 		Signal{Name: "load", Unit: Number, Read: func() (float64, error) {
-			return 2, s.Set(map[string]Change{"load": {On: &off}})
+			return 2, s.Apply(Config{Interval: time.Second, Limits: map[string]Limits{"load": {false, 1, 2}}})
 		}})
 	if err != nil {
 		t.Fatal(err)

@@ -116,7 +116,8 @@ type Config struct {
 
 // Shedder reads signals and decides.
 type Shedder struct {
-	interval time.Duration
+	interval atomic.Int64  // a time.Duration
+	retimed  chan struct{} // holds one when the interval has changed
 	log      *slog.Logger
 
 	probability atomic.Uint64
@@ -144,18 +145,13 @@ type watched struct {
 // New returns a Shedder that watches the signals for which cfg has limits. Run makes it read them; until
 // then nobody is rejected.
 func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (*Shedder, error) {
-	if cfg.Interval <= 0 {
-		return nil, fmt.Errorf("the interval at which signals are read must be above 0, got %v", cfg.Interval)
-	}
-	s := &Shedder{interval: cfg.Interval, log: log}
+	s := &Shedder{retimed: make(chan struct{}, 1), log: log}
+	s.interval.Store(int64(cfg.Interval))
 	none := ""
 	s.dominant.Store(&none)
 	s.queue.Store(&Limits{})
 	for _, sig := range signals {
-		w := &watched{Signal: sig, Limits: cfg.Limits[sig.Name], value: math.NaN()}
-		if err := w.check(w.Limits); err != nil {
-			return nil, err
-		}
+		w := &watched{Signal: sig, value: math.NaN()}
 		w.failures = m.Counter("weir_shed_refresh_failures_total",
 			"Readings of a signal that failed; it sheds nothing meanwhile.", "signal", sig.Name)
 		m.Gauge("weir_shed_pressure", "How far a signal is from its soft (0) to its hard threshold (1).",
@@ -166,10 +162,8 @@ func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (
 			}, "signal", sig.Name)
 		s.signals = append(s.signals, w)
 	}
-	for name := range cfg.Limits {
-		if s.find(name) == nil {
-			return nil, fmt.Errorf("there is no signal %q to have limits", name)
-		}
+	if err := s.Apply(cfg); err != nil {
+		return nil, err
 	}
 	for c := range Classes {
 		s.admitted[c] = m.Counter("weir_shed_admitted_total", "Requests that were let in, by class.",
@@ -182,19 +176,53 @@ func New(cfg Config, m *metrics.Registry, log *slog.Logger, signals ...Signal) (
 			}, "class", c.String())
 		}
 	}
-	s.publish()
 	return s, nil
+}
+
+// Apply takes up the interval and the limits of cfg while signals are watched: all of it, or with an error
+// nothing. What is read next counts by them, and so does what was read last.
+func (s *Shedder) Apply(cfg Config) error {
+	if cfg.Interval <= 0 {
+		return fmt.Errorf("the interval at which signals are read must be above 0, got %v", cfg.Interval)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range cfg.Limits {
+		if !slices.ContainsFunc(s.signals, func(w *watched) bool { return w.Name == name }) {
+			return fmt.Errorf("there is no signal %q to have limits", name)
+		}
+	}
+	for _, w := range s.signals {
+		if err := w.check(cfg.Limits[w.Name]); err != nil {
+			return err
+		}
+	}
+	for _, w := range s.signals {
+		if w.Limits = cfg.Limits[w.Name]; !w.On {
+			w.value, w.failure = math.NaN(), ""
+		}
+	}
+	s.publish()
+	if s.interval.Swap(int64(cfg.Interval)) != int64(cfg.Interval) {
+		select {
+		case s.retimed <- struct{}{}:
+		default: // it is told already
+		}
+	}
+	return nil
 }
 
 // Run reads the signals every interval until ctx is done.
 func (s *Shedder) Run(ctx context.Context) {
-	tick := time.NewTicker(s.interval)
+	tick := time.NewTicker(time.Duration(s.interval.Load()))
 	defer tick.Stop()
 	for {
 		s.refresh()
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.retimed:
+			tick.Reset(time.Duration(s.interval.Load()))
 		case <-tick.C:
 		}
 	}
@@ -283,14 +311,6 @@ func (s *Shedder) publish() {
 	}
 	s.dominant.Store(&dominant)
 	s.probability.Store(uint64(RejectProbabilityAt(shared)))
-}
-
-func (s *Shedder) find(name string) *watched {
-	i := slices.IndexFunc(s.signals, func(w *watched) bool { return w.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return s.signals[i]
 }
 
 // RetryAfter returns after how many seconds whoever was rejected with a probability should come again: 1 to

@@ -239,17 +239,20 @@ func TestThresholdsChangeWhileTheyAreWatched(t *testing.T) {
 	s, load, _ := watching(t, nil)
 	load.set(3)
 	s.refresh()
-	number := func(v float64) *float64 { return &v }
-	off := false
-	if err := s.Set(map[string]Change{"load": {Soft: number(3)}}); err != nil || s.RejectProbability() != 0 {
-		t.Errorf("%v, probability %x: a new soft threshold counts at once", err, s.RejectProbability())
+	apply := func(l Limits) {
+		t.Helper()
+		if err := s.Apply(limits(l, Limits{true, 100, 50})); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := s.Set(map[string]Change{"load": {Soft: number(1), Hard: number(2)}}); err != nil ||
-		s.RejectProbability() != RejectProbabilityAt(1) {
-		t.Errorf("%v, probability %x: so do both", err, s.RejectProbability())
+	if apply(Limits{true, 3, 4}); s.RejectProbability() != 0 {
+		t.Errorf("probability %x: a new soft threshold counts at once", s.RejectProbability())
 	}
-	if err := s.Set(map[string]Change{"load": {On: &off}}); err != nil || s.RejectProbability() != 0 {
-		t.Errorf("%v, probability %x: switched off it has no pressure", err, s.RejectProbability())
+	if apply(Limits{true, 1, 2}); s.RejectProbability() != RejectProbabilityAt(1) {
+		t.Errorf("probability %x: so do both", s.RejectProbability())
+	}
+	if apply(Limits{false, 1, 2}); s.RejectProbability() != 0 {
+		t.Errorf("probability %x: switched off it has no pressure", s.RejectProbability())
 	}
 	reads := load.reads.Load()
 	s.refresh()
@@ -261,31 +264,61 @@ func TestThresholdsChangeWhileTheyAreWatched(t *testing.T) {
 	}
 }
 
+// A change from an hour to a minute does not wait for the hour to end.
+func TestTheIntervalChangesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, load, _ := watching(t, nil)
+		cfg := limits(Limits{true, 1, 2}, Limits{true, 100, 50})
+		cfg.Interval = time.Hour
+		if err := s.Apply(cfg); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go s.Run(ctx)
+		synctest.Wait()
+		if err := s.Apply(limits(Limits{true, 1, 2}, Limits{true, 100, 50})); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := load.reads.Load()
+		time.Sleep(10*time.Second + time.Millisecond)
+		synctest.Wait()
+		if n := load.reads.Load() - before; n != 10 || s.Status().IntervalSeconds != 1 {
+			t.Errorf("in ten seconds it was read %d times", n)
+		}
+	})
+}
+
+// limits are those of the signals of watching.
+func limits(load, memory Limits) Config {
+	return Config{Interval: time.Second, Limits: map[string]Limits{"load": load, "memory": memory}}
+}
+
 func TestThresholdsThatCannotWorkChangeNothing(t *testing.T) {
 	s, load, _ := watching(t, nil)
 	load.set(3)
 	s.refresh()
-	number := func(v float64) *float64 { return &v }
-	off := false
+	ok := Limits{true, 100, 50}
 	for _, test := range []struct {
-		changes map[string]Change
-		says    string
+		cfg  Config
+		says string
 	}{
-		{map[string]Change{"lod": {}}, "there are load, memory"},
-		{map[string]Change{"load": {Soft: number(4)}}, "below the hard one"},
-		{map[string]Change{"load": {Soft: number(-1)}}, "from 0"},
-		{map[string]Change{"load": {On: &off, Soft: number(4)}}, "below the hard one"},
-		{map[string]Change{"load": {Hard: number(math.Inf(1))}}, "from 0"},
-		{map[string]Change{"memory": {Soft: number(10)}}, "above the hard one"},
-		{map[string]Change{"load": {Soft: number(0), Hard: number(1)}, "memory": {Hard: number(1000)}},
-			"memory"},
+		{Config{Interval: 1, Limits: map[string]Limits{"lod": {}}}, `no signal "lod"`},
+		{Config{}, "interval"},
+		{limits(Limits{true, 4, 4}, ok), "below the hard one"},
+		{limits(Limits{true, -1, 4}, ok), "from 0"},
+		{limits(Limits{false, 4, 4}, ok), "below the hard one"},
+		{limits(Limits{true, 2, math.Inf(1)}, ok), "from 0"},
+		{limits(Limits{true, 2, 4}, Limits{true, 10, 50}), "above the hard one"},
+		{limits(Limits{true, 0, 1}, Limits{true, 100, 1000}), "memory"},
 	} {
-		err := s.Set(test.changes)
+		err := s.Apply(test.cfg)
 		if err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%+v: got %v, want an error that says %q", test.changes, err, test.says)
+			t.Errorf("%+v: got %v, want an error that says %q", test.cfg, err, test.says)
 		}
 		if st := s.Status(); st.Signals[0].Soft != 2 || st.Signals[1].Hard != 50 || !near(st.Pressure, 0.5) {
-			t.Errorf("%+v has changed something: %+v", test.changes, st)
+			t.Errorf("%+v has changed something: %+v", test.cfg, st)
 		}
 	}
 	for _, l := range []Limits{{true, 0.5, 1.5}, {true, math.NaN(), 1}, {true, 1, 1}} {

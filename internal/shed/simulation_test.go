@@ -73,7 +73,10 @@ func TestRefusalsSettleWhereASwitchFlaps(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			s, queue, _ := watching(t, nil)
-			s.find("load").Limits = limits
+			own := Config{Interval: 200 * time.Millisecond, Limits: map[string]Limits{"load": limits}}
+			if err := s.Apply(own); err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go s.Run(ctx)
@@ -105,7 +108,7 @@ func TestNobodyIsRefusedOnceTheOverloadIsOver(t *testing.T) {
 		go s.Run(ctx)
 		time.Sleep(time.Hour)
 		load.set(2)
-		time.Sleep(s.interval)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if s.RejectProbability() != 0 {
 			t.Errorf("an interval after an hour of overload the probability are %x", s.RejectProbability())

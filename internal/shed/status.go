@@ -1,9 +1,8 @@
 package shed
 
 import (
-	"fmt"
 	"math"
-	"strings"
+	"time"
 )
 
 // Status is how a Shedder is, as people and programs read it.
@@ -36,7 +35,7 @@ func (s *Shedder) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Status{
-		IntervalSeconds: s.interval.Seconds(),
+		IntervalSeconds: time.Duration(s.interval.Load()).Seconds(),
 		Dominant:        *s.dominant.Load(),
 		Pressure:        s.overall,
 		Probability:     make(map[string]float64),
@@ -62,52 +61,4 @@ func (s *Shedder) Status() Status {
 		st.Signals = append(st.Signals, one)
 	}
 	return st
-}
-
-// Change says what is to be different about a signal; what is nil stays.
-type Change struct {
-	On   *bool    `json:"on"`
-	Soft *float64 `json:"soft"`
-	Hard *float64 `json:"hard"`
-}
-
-// Set changes signals, by name, while they are watched: all of them, or with an error none.
-func (s *Shedder) Set(changes map[string]Change) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := make(map[*watched]Limits)
-	for name, c := range changes {
-		w := s.find(name)
-		if w == nil {
-			names := make([]string, len(s.signals))
-			for i, w := range s.signals {
-				names[i] = w.Name
-			}
-			return fmt.Errorf("there is no signal %.40q; there are %s", name, strings.Join(names, ", "))
-		}
-		l := w.Limits
-		if c.On != nil {
-			l.On = *c.On
-		}
-		if c.Soft != nil {
-			l.Soft = *c.Soft
-		}
-		if c.Hard != nil {
-			l.Hard = *c.Hard
-		}
-		if err := w.check(l); err != nil {
-			return err
-		}
-		next[w] = l
-	}
-	for w, l := range next {
-		s.log.Info("the thresholds of a signal of overload have changed", "signal", w.Name, "on", l.On,
-			"soft", l.Soft, "hard", l.Hard)
-		if !l.On {
-			w.value, w.failure = math.NaN(), ""
-		}
-		w.Limits = l
-	}
-	s.publish()
-	return nil
 }
