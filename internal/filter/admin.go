@@ -88,7 +88,7 @@ func (s *Service) state(src *source) State {
 		return &t
 	}
 	s.mu.Lock()
-	users := src.users
+	users := len(src.filters)
 	s.mu.Unlock()
 	return State{redact(src.url), users, at(st.Fetched), at(st.Succeeded), at(st.Next),
 		st.Failures, st.Status, st.Error, st.Gone}
@@ -266,19 +266,16 @@ func (s *Service) unmatched(ctx context.Context, spec store.Spec) (notes []Note)
 		if src == nil {
 			continue
 		}
-		c, err := s.content(ctx, src)
-		if err != nil {
+		var o opened
+		if s.feed(ctx, src, &o) != nil {
 			continue
 		}
-		feed, err := s.parse(ctx, c.body, c.kind)
-		if err == nil {
-			verdict := set.Decide(feed, time.Now())
-			items += len(feed.Items)
-			for i, n := range verdict.Matched[len(verdict.Matched)-len(matched):] {
-				matched[i] += n
-			}
+		verdict := set.Decide(o.feed, time.Now())
+		items += len(o.feed.Items)
+		for i, n := range verdict.Matched[len(verdict.Matched)-len(matched):] {
+			matched[i] += n
 		}
-		c.release()
+		o.release()
 	}
 	for i, n := range matched {
 		if n == 0 && items > 0 {

@@ -146,12 +146,15 @@ func (s *Service) give(w *server.Response, r *server.Request, q *request, now ti
 	a := newAnswer(c)
 	a.url = s.self(a.url[:0], f.id, q.format, doc)
 	if q.zipped {
-		tail := d.tail
-		if !own {
-			tail = doc.Tail(d.keep, a.url)
+		tail := d.tail.Load()
+		if !own || tail == nil {
+			made := doc.Tail(d.keep, a.url)
+			if tail = &made; own {
+				d.tail.Store(tail)
+			}
 		}
 		w.Field("Content-Encoding", "gzip")
-		a.list, a.memory = doc.Gzip(a.list[:0], a.memory[:0], d.keep, a.url, tail)
+		a.list, a.memory = doc.Gzip(a.list[:0], a.memory[:0], d.keep, a.url, *tail)
 	} else {
 		a.list = doc.Plain(a.list[:0], d.keep, a.url)
 	}
@@ -204,12 +207,14 @@ func (s *Service) make(w *server.Response, r *server.Request, q request) server.
 	wait := s.due(q.filter.source, now)
 	q.filter.source.touch(now)
 	if !wait {
-		err := s.prepare(r.Context(), &q, now)
-		if err == nil && s.give(w, r, &q, now) {
-			s.answered[made].Add(r.Stripe, 1)
+		err := s.prepare(r.Context(), w, r, &q, now)
+		if err == nil {
+			if w.Status != http.StatusNotModified {
+				s.answered[made].Add(r.Stripe, 1)
+			}
 			return server.Done
 		}
-		if err != nil && !errors.Is(err, errNothing) {
+		if !errors.Is(err, errNothing) {
 			s.fail(w, &q, err)
 			return server.Done
 		}
@@ -231,7 +236,7 @@ func (s *Service) make(w *server.Response, r *server.Request, q request) server.
 			s.late(w)
 			return
 		}
-		if err = s.prepare(context.WithoutCancel(ctx), &q, now); err == nil && s.give(w, nil, &q, now) {
+		if err = s.prepare(context.WithoutCancel(ctx), w, nil, &q, now); err == nil {
 			s.answered[waited].Add(0, 1)
 			return
 		}
@@ -280,29 +285,32 @@ func (s *Service) await(ctx context.Context, src *source) error {
 	return nil
 }
 
-// prepare makes what an answer needs, of what is at hand.
-func (s *Service) prepare(ctx context.Context, q *request, now time.Time) error {
+// prepare makes what an answer needs, of what is at hand, and gives it.
+func (s *Service) prepare(ctx context.Context, w *server.Response, r *server.Request, q *request,
+	now time.Time) error {
 	f := q.filter
-	for range 3 {
-		if !f.decision.Load().holds(f.source.basis(), s.global.Load().hash, now) ||
-			f.source.current.Load() == nil {
-			if err := s.decide(ctx, f, now); err != nil {
+	format := q.format
+	if format == native {
+		format = f.format
+	}
+	f.source.making.Lock()
+	defer f.source.making.Unlock()
+	var o opened
+	defer o.release()
+	for range 3 { // global rules may change meanwhile
+		if !s.decided(f, now) || f.source.parts != nil && f.source.current.Load() == nil {
+			if err := s.decide(ctx, f, &o, now); err != nil {
 				return err
 			}
 		}
-		c := f.source.acquire()
-		if c == nil {
-			continue // evicted at once, or replaced
+		if s.give(w, r, q, now) { // a 304 needs no more
+			return nil
 		}
-		format := q.format
-		if format == native {
-			format = f.format
-		}
-		_, err := s.document(ctx, f.source, c, format)
-		same := c.version == f.decision.Load().content
-		c.release()
-		if err != nil || same {
+		if err := s.document(ctx, f.source, &o, format); err != nil {
 			return err
+		}
+		if s.give(w, r, q, now) {
+			return nil
 		}
 	}
 	return errBusy

@@ -40,15 +40,14 @@ func choose(feed *syndication.Feed, keep syndication.Bits, o selection.Options) 
 }
 
 // compose puts a filter's answer together anew, of the items that stay of all its sources. What cannot be
-// had is left out as long as there is something. The caller releases the content.
+// had is left out as long as there is something. The caller holds making of the filter's source, and releases
+// what is returned.
 func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *rules.Set, now time.Time) (
-	c *content, until time.Time, err error) {
-	f.source.making.Lock()
-	defer f.source.making.Unlock()
-	c = &content{}
+	made opened, until time.Time, err error) {
+	c := &content{}
 	o, err := options(spec)
 	if err != nil {
-		return nil, until, err
+		return made, until, err
 	}
 	if len(f.source.parts) > 1 {
 		o.Sort = selection.Newest
@@ -57,7 +56,8 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 	var items []syndication.Ref
 	var first *syndication.Feed
 	for _, part := range f.source.parts {
-		pc, err := s.content(ctx, part)
+		var of opened
+		err := s.feed(ctx, part, &of)
 		if errors.Is(err, errNothing) && len(f.source.parts) > 1 && part.state.Load().Failures > 0 {
 			if spec.Report {
 				reports = append(reports, s.report(part)...)
@@ -65,39 +65,36 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 			continue
 		}
 		if err != nil {
-			return nil, until, err
+			return made, until, err
 		}
-		defer pc.release()
-		feed, err := s.parse(ctx, pc.body, pc.kind)
-		if err != nil {
-			return nil, until, err
-		}
-		verdict := set.Decide(feed, now)
-		items = feed.Refs(items, verdict.Keep)
-		first = cmp.Or(first, feed)
+		defer of.release()
+		verdict := set.Decide(of.feed, now)
+		items = of.feed.Refs(items, verdict.Keep)
+		first = cmp.Or(first, of.feed)
 		if until.IsZero() || !verdict.Until.IsZero() && verdict.Until.Before(until) {
 			until = verdict.Until
 		}
-		if pc.modified.After(c.modified) {
-			c.modified = pc.modified
+		if of.modified.After(c.modified) {
+			c.modified = of.modified
 		}
 		if spec.Report {
 			reports = append(reports, s.report(part)...)
 		}
 	}
 	if first == nil {
-		return nil, until, errNothing
+		return made, until, errNothing
 	}
 	c.body = bytes.Join(first.Arrange(nil, append(reports, selection.Select(items, o)...), ""), nil)
 	c.version = xxh3.Hash(c.body) | 1
 	c.kind = first.Format.ContentType() + "; charset=" + first.Charset
 	composed, err := s.parse(ctx, c.body, c.kind)
 	if err != nil {
-		return nil, until, fmt.Errorf("BUG: what was composed is no feed: %w", err)
+		return made, until, fmt.Errorf("BUG: what was composed is no feed: %w", err)
 	}
+	c.refs.Store(1)
 	s.fill(c, composed)
 	s.resident.put(f.source, c)
-	return c, until, nil
+	return opened{c, composed}, until, nil
 }
 
 // report returns an item that says that a source fails, nothing while it works.

@@ -2,29 +2,19 @@ package filter
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/zeebo/xxh3"
-
 	"weir/internal/filter/httpcache"
 	"weir/internal/filter/pieces"
-	"weir/internal/filter/store"
 	"weir/internal/filter/syndication"
 )
 
 // parseBytes is how much of sources is parsed at a time; a source that is larger is parsed alone.
 const parseBytes = 32 << 20
-
-// reading is what was read of a source.
-type reading struct {
-	feed *syndication.Feed
-	rhythm
-}
 
 // errNothing means that there is no content, and the source has to be fetched.
 var errNothing = errors.New("there is nothing yet")
@@ -37,6 +27,7 @@ func (s *Service) parse(ctx context.Context, body []byte, kind string) (*syndica
 	}
 	defer s.parsing.Release(weight)
 	defer s.compute()()
+	s.parsed.Add(0, 1)
 	return syndication.Parse(body, syndication.Options{ContentType: kind, MaxBytes: int(s.cfg.MaxBody)})
 }
 
@@ -48,43 +39,64 @@ func (s *Service) compute() (end func()) {
 	return func() { <-s.computing }
 }
 
-// read reads what was fetched.
-func (s *Service) read(ctx context.Context, entry *httpcache.Entry) (*reading, error) {
-	feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"))
-	if err != nil {
-		return nil, err
-	}
-	return &reading{feed, rhythm{feed.TTL, feed.SkipHours, feed.SkipDays}}, nil
-}
-
-// take makes what was fetched what serves. It releases the entry, or keeps it with the content. A read of nil
-// means that nothing has changed.
-func (s *Service) take(src *source, entry *httpcache.Entry, read *reading) {
+// take makes what was fetched what serves, and decides for all filters of the source, so that readers find it
+// done. It releases the entry, or keeps it with the content. A feed of nil means that nothing has changed.
+func (s *Service) take(ctx context.Context, src *source, entry *httpcache.Entry,
+	feed *syndication.Feed) {
 	src.making.Lock()
-	defer src.making.Unlock()
 	src.looked = true
-	if read == nil {
+	if feed == nil {
+		src.making.Unlock()
 		entry.Release()
 		return
 	}
-	s.serve(src, entry, read.feed).release()
+	o := opened{newContent(entry), feed}
+	defer o.release()
+	// One that nobody has read lately need not be in memory.
+	wanted := src.version.Load() == 0 || src.current.Load() != nil
+	if wanted {
+		s.fill(o.content, o.feed)
+	}
+	src.version.Store(o.version)
+	if wanted {
+		s.resident.put(src, o.content)
+	}
+	for more := true; more; {
+		var err error
+		if more, err = s.decideSome(ctx, src, o, nil, atFetch, time.Now()); err != nil && ctx.Err() == nil {
+			s.log.Warn("decisions about a source could not be made", "source", redact(src.url), "error", err)
+		}
+		src.making.Unlock() // readers come between
+		src.making.Lock()
+	}
+	src.making.Unlock()
 }
 
-// serve makes a content of a feed and has it serve a source. The caller releases it.
-func (s *Service) serve(src *source, entry *httpcache.Entry, feed *syndication.Feed) *content {
+// opened is a content that is held, and what was read of it.
+type opened struct {
+	*content
+	feed *syndication.Feed
+}
+
+func (o *opened) release() {
+	if o.content != nil {
+		o.content.release()
+	}
+	*o = opened{}
+}
+
+// newContent returns a content, held once, of what the cache has.
+func newContent(entry *httpcache.Entry) *content {
 	c := &content{version: max(entry.Version, 1), modified: entry.Fetched, body: entry.Body(), entry: entry,
 		kind: entry.Header.Get("Content-Type")}
-	s.fill(c, feed)
-	s.resident.put(src, c)
-	src.version.Store(c.version)
+	c.refs.Store(1)
 	return c
 }
 
 // fill makes the document of a content in its own format.
 func (s *Service) fill(c *content, feed *syndication.Feed) {
-	c.native, c.items = view(feed.Format), len(feed.Items)
 	d := s.newDocument(feed)
-	c.documents[c.native].Store(d)
+	c.documents[feed.Format].Store(d)
 	c.size.Store(int64(d.Memory()) + 512)
 	if c.entry == nil {
 		c.size.Add(int64(len(c.body)))
@@ -93,6 +105,7 @@ func (s *Service) fill(c *content, feed *syndication.Feed) {
 
 func (s *Service) newDocument(feed *syndication.Feed) *document {
 	defer s.compute()()
+	s.drawn.Add(0, 1)
 	d, err := pieces.New(feed)
 	if err != nil {
 		panic("BUG: " + err.Error()) // sources are bounded by far less
@@ -103,69 +116,78 @@ func (s *Service) newDocument(feed *syndication.Feed) *document {
 		len(feed.SelfLinks) > 0}
 }
 
-// content returns the content of a source, made of what the cache has if it is not in memory. It fails with
-// errNothing when the source has to be fetched first. The caller releases it.
-func (s *Service) content(ctx context.Context, src *source) (*content, error) {
-	if c := src.acquire(); c != nil {
-		return c, nil
+// open has o hold the content of a source that serves, and the feed in it: of what is in memory, or else of
+// what the cache has. It fails with errNothing when the source has to be fetched first. src.making is held.
+func (s *Service) open(ctx context.Context, src *source, o *opened) error {
+	if o.content != nil && o.feed != nil && o.version == src.version.Load() {
+		return nil
 	}
-	src.making.Lock()
-	defer src.making.Unlock()
-	if c := src.acquire(); c != nil {
-		return c, nil
-	}
-	if src.looked && src.version.Load() == 0 {
-		return nil, errNothing
-	}
-	src.looked = true
-	entry, ok := s.cache.Peek(src.url)
-	if !ok {
-		src.version.Store(0)
-		return nil, errNothing
-	}
-	if entry.Status == http.StatusOK {
-		read, err := s.read(ctx, entry)
-		if err == nil {
-			src.keepRhythm(read)
-			return s.serve(src, entry, read.feed), nil
+	o.release()
+	if o.content = src.acquire(); o.content == nil {
+		if src.looked && src.version.Load() == 0 || src.parts != nil {
+			return errNothing
 		}
-		if ctx.Err() != nil {
-			src.looked = false
-			entry.Release()
-			return nil, err
+		src.looked = true
+		entry, ok := s.cache.Peek(src.url)
+		if !ok {
+			src.version.Store(0)
+			return errNothing
+		}
+		if o.content = newContent(entry); entry.Status != http.StatusOK {
+			src.version.Store(0)
+			o.release()
+			return errNothing
 		}
 	}
-	entry.Release()
+	var err error
+	if o.feed, err = s.parse(ctx, o.body, o.kind); err == nil {
+		if src.parts == nil {
+			src.version.Store(o.version)
+			src.keepRhythm(o.feed)
+		}
+		return nil
+	}
+	o.release()
+	if ctx.Err() != nil {
+		src.looked = false
+		return err
+	}
 	src.version.Store(0)
-	return nil, errNothing
+	return errNothing
 }
 
-// document returns a content in a format, converted if it is not its own and has not been before.
-func (s *Service) document(ctx context.Context, src *source, c *content, v view) (*document, error) {
-	if v == native {
-		v = c.native
-	}
-	if d := c.documents[v].Load(); d != nil {
-		return d, nil
-	}
+// feed has o hold what open does, for who does not hold src.making.
+func (s *Service) feed(ctx context.Context, src *source, o *opened) error {
 	src.making.Lock()
 	defer src.making.Unlock()
-	if d := c.documents[v].Load(); d != nil {
-		return d, nil
+	return s.open(ctx, src, o)
+}
+
+// document makes the content that serves be in memory in a format, converted if that is not its own.
+// src.making is held.
+func (s *Service) document(ctx context.Context, src *source, o *opened, v view) error {
+	if err := s.open(ctx, src, o); err != nil {
+		return err
 	}
-	feed, err := s.parse(ctx, c.body, c.kind)
-	if err != nil {
-		return nil, err
+	if c := src.current.Load(); c != o.content {
+		s.fill(o.content, o.feed)
+		s.resident.put(src, o.content)
 	}
-	text := feed.Convert(nil, syndication.Format(v), feed.Refs(nil, everything(len(feed.Items))), "")
+	if v == native {
+		v = view(o.feed.Format)
+	}
+	if o.documents[v].Load() != nil {
+		return nil
+	}
+	text := o.feed.Convert(nil, syndication.Format(v), o.feed.Refs(nil, everything(len(o.feed.Items))), "")
 	converted, err := s.parse(ctx, text, "")
-	if err != nil || len(converted.Items) != len(feed.Items) {
-		return nil, fmt.Errorf("BUG: %d items in another format are %v, %w", len(feed.Items), converted, err)
+	if err != nil || len(converted.Items) != len(o.feed.Items) {
+		return fmt.Errorf("BUG: %d items in another format are %v, %w", len(o.feed.Items), converted, err)
 	}
 	d := s.newDocument(converted)
-	c.documents[v].Store(d)
-	s.resident.grow(src, c, d.Memory()+len(text))
-	return d, nil
+	o.documents[v].Store(d)
+	s.resident.grow(src, o.content, d.Memory()+len(text))
+	return nil
 }
 
 func everything(items int) syndication.Bits {
@@ -174,130 +196,4 @@ func everything(items int) syndication.Bits {
 		b.Set(i)
 	}
 	return b
-}
-
-// decision is which items stay in an answer, and its validators. It does not change.
-type decision struct {
-	basis    uint64 // of the source
-	global   uint64 // of the global rules
-	until    int64  // when the age of an item changes it, in Unix seconds; 0 is never
-	content  uint64 // version of the content that keep is of
-	keep     syndication.Bits
-	native   view
-	modified time.Time
-	tags     [2]string   // ETags in the filter's format: plain, and gzip
-	tail     pieces.Tail // in the filter's format
-}
-
-// holds says whether a decision is still the one.
-func (d *decision) holds(basis, global uint64, now time.Time) bool {
-	return d != nil && d.basis == basis && d.global == global && (d.until == 0 || now.Unix() < d.until)
-}
-
-// decide makes the decision of a filter about the content that serves, and the document in its format.
-func (s *Service) decide(ctx context.Context, f *filter, now time.Time) error {
-	stored, err := s.store.Get(ctx, f.id)
-	if err != nil {
-		return err
-	}
-	set, err := s.set(stored.Spec)
-	if err != nil {
-		return err
-	}
-	o, err := options(stored.Spec)
-	if err != nil {
-		return err
-	}
-	d := &decision{global: s.global.Load().hash}
-	var c *content
-	if f.source.parts == nil {
-		if c, err = s.content(ctx, f.source); err != nil {
-			return err
-		}
-		defer c.release()
-		d.basis, d.content = c.version, c.version
-		feed, err := s.parse(ctx, c.body, c.kind)
-		if err != nil {
-			return err
-		}
-		verdict := set.Decide(feed, now)
-		d.keep = choose(feed, verdict.Keep, o)
-		d.until = seconds(verdict.Until)
-	} else {
-		var until time.Time
-		basis := f.source.basis() // what changes while it is put together is taken up by the next request
-		if c, until, err = s.compose(ctx, f, stored.Spec, set, now); err != nil {
-			return err
-		}
-		defer c.release()
-		d.basis, d.content = basis, c.version
-		d.keep = everything(c.items)
-		d.until = seconds(until)
-	}
-	d.native, d.modified = c.native, c.modified
-	if stored.Changed.After(d.modified) {
-		d.modified = stored.Changed
-	}
-	doc, err := s.document(ctx, f.source, c, f.format)
-	if err != nil {
-		return err
-	}
-	d.sign(f.format)
-	d.tail = doc.Tail(d.keep, s.self(nil, f.id, native, doc))
-	f.decision.Store(d)
-	return nil
-}
-
-func seconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.Unix()
-}
-
-// sign makes the ETags: of the content, and of which items stay.
-func (d *decision) sign(format view) {
-	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 64), d.content)
-	for _, word := range d.keep {
-		text = binary.LittleEndian.AppendUint64(text, word)
-	}
-	for i := range d.tags {
-		d.tags[i] = tag(xxh3.Hash(text), format, d.native, i == 1)
-	}
-}
-
-// tag returns an ETag. Each format and encoding has its own.
-func tag(hash uint64, format, of view, zipped bool) string {
-	if format == native {
-		format = of
-	}
-	text := fmt.Appendf(nil, `"%016x%d`, hash, format)
-	if zipped {
-		text = append(text, 'z')
-	}
-	return string(append(text, '"'))
-}
-
-// tag returns the ETag of an answer in a format other than the filter's.
-func (d *decision) tag(format view, zipped bool) string {
-	text := []byte(d.tags[0])
-	text = fmt.Appendf(text[:17], "%d", format)
-	if zipped {
-		text = append(text, 'z')
-	}
-	return string(append(text, '"'))
-}
-
-// self returns the URL of an answer as its document has it in the place of the source's own; nil leaves that.
-// It is appended to dst.
-func (s *Service) self(dst []byte, id store.ID, format view, doc *document) []byte {
-	if s.cfg.Base == "" || !doc.linked {
-		return nil
-	}
-	dst = append(append(append(dst, s.cfg.Base...), s.cfg.Path...), '/')
-	dst = append(dst, id.String()...)
-	if format != native {
-		dst = append(append(dst, '.'), syndication.Format(format).String()...)
-	}
-	return dst
 }

@@ -11,8 +11,9 @@
 // rule, and a 304 not even the document. The ETag is made of the source's content, the rules and which items
 // stay: it is the same after a restart.
 //
-// What is missing is made by a worker, and waited for where it has to be fetched, within limits of the
-// service's own. While a source fails, its last good content is answered, with a Weir-Stale header.
+// Decisions are made ahead: for all filters of a source when it has been fetched, and after a start of what
+// is on disk. What is missing is made by a worker, and waited for where it has to be fetched, within limits of
+// the service's own. While a source fails, its last good content is answered, with a Weir-Stale header.
 package filter
 
 import (
@@ -25,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,13 +80,16 @@ type Service struct {
 	global  atomic.Pointer[globalRules]
 	writing sync.Mutex // changes of filters and settings, one at a time
 
-	mu       sync.Mutex // guards sources and their users
+	mu       sync.Mutex // guards sources and their filters
 	sources  map[string]*source
 	resident residents
 	fetching atomic.Int64
 
 	answered [kinds]*metrics.Counter
-	polls    [2]*metrics.Counter // that worked, or not
+	polls    [2]*metrics.Counter         // that worked, or not
+	made     [occasions]*metrics.Counter // decisions
+	parsed   *metrics.Counter
+	drawn    *metrics.Counter // documents that were made
 }
 
 // globalRules come before those of each filter.
@@ -101,6 +106,14 @@ const (
 	waited           // for the source
 	failed
 	kinds
+)
+
+// When decisions are made.
+const (
+	forReader = iota
+	atFetch
+	atStart
+	occasions
 )
 
 // Open opens the service's files in the data directory.
@@ -132,6 +145,7 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.background.Go("polling of sources", s.poll)
+	s.background.Go("decisions after the start", s.warm)
 	return s, nil
 }
 
@@ -204,6 +218,35 @@ func (s *Service) count(m *metrics.Registry) {
 	for i, result := range [2]string{"ok", "failed"} {
 		s.polls[i] = m.Counter("weir_filter_fetches_total", "Fetches of sources.", "result", result)
 	}
+	for i, when := range [occasions]string{"request", "fetch", "start"} {
+		s.made[i] = m.Counter("weir_filter_decisions_total",
+			"Decisions made: for a request that found none, and ahead of requests.", "at", when)
+	}
+	s.parsed = m.Counter("weir_filter_parses_total", "Feeds read, of those fetched and of those cached.")
+	s.drawn = m.Counter("weir_filter_documents_total", "Documents compressed for answers.")
+	s.resident.evicted = m.Counter("weir_filter_documents_evicted_total",
+		"Sources whose documents were evicted from memory, because --filter-memory was full or all filters "+
+			"that have the source were removed.")
+	for _, c := range []struct {
+		name, help string
+		of         func(httpcache.Stats) uint64
+	}{
+		{"hits", "Sources asked for that were answered from the disk.",
+			func(s httpcache.Stats) uint64 { return s.Hits }},
+		{"misses", "Sources asked for that had to be fetched.",
+			func(s httpcache.Stats) uint64 { return s.Misses }},
+		{"validated", "Fetches answered by 304.", func(s httpcache.Stats) uint64 { return s.Validated }},
+		{"evicted", "Sources removed from the disk to make room.",
+			func(s httpcache.Stats) uint64 { return s.Evicted }},
+	} {
+		m.Gauge("weir_filter_cache_"+c.name, c.help+" Since the start.",
+			func() float64 { return float64(c.of(s.cache.Stats())) })
+	}
+	m.Gauge("weir_filter_documents", "Sources whose documents are in memory.", func() float64 {
+		s.resident.mu.Lock()
+		defer s.resident.mu.Unlock()
+		return float64(len(s.resident.ring))
+	})
 	m.Gauge("weir_filter_documents_bytes", "Memory that documents of sources take.", func() float64 {
 		return float64(s.resident.bytes.Load())
 	})
@@ -280,21 +323,20 @@ func (s *Service) enter(stored store.Filter) {
 	f := &filter{id: stored.ID, format: cmp.Or(views[stored.Format], native)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, url := range stored.URLs {
+	parts := make([]*source, len(stored.URLs))
+	for i, url := range stored.URLs {
 		src := s.sources[url]
 		if src == nil {
 			src = newSource(url)
 			src.state.Store(s.newState(store.Fetch{}, time.Time{}))
 			s.sources[url] = src
 		}
-		src.users++
-		f.source = src
+		src.filters = append(src.filters, f)
+		parts[i] = src
 	}
-	if composed(stored.Spec) {
+	if f.source = parts[0]; composed(stored.Spec) {
 		f.source = newSource("")
-		for _, url := range stored.URLs {
-			f.source.parts = append(f.source.parts, s.sources[url])
-		}
+		f.source.parts = parts
 	}
 	s.leave(s.filters.set(stored.ID, f))
 }
@@ -318,7 +360,8 @@ func (s *Service) leave(f *filter) {
 		f.source.drop(&s.resident)
 	}
 	for _, src := range sources {
-		if src.users--; src.users == 0 && s.sources[src.url] == src {
+		src.filters = slices.DeleteFunc(src.filters, func(other *filter) bool { return other == f })
+		if len(src.filters) == 0 && s.sources[src.url] == src {
 			delete(s.sources, src.url)
 			src.drop(&s.resident)
 		}

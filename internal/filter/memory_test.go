@@ -13,9 +13,9 @@ import (
 func TestAFeedThatWasReadIsNotKept(t *testing.T) {
 	src := new(source)
 	feed := func() weak.Pointer[syndication.Feed] {
-		read := &reading{feed: new(syndication.Feed)}
-		src.keepRhythm(read)
-		return weak.Make(read.feed)
+		feed := new(syndication.Feed)
+		src.keepRhythm(feed)
+		return weak.Make(feed)
 	}()
 	runtime.GC()
 	if feed.Value() != nil {

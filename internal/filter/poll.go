@@ -93,12 +93,12 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 			err = &httpcache.StatusError{Status: entry.Status, Header: entry.Header}
 		}
 	}
-	var read *reading
+	var feed *syndication.Feed // nil where nothing has changed
 	checked := f.Fetched
 	if err == nil {
 		f.Status, checked = entry.Status, entry.Checked
 		if entry.Version != src.version.Load() || src.rhythm.Load() == nil {
-			read, err = s.read(ctx, entry)
+			feed, err = s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"))
 		}
 	}
 	if err != nil {
@@ -109,12 +109,12 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 		return
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
-	if read != nil {
-		src.keepRhythm(read)
+	if feed != nil {
+		src.keepRhythm(feed)
 	}
 	f.Next = s.next(f.Fetched, entry.Fresh, src.rhythm.Load())
 	s.polls[0].Add(0, 1)
-	s.take(src, entry, read)
+	s.take(ctx, src, entry, feed)
 	src.state.Store(s.newState(f, checked))
 	s.store.Fetched(src.url, f)
 	if before.Failures > 0 {
@@ -146,10 +146,9 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 	}
 }
 
-// keepRhythm remembers when the source may be fetched. It keeps a copy: what was read goes with its feed.
-func (src *source) keepRhythm(read *reading) {
-	r := read.rhythm
-	src.rhythm.Store(&r)
+// keepRhythm remembers when the source may be fetched, and nothing else of the feed.
+func (src *source) keepRhythm(feed *syndication.Feed) {
+	src.rhythm.Store(&rhythm{feed.TTL, feed.SkipHours, feed.SkipDays})
 }
 
 // rhythm is when a feed says that it may be fetched.

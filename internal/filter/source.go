@@ -13,12 +13,13 @@ import (
 	"weir/internal/filter/pieces"
 	"weir/internal/filter/store"
 	"weir/internal/filter/syndication"
+	"weir/internal/metrics"
 )
 
 // source is a feed that filters read: one that is fetched, or one that is composed of such for one filter.
 type source struct {
-	url   string
-	users int // filters, guarded by Service.mu
+	url     string
+	filters []*filter // that read it, guarded by Service.mu
 
 	version atomic.Uint64           // of the content that serves, 0 until there is some
 	current atomic.Pointer[content] // nil when it is not in memory
@@ -132,16 +133,14 @@ var views = map[string]view{
 // content is a version of a source in memory. Whoever uses it has acquired it.
 type content struct {
 	version  uint64
-	native   view
 	modified time.Time
 	body     []byte           // of the source
 	entry    *httpcache.Entry // that body is of; nil for a composed one
 	kind     string           // the content type of the upstream
-	items    int
 
 	documents [viewCount]atomic.Pointer[document]
 
-	refs atomic.Int64 // one is current's
+	refs atomic.Int64 // one is current's while it is in memory
 	used atomic.Bool  // since residents looked last
 	size atomic.Int64
 }
@@ -183,17 +182,18 @@ func (c *content) release() {
 // residents are the contents in memory, evicted by a clock when they take more than limit: one that was used
 // since the hand passed stays for another round.
 type residents struct {
-	limit int64
-	bytes atomic.Int64
+	limit   int64
+	bytes   atomic.Int64
+	evicted *metrics.Counter
 
 	mu   sync.Mutex
 	ring []*source
 	hand int
 }
 
-// put makes c, which is acquired by the caller, what serves a source.
+// put makes c, which the caller holds, what serves a source.
 func (r *residents) put(src *source, c *content) {
-	c.refs.Store(2)
+	c.refs.Add(1)
 	c.used.Store(true) // who asked for it is to find it
 	r.mu.Lock()
 	before := src.current.Swap(c)
@@ -266,6 +266,7 @@ func (r *residents) evict(i int) {
 	r.ring = r.ring[:last]
 	if c := src.current.Swap(nil); c != nil {
 		r.bytes.Add(-c.size.Load())
+		r.evicted.Add(0, 1)
 		c.release()
 	}
 }

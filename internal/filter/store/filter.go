@@ -2,6 +2,7 @@ package store
 
 import (
 	"crypto/rand"
+	"database/sql"
 	"encoding/base64"
 	"encoding/json"
 	"time"
@@ -82,4 +83,11 @@ func (f *Filter) scan(scan func(...any) error) error {
 	}
 	f.Created, f.Changed = time.Unix(created, 0).UTC(), time.Unix(changed, 0).UTC()
 	return json.Unmarshal(spec, &f.Spec)
+}
+
+func (f *Filter) scanWithID(rows *sql.Rows) error {
+	var id []byte
+	err := f.scan(func(to ...any) error { return rows.Scan(append([]any{&id}, to...)...) })
+	copy(f.ID[:], id)
+	return err
 }

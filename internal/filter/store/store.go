@@ -21,6 +21,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -81,7 +83,7 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	get, fetched *sql.Stmt
+	get, several, fetched *sql.Stmt
 
 	mu      sync.Mutex
 	pending map[string]Fetch // by URL: what is to be written
@@ -139,6 +141,10 @@ func (s *Store) prepare() (err error) {
 		return err
 	}
 	if s.get, err = s.db.Prepare("SELECT spec, created, changed FROM filters WHERE id = ?"); err != nil {
+		return err
+	}
+	if s.several, err = s.db.Prepare("SELECT id, spec, created, changed FROM filters " +
+		"WHERE id IN (SELECT unhex(value) FROM json_each(?))"); err != nil {
 		return err
 	}
 	s.fetched, err = s.db.Prepare(`INSERT OR REPLACE INTO sources
@@ -216,6 +222,31 @@ func (s *Store) Get(ctx context.Context, id ID) (Filter, error) {
 	return f, s.explain("read a filter", err)
 }
 
+// Several returns those filters of ids that there are, in any order, by one statement.
+func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = hex.EncodeToString(id[:])
+	}
+	list, err := json.Marshal(names)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.several.QueryContext(ctx, string(list))
+	if err != nil {
+		return nil, s.explain("read filters", err)
+	}
+	defer rows.Close()
+	all := make([]Filter, 0, len(ids))
+	for rows.Next() && err == nil {
+		var f Filter
+		if err = f.scanWithID(rows); err == nil {
+			all = append(all, f)
+		}
+	}
+	return all, s.explain("read filters", errors.Join(err, rows.Err()))
+}
+
 // All returns every filter, in the order of their ids. It stops at the first error. No other method may be
 // called meanwhile by who iterates.
 func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
@@ -228,13 +259,10 @@ func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 		defer rows.Close()
 		for rows.Next() {
 			var f Filter
-			var id []byte
-			if err = f.scan(func(to ...any) error {
-				return rows.Scan(append([]any{&id}, to...)...)
-			}); err != nil {
+			if err = f.scanWithID(rows); err != nil {
 				break
 			}
-			if copy(f.ID[:], id); !yield(f, nil) {
+			if !yield(f, nil) {
 				return
 			}
 		}

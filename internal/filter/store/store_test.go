@@ -52,6 +52,31 @@ func TestAFilterIsReadAsItWasStored(t *testing.T) {
 	}
 }
 
+func TestSeveralFiltersAreReadAtOnce(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	want := make(map[store.ID]store.Filter)
+	var ids []store.ID
+	for _, url := range []string{"https://a.example/", "https://b.example/", "https://c.example/"} {
+		f := filter(url)
+		if err := s.Add(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		if url != "https://b.example/" {
+			want[f.ID] = f
+			ids = append(ids, f.ID)
+		}
+	}
+	got, err := s.Several(t.Context(), append(ids, store.NewID()))
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %+v %v", got, err)
+	}
+	for _, f := range got {
+		if !reflect.DeepEqual(f, want[f.ID]) {
+			t.Errorf("got %+v, want %+v", f, want[f.ID])
+		}
+	}
+}
+
 func TestFiltersAreAddedAllOrNone(t *testing.T) {
 	s, one := open(t, filepath.Join(t.TempDir(), "db")), filter("https://example.org/")
 	if err := s.Add(t.Context(), one, filter("https://example.net/"), one); err == nil {
