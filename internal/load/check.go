@@ -1,9 +1,10 @@
 package load
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 	"time"
 
@@ -13,41 +14,52 @@ import (
 	"weir/internal/load/scenario"
 )
 
-// How long a run is when its plan does not say.
-const (
-	usualDuration = 30 * time.Second
-	usualSearch   = 60 * time.Second // of a search
-	strictSearch  = 90 * time.Second // of one with limits of a person's, which it confirms by holding loads
-)
+// lengths are how long runs are when their plans do not say. limits is of a search with limits on latency of
+// a person's, which it confirms by holding loads. A quick search ends as soon as it has found the ceiling.
+var lengths = map[string]struct{ run, search, limits time.Duration }{
+	"quick":   {10 * time.Second, 30 * time.Second, 60 * time.Second},
+	"normal":  {30 * time.Second, 60 * time.Second, 90 * time.Second},
+	"careful": {2 * time.Minute, 3 * time.Minute, 4 * time.Minute},
+}
 
-// check refuses what contradicts itself. What is asked for is scenario's to check.
-func (p *Plan) check() error {
-	if !slices.Contains(Modes, p.Mode) {
-		return fmt.Errorf("--mode takes %s, got %q", strings.Join(Modes, ", "), p.Mode)
-	}
-	for _, d := range []struct {
-		flag  string
-		value Duration
-	}{
-		{"--duration", p.Duration}, {"--warmup", p.Warmup}, {"--ramp", p.Ramp}, {"--timeout", p.Timeout},
-		{"--every", p.Every},
-	} {
-		if d.value < 0 {
-			return fmt.Errorf("%s must not be negative, got %v", d.flag, time.Duration(d.value))
+// within refuses what is outside of the field's bounds, or not among its options.
+func (f *Field) within(p *Plan) error {
+	var n int64
+	switch v := p.member(f).(type) {
+	case *int:
+		n = int64(*v)
+	case *uint64:
+		n = int64(min(*v, math.MaxInt64))
+		if *v > math.MaxInt64 && f.Most > 0 {
+			return fmt.Errorf("--%s must be at most %d, got %d", f.Flag, f.Most, *v)
+		}
+	case *Duration:
+		if *v < 0 {
+			return fmt.Errorf("--%s must not be negative, got %v", f.Flag, *v)
+		}
+	case *string:
+		among := f.Options == nil || f.Name == "scenario" || *v == "" && f.Name != "mode"
+		var values []string
+		for _, o := range f.Options {
+			values = append(values, o[0])
+			among = among || *v == o[0]
+		}
+		if !among {
+			return fmt.Errorf("--%s takes %s, got %q", f.Flag, strings.Join(values, ", "), *v)
 		}
 	}
-	if a := client.Arrivals(p.Arrivals); a != "" && a != client.Constant && a != client.Poisson {
-		return fmt.Errorf("--arrivals takes %s or %s, got %q", client.Constant, client.Poisson, p.Arrivals)
+	if f.Most > 0 && n != 0 && (n < f.Least || n > f.Most) {
+		return fmt.Errorf("--%s must be from %d to %d, got %d", f.Flag, f.Least, f.Most, n)
 	}
-	for _, n := range []struct {
-		flag  string
-		value int
-	}{
-		{"--connections", p.Connections}, {"--pipeline", p.Pipeline}, {"--max-connections", p.MaxConnections},
-		{"--warm", p.Warm}, {"--threads", p.Threads},
-	} {
-		if n.value < 0 {
-			return fmt.Errorf("%s must not be negative, got %d", n.flag, n.value)
+	return nil
+}
+
+// check refuses what is out of bounds or contradicts itself. What depends on what is asked for is scenario's
+// to check.
+func (p *Plan) check() error {
+	for i := range Fields {
+		if err := Fields[i].within(p); err != nil {
+			return err
 		}
 	}
 	closed := p.closed()
@@ -57,15 +69,13 @@ func (p *Plan) check() error {
 	case closed && client.Arrivals(p.Arrivals) == client.Poisson:
 		return errors.New("--arrivals poisson is of the open model: in the closed one requests are sent " +
 			"when answers come; leave it out, or give a --rate")
-	case p.Connections > control.MaxConnections:
-		return fmt.Errorf("--connections must be at most %d, got %d", control.MaxConnections, p.Connections)
 	case p.Rate != "" && p.Connections > 0:
 		return errors.New("--rate is of the open model and --connections of the closed one: leave one of " +
 			"them out; how many connections the open model may use is --max-connections")
 	case p.Pipeline > 1 && !closed:
 		return errors.New("--pipeline is of the closed model: give --connections")
-	case p.Stages != "" && p.Mode != "classic":
-		return fmt.Errorf("--stages are for --mode classic, not %s", p.Mode)
+	case (p.Stages != "") != (p.Mode == "classic"):
+		return fmt.Errorf("--stages are for --mode classic, which needs them, and this is --mode %s", p.Mode)
 	case p.Stages != "" && (p.Rate != "" || p.Connections > 0):
 		return errors.New(
 			"--stages say the rate or the connections themselves: leave --rate and --connections out")
@@ -187,35 +197,35 @@ func (p *Plan) controller(natural float64) (control.Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	warmup, ramp := time.Duration(p.Warmup), time.Duration(p.Ramp)
-	if p.Mode == "adaptive" {
+	warmup := time.Duration(p.Warmup)
+	switch p.Mode {
+	case "adaptive":
 		healthy, err := p.conditions("--healthy-when", p.Healthy)
 		if err != nil {
 			return nil, err
 		}
+		preset := control.Preset(p.Preset)
 		return control.Adaptive(control.AdaptiveOptions{
 			Start: rate, Healthy: healthy, Warmup: warmup, Duration: warmup + p.Length(), StopWhen: stop,
+			Preset: preset, UntilFound: preset == control.Quick && p.Duration == 0,
 			Random: client.Arrivals(p.Arrivals) == client.Poisson,
 		}), nil
+	case "classic":
+		stages, err := control.ParseStages(p.Stages, natural)
+		if err != nil {
+			return nil, fmt.Errorf("--stages: %w", err)
+		}
+		return control.Classic(stages, warmup, stop), nil
 	}
-	if rate == 0 && p.Connections == 0 && p.Stages == "" {
+	if rate == 0 && p.Connections == 0 {
 		return nil, errors.New("say how much: --rate 5000/s, --connections 64, --users 5000 --every 5m, " +
 			"--mode classic with --stages 1000/s:30s,2000/s:30s, or --mode adaptive to find out what the " +
 			"target sustains")
 	}
-	o := control.StagedOptions{
-		Rate: rate, Connections: p.Connections, Ramp: ramp, Warmup: warmup, Duration: p.Length(),
-		StopWhen: stop,
-	}
-	if p.Mode == "constant" {
-		return control.Constant(o), nil
-	}
-	if p.Stages != "" {
-		if o.Stages, err = control.ParseStages(p.Stages, natural); err != nil {
-			return nil, fmt.Errorf("--stages: %w", err)
-		}
-	}
-	return control.Classic(o), nil
+	return control.Constant(control.ConstantOptions{
+		Rate: rate, Connections: p.Connections, Ramp: time.Duration(p.Ramp), Warmup: warmup,
+		Duration: p.Length(), StopWhen: stop,
+	}), nil
 }
 
 // Whole is how long the run is, with warm-up and ramp.
@@ -231,13 +241,14 @@ func (p *Plan) Length() time.Duration {
 		}
 		return sum
 	}
+	usual := lengths[cmp.Or(p.Preset, "normal")]
 	switch {
 	case p.Duration > 0:
 		return time.Duration(p.Duration)
 	case p.Mode == "adaptive" && len(p.Healthy) > 0:
-		return strictSearch
+		return usual.limits
 	case p.Mode == "adaptive":
-		return usualSearch
+		return usual.search
 	}
-	return usualDuration
+	return usual.run
 }

@@ -1,11 +1,15 @@
 package load
 
 import (
+	"math"
 	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"weir/internal/load/control"
+	"weir/internal/load/scenario"
 )
 
 // Field is all there is to say of a member of a Plan besides what it does: its flag, its place in a form, and
@@ -17,6 +21,8 @@ type Field struct {
 	Help  string `json:"-"` // of the flag; in `quotes` is what its value is
 	// Default says that 0 stands for a default, and cannot be given.
 	Default bool `json:"-"`
+	// Least and Most bound whole numbers, but for the 0 that says nothing.
+	Least, Most int64 `json:"-"`
 	// File says that the value is the name of a file, which others than the user may not choose freely.
 	File bool `json:"-"`
 
@@ -60,20 +66,20 @@ var Fields = []Field{
 		Placeholder: "http://127.0.0.1:8080", When: "source:scenario",
 		Hint: "The origin that the scenario asks.",
 		Help: "`origin` that a scenario asks: http://host:port"},
-	{Name: "items", Group: groupWhat, Label: "Items a request", Kind: "int",
+	{Name: "items", Least: 1, Most: 100_000, Group: groupWhat, Label: "Items a request", Kind: "int",
 		When: "scenario:feed,predict", Half: true, Default: true,
 		Help: "items of a prediction (default 400), or items asked for of a feed (default 20)"},
-	{Name: "max_item", Group: groupWhat, Label: "Largest item id", Kind: "int",
+	{Name: "max_item", Least: 1, Most: 1 << 40, Group: groupWhat, Label: "Largest item id", Kind: "int",
 		When: "scenario:predict", Half: true, Placeholder: "1000000", Default: true,
 		Help: "largest id of an item that predictions are asked for (default 1000000)"},
-	{Name: "max_index", Group: groupWhat, Label: "Back to 0 after", Kind: "int",
+	{Name: "max_index", Least: -1, Most: 10_000_000, Group: groupWhat, Label: "Back to 0 after", Kind: "int",
 		When: "scenario:sequence", Half: true, Placeholder: "1000", Default: true,
 		Help: "index from which the scenario sequence goes back to the beginning (default 1000); " +
 			"negative is never"},
-	{Name: "feeds", Group: groupWhat, Label: "Feeds a user", Kind: "int", When: "scenario:poll",
+	{Name: "feeds", Least: 1, Most: 100_000, Group: groupWhat, Label: "Feeds a user", Kind: "int", When: "scenario:poll",
 		Half: true, Placeholder: "25", Default: true,
 		Help: "feeds that each user of the scenario poll reads (default 25)"},
-	{Name: "feed_pool", Group: groupWhat, Label: "Different feeds", Kind: "int",
+	{Name: "feed_pool", Least: 1, Most: scenario.MaxSubscriptions, Group: groupWhat, Label: "Different feeds", Kind: "int",
 		When: "scenario:poll", Half: true, Placeholder: "a tenth of all", Default: true,
 		Help: "different feeds that the scenario poll reads (default a tenth of all subscriptions)"},
 	{Name: "feed_url", Group: groupWhat, Label: "Path of a feed", When: "scenario:poll",
@@ -101,19 +107,25 @@ var Fields = []Field{
 		Options: [][2]string{
 			{"constant", "Constant"}, {"classic", "Classic"}, {"adaptive", "Adaptive"},
 		},
-		Help: "constant load; classic: --stages until --stop-when; adaptive: seeks the most the " +
+		Help: "constant load; classic: its --stages until --stop-when; adaptive: seeks the most the " +
 			"target sustains and follows it"},
+	{Name: "preset", Group: groupHow, Label: "Preset", Kind: "select",
+		Options: [][2]string{
+			{"normal", "normal"}, {"quick", "quick: a first look"}, {"careful", "careful: a figure to publish"},
+		},
+		Help: "how long a run takes, and how close a search looks: quick for a first look, normal, careful for " +
+			"a figure to publish"},
 	{Name: "rate", Group: groupHow, Label: "Rate", Placeholder: "5000/s", When: "model:rate",
 		Need: true,
 		Hint: "Per second, minute or hour: 5000/s, 300/m. Of users who come again, a multiple: 60x.",
 		Help: "requests of the open model, like `5000/s`, or 60x, times what --every means: sent " +
 			"when their time has come, whatever the target does"},
-	{Name: "connections", Group: groupHow, Label: "Connections", Kind: "int", Placeholder: "64",
+	{Name: "connections", Least: 1, Most: control.MaxConnections, Group: groupHow, Label: "Connections", Kind: "int", Placeholder: "64",
 		When: "model:connections", Need: true,
 		Hint: "Each sends its next request once the last is answered.",
 		Help: "closed model: each of so many connections sends its next request once the last is " +
 			"answered"},
-	{Name: "users", Group: groupHow, Label: "Users", Kind: "int", Half: true, Placeholder: "5000",
+	{Name: "users", Least: 1, Most: 1 << 40, Group: groupHow, Label: "Users", Kind: "int", Half: true, Placeholder: "5000",
 		When: "model:users|scenario:feed,predict,poll", Default: true,
 		Help: "users to choose from (default 100000; of poll, readers, 5000); with --every each " +
 			"of them comes that often"},
@@ -122,19 +134,19 @@ var Fields = []Field{
 		Help: "how often each of the --users comes: the rate is users/every, or " +
 			"users*feeds/every for poll"},
 	{Name: "stages", Group: groupHow, Label: "Stages", Placeholder: "1000/s:30s,2000/s:30s",
-		When: "model:stages", Need: true,
+		When: "mode:classic", Need: true,
 		Help: "`rates` of the mode classic one after another, like 1000/s:30s,2000/s:30s"},
 	{Name: "duration", Group: groupHow, Label: "Duration", Half: true,
 		When: "mode:adaptive|model:rate,users,connections", Default: true,
-		Help: "length of the run, --warmup and --ramp not counted (default 30s; stages: theirs; " +
-			"adaptive: 60s, with --healthy-when 90s)"},
+		Help: "length of the run, --warmup and --ramp not counted (default: the --preset's; 30s, and for the " +
+			"mode adaptive 60s, with --healthy-when 90s)"},
 	{Name: "warmup", Group: groupHow, Label: "Warm-up", Half: true, Placeholder: "0s",
 		Help: "load before the figures begin to count"},
 	{Name: "ramp", Group: groupHow, Label: "Ramp", Half: true, Placeholder: "0s",
 		When: "model:rate,users,connections",
 		Help: "time over which the load grows from nothing to its rate"},
 	{Name: "arrivals", Group: groupHow, Label: "Arrivals", Half: true, Kind: "select",
-		When:    "mode:adaptive|model:rate,users,stages",
+		When:    "mode:adaptive,classic|model:rate,users",
 		Options: [][2]string{{"constant", "even"}, {"poisson", "Poisson"}},
 		Help:    "spacing of the open model: constant, or poisson as independent users make them"},
 
@@ -175,20 +187,20 @@ var Fields = []Field{
 		Help: "time a request may take, from when it is or was to be sent"},
 	{Name: "seed", Group: groupMore, Label: "Seed", Half: true, Kind: "int", Placeholder: "1",
 		Help: "number that everything random depends on"},
-	{Name: "pipeline", Group: groupMore, Label: "Pipelined", Half: true, Kind: "int",
+	{Name: "pipeline", Least: 1, Most: 1 << 10, Group: groupMore, Label: "Pipelined", Half: true, Kind: "int",
 		Placeholder: "1",
 		Help: "requests that the closed model sends at once on a connection; the next ones " +
 			"follow when all are answered"},
-	{Name: "max_connections", Group: groupMore, Label: "Connections at most", Half: true,
+	{Name: "max_connections", Least: 1, Most: control.MaxConnections, Group: groupMore, Label: "Connections at most", Half: true,
 		Kind: "int", Placeholder: "10000", Default: true,
 		Help: "connections of the open model at most; requests beyond them are dropped and counted"},
-	{Name: "warm", Group: groupMore, Label: "Opened beforehand", Half: true, Kind: "int",
+	{Name: "warm", Least: 1, Most: control.MaxConnections, Group: groupMore, Label: "Opened beforehand", Half: true, Kind: "int",
 		Placeholder: "64", Default: true,
 		Help: "connections opened before the first request of the open model"},
-	{Name: "threads", Group: groupMore, Label: "Threads", Half: true, Kind: "int",
+	{Name: "threads", Least: 1, Most: 1 << 10, Group: groupMore, Label: "Threads", Half: true, Kind: "int",
 		Placeholder: "as many as fit",
 		Help:        "threads that make requests; 0 is as many as the machine can spare"},
-	{Name: "first_user", Group: groupMore, Label: "Smallest user id", Half: true, Kind: "int",
+	{Name: "first_user", Least: 0, Most: math.MaxInt64, Group: groupMore, Label: "Smallest user id", Half: true, Kind: "int",
 		Placeholder: "0", When: "scenario:feed,predict,poll",
 		Help: "smallest id of a user; the others follow"},
 	{Name: "no_check", Group: groupMore, Label: "Begin without asking the target first",

@@ -483,7 +483,14 @@ func TestPlansThatCannotBeAreRefused(t *testing.T) {
 		{"arrivals of the closed model",
 			func(p *Plan) { p.Rate, p.Connections, p.Arrivals = "", 4, "poisson" },
 			"--arrivals poisson is of the open model"},
-		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals"},
+		{"arrivals", func(p *Plan) { p.Arrivals = "bursts" }, "--arrivals takes constant, poisson, got \"bursts\""},
+		{"a preset that there is not", func(p *Plan) { p.Preset = "hasty" },
+			"--preset takes normal, quick, careful, got \"hasty\""},
+		{"rows in no order", func(p *Plan) { p.VarsOrder = "shuffled" }, "--vars-order takes sequential, random"},
+		{"fewer users than one", func(p *Plan) { p.Users = -1 }, "--users must be from 1"},
+		{"users beyond all numbers", func(p *Plan) { p.FirstUser = 1 << 63 }, "--first-user must be"},
+		{"users who come before they came", func(p *Plan) { p.Every = -1 }, "--every must not be negative"},
+		{"classic without stages", func(p *Plan) { p.Mode = "classic" }, "--stages are for --mode classic"},
 		{"an agent without a port", func(p *Plan) { p.Agents = []string{"host"} }, "--agents"},
 		{"two rates", func(p *Plan) { p.Users, p.Every = 5, Duration(time.Second) }, "--every"},
 		{"another's host", func(p *Plan) { p.URL = "http://192.0.2.1/" }, "--i-own-this-target"},
@@ -605,8 +612,12 @@ func TestLengthIsWhatTheModeNeeds(t *testing.T) {
 		plan Plan
 		want time.Duration
 	}{
-		{Plan{Mode: "constant"}, usualDuration},
-		{Plan{Mode: "adaptive"}, usualSearch},
+		{Plan{Mode: "constant"}, 30 * time.Second},
+		{Plan{Mode: "adaptive"}, time.Minute},
+		{Plan{Mode: "adaptive", Healthy: []string{"p99<1ms"}}, 90 * time.Second},
+		{Plan{Mode: "constant", Preset: "quick"}, 10 * time.Second},
+		{Plan{Mode: "adaptive", Preset: "careful"}, 3 * time.Minute},
+		{Plan{Mode: "adaptive", Preset: "careful", Duration: Duration(time.Minute)}, time.Minute},
 		{Plan{Mode: "constant", Duration: Duration(time.Second)}, time.Second},
 		{Plan{Mode: "classic", Stages: "1/s:2s,5/s:3s"}, 5 * time.Second},
 	} {

@@ -32,6 +32,7 @@ type Plan struct {
 
 	// How much.
 	Mode        string   `json:"mode"`                  // constant, classic, adaptive
+	Preset      string   `json:"preset"`                // quick, normal, careful
 	Rate        string   `json:"rate,omitempty"`        // "5000/s", or "60x": times what every means
 	Connections int      `json:"connections,omitempty"` // closed model
 	Pipeline    int      `json:"pipeline,omitempty"`    // requests at once on each of them
@@ -58,13 +59,11 @@ type Plan struct {
 	Own            []string `json:"i_own_this_target,omitempty"`
 }
 
-// Modes are what Plan.Mode can be.
-var Modes = []string{"constant", "classic", "adaptive"}
-
 // Default returns the plan that flags and forms begin with.
 func Default() Plan {
 	return Plan{
 		Mode:           "constant",
+		Preset:         "normal",
 		Arrivals:       "constant",
 		Timeout:        Duration(10 * time.Second),
 		MaxConnections: 10_000,

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -21,17 +22,15 @@ type AdaptiveOptions struct {
 	// Random says that requests come at random times: they queue long before as many come as could be
 	// served, and it takes many of them to know how often.
 	Random bool
-	// Duration is how long the run is, warm-up included. 0 ends it holdAfter the ceiling was found, or
-	// after searchLimit.
-	Duration time.Duration
-	StopWhen []Condition
+	// Preset says how close the search looks; default Normal.
+	Preset Preset
+	// Duration is how long the run is, warm-up included. UntilFound ends it as soon as the ceiling is found.
+	Duration   time.Duration
+	UntilFound bool
+	StopWhen   []Condition
 }
 
-const (
-	defaultStart = 50.0
-	holdAfter    = 10 * time.Second
-	searchLimit  = 5 * time.Minute
-)
+const defaultStart = 50.0
 
 // climbStep is the factor between loads while the target sustains them. climbAgain are the first ones once
 // a load is sustained that overloaded it before: a ceiling that has risen has mostly risen a little.
@@ -86,7 +85,7 @@ func Adaptive(o AdaptiveOptions) Searcher {
 	o.Start = min(o.Start, MaxRate)
 	a := &adaptive{o: o, health: newHealth(o.Healthy), watch: NewWatch(o.StopWhen),
 		state: warming, rate: o.Start}
-	a.random, a.strict = o.Random, !a.health.relative
+	a.character = character{cmp.Or(o.Preset, Normal), o.Random, !a.health.relative}
 	return a
 }
 
@@ -192,19 +191,15 @@ func (a *adaptive) Next(w *measure.Window) Decision {
 		a.lastAlive = known{c, ok, a.evidence, a.settled}
 	}
 	d := a.decision()
-	switch t := a.clock.now; {
+	switch {
 	case a.liveness.gone() || a.failure != "" && a.silent():
 		d.Done, d.Failed = true, true
 		d.Reason = fmt.Sprintf("the target is gone: it has answered nothing since %.1f s",
 			a.liveness.Last.Seconds())
 	case a.failure != "":
 		d.Done, d.Reason = true, a.failure
-	case a.o.Duration > 0:
-		d.Done = a.clock.lasts >= a.o.Duration
-	case a.foundAt > 0 && t >= a.foundAt+holdAfter:
-		d.Done = true
-	case t >= searchLimit:
-		d.Done, d.Reason = true, fmt.Sprintf("no ceiling was found within %v", searchLimit)
+	default:
+		d.Done = a.clock.lasts >= a.o.Duration || a.o.UntilFound && a.settled
 	}
 	if !warm && !d.Done {
 		if held, v := a.watch.Next(w); held != nil {
@@ -219,7 +214,7 @@ func (a *adaptive) advance(w *measure.Window) {
 	switch {
 	case a.requested > 0:
 		rate := a.requested
-		a.evidence = evidence{random: a.random, strict: a.strict}
+		a.evidence = evidence{character: a.character}
 		a.requested, a.foundAt, a.settled, a.climbed = 0, 0, false, 0
 		a.start(climbing, rate)
 	case a.state == warming:
@@ -512,8 +507,6 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 	}
 	return p.judge.at(rate)
 }
-
-func (a *adaptive) profileAt(rate float64) *profile { return profileOf(a.strict, a.random, rate) }
 
 // least is the lowest load that is tried.
 func (a *adaptive) least() float64 { return min(1, a.o.Start) }

@@ -182,3 +182,38 @@ func TestASearchIsNotFooledByFullBuckets(t *testing.T) {
 		}
 	}
 }
+
+// A quick search ends when it has found the ceiling, in a third of the usual time; a careful one is rarely
+// more than a hundredth off.
+func TestPresetsGiveTimeForCertainty(t *testing.T) {
+	for _, of := range []struct {
+		preset    Preset
+		most      time.Duration
+		near, far float64
+	}{{Quick, 15 * time.Second, 0.03, 0.08}, {Careful, 75 * time.Second, 0.01, 0.03}} {
+		n, off := 0, 0
+		for _, k := range []kind{queues, sheds, refuses} {
+			for _, rate := range []float64{333, 20000} {
+				for seed := range seeds[uint64](2) {
+					p := newPlant(k, rate, seed)
+					p.noisy()
+					trace, last := drive(Adaptive(AdaptiveOptions{Preset: of.preset, Duration: 90 * time.Second,
+						UntilFound: of.preset == Quick}), p, time.Hour)
+					end := trace[len(trace)-1]
+					distance := math.Abs(end.ceiling.Rate/rate - 1)
+					if end.ceiling.Seconds > of.most.Seconds() || !last.Done || distance > of.far ||
+						of.preset == Quick && end.at > of.most {
+						t.Errorf("%s, %v %v/s, seed %d: ended at %v with %+v", of.preset, k, rate, seed, end.at,
+							end.ceiling)
+					}
+					if n++; distance > of.near {
+						off++
+					}
+				}
+			}
+		}
+		if 5*off > n {
+			t.Errorf("%s: %d of %d searches are more than %v off", of.preset, off, n, of.near)
+		}
+	}
+}

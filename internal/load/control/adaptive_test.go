@@ -114,7 +114,8 @@ func TestASearchBeginsAboveTheCeiling(t *testing.T) {
 }
 
 func TestASearchGivesUpOnATargetThatIsNeverHealthy(t *testing.T) {
-	trace, last := drive(Adaptive(AdaptiveOptions{}), newPlant(refuses, 1e-9, 1), 10*time.Minute)
+	trace, last := drive(Adaptive(AdaptiveOptions{Duration: 10 * time.Minute}), newPlant(refuses, 1e-9, 1),
+		10*time.Minute)
 	if !last.Done || !strings.Contains(last.Reason, "healthy") && !strings.Contains(last.Reason, "recover") {
 		t.Errorf("after %v it ended with %+v", trace[len(trace)-1].at, last)
 	}
@@ -134,17 +135,19 @@ func TestASearchSaysBySomeSignalThatNoLoadWasHealthy(t *testing.T) {
 }
 
 func TestASearchEndsByItself(t *testing.T) {
-	trace, last := drive(Adaptive(AdaptiveOptions{}), newPlant(queues, 1000, 1), time.Hour)
+	trace, last := drive(Adaptive(AdaptiveOptions{Duration: time.Hour, UntilFound: true}),
+		newPlant(queues, 1000, 1), time.Hour)
 	m := trace[len(trace)-1]
 	if !last.Done || last.Reason != "" || !m.ceiling.Converged ||
-		math.Abs(m.at.Seconds()-m.ceiling.Seconds-holdAfter.Seconds()) > 0.3 {
+		math.Abs(m.at.Seconds()-m.ceiling.Seconds) > 0.3 {
 		t.Errorf("it ended at %v with %+v", m.at, m.ceiling)
 	}
 	stop, err := ParseConditions([]string{"rate>500/s"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, last = drive(Adaptive(AdaptiveOptions{StopWhen: stop}), newPlant(queues, 1000, 1), time.Hour)
+	_, last = drive(Adaptive(AdaptiveOptions{StopWhen: stop, Duration: time.Hour}), newPlant(queues, 1000, 1),
+		time.Hour)
 	if !last.Done || !strings.HasPrefix(last.Reason, "rate > 500/s: it was ") {
 		t.Errorf("it ended with %+v", last)
 	}

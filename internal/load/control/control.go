@@ -10,22 +10,20 @@
 //
 //  1. Climb: double the load while it is sustained.
 //  2. Cool: after an overload, wait at less than half of the load until latencies and queue are what they
-//     were. 3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most
-//     targets: the next loads are just below
-//     and just above it. Without one, bisect.
+//     were.
+//  3. Narrow: try loads between the bounds. The goodput of overload is a good guess for most targets: the
+//     next loads are just below and just above it. Without one, bisect.
 //  4. Confirm: hold a load for 12 s or 1,000 requests where something contradicts it. Where a person limits
-//     latency, every ceiling
-//     is confirmed, by all its requests together and with a tenth to spare, and that load is what is
-//     reported.
+//     latency, every ceiling is confirmed, by all its requests together and with a tenth to spare, and that
+//     load is what is reported.
 //  5. Track: hold the load, or a little less, and check every few seconds whether more is sustained, or no
-//     longer as much. A ceiling
-//     that rises is climbed again; one that falls is narrowed down again. Meanwhile the search says that it
-//     has not converged.
+//     longer as much. A ceiling that rises is climbed again; one that falls is narrowed down again.
+//     Meanwhile the search says that it has not converged.
 //
-// What each part is in charge of: a judge says whether one load is healthy (judge.go), evidence keeps the
-// bounds and the goodput (evidence.go), adaptive moves between the states (adaptive.go), a profile has the
-// numbers that suit the kind of load (profile.go), and liveness notices a target that has gone away
-// (liveness.go).
+// Each part is in charge of one thing: a judge says whether one load is healthy (judge.go), evidence keeps
+// the bounds and the goodput (evidence.go), adaptive moves between the states (adaptive.go), a profile has
+// the numbers that suit the kind of load and the Preset (profile.go), and liveness notices a target that has
+// gone away (liveness.go).
 //
 // Three kinds of targets are special. One with a token bucket sustains more than its rate until the bucket
 // is empty; one that collapses serves less under overload than it sustains: a load above the goodput that

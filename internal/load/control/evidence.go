@@ -15,8 +15,7 @@ type evidence struct {
 	downs      int     // overloads in a row while no sustained load is known
 	proven     float64 // a load above the goodput that was sustained for long: overload lowers the goodput
 	bursty     bool    // a load above the goodput was sustained at first only: the target has a token bucket
-	random     bool    // requests come at random times
-	strict     bool    // a person's limits on latency say what the target sustains
+	character
 }
 
 // bound is one end of the range the ceiling is in. An unknown lower bound is 0; an unknown upper one is 0
@@ -52,8 +51,8 @@ const (
 const strictDoubt = 0.04
 
 // profile is the one for loads near the ceiling.
-func (e *evidence) profile() *profile {
-	return profileOf(e.strict, e.random, max(e.lo.rate, min(e.upper(), MaxRate)/2))
+func (e *evidence) profile() profile {
+	return e.profileAt(max(e.lo.rate, min(e.upper(), MaxRate)/2))
 }
 
 // noteSustained raises the lower bound.

@@ -33,6 +33,30 @@ func (s sampling) at(rate float64) time.Duration {
 	return min(max(s.least, time.Duration(s.requests/rate*float64(time.Second))), s.most)
 }
 
+func (s sampling) times(factor float64) sampling {
+	scaled := func(d time.Duration) time.Duration { return time.Duration(factor * float64(d)) }
+	return sampling{scaled(s.least), factor * s.requests, scaled(s.most)}
+}
+
+// Preset says how much time a search takes and how close it looks.
+type Preset string
+
+// The presets: for a first look, for every day, and for a figure to publish.
+const (
+	Quick   Preset = "quick"
+	Normal  Preset = "normal"
+	Careful Preset = "careful"
+)
+
+// Presets are all of them.
+var Presets = []Preset{Quick, Normal, Careful}
+
+// efforts are what presets make of a profile: factors of how far from the ceiling loads are judged, and of
+// how long they are judged and held.
+var efforts = map[Preset]struct{ distance, time float64 }{
+	Quick: {2, 0.5}, Normal: {1, 1}, Careful: {0.6, 2.5},
+}
+
 // confirmTime is long enough to empty a token bucket of usual size.
 const confirmTime = 12 * time.Second
 
@@ -78,18 +102,29 @@ const (
 	scatteredRequests = 1000.0 // at random times; of more, a window has enough
 )
 
-// profileOf chooses the profile for a load.
-func profileOf(isStrict, random bool, rate float64) *profile {
-	random = random && rate < scatteredRequests
+// character is what profiles are chosen by, besides the load.
+type character struct {
+	preset Preset
+	random bool // requests come at random times
+	strict bool // a person's limits on latency say what the target sustains
+}
+
+// profileAt chooses the profile for a load.
+func (c character) profileAt(rate float64) profile {
+	random := c.random && rate < scatteredRequests
+	p := regular
 	switch {
-	case isStrict && random:
-		return &strictScattered
-	case isStrict:
-		return &strict
+	case c.strict && random:
+		p = strictScattered
+	case c.strict:
+		p = strict
 	case random:
-		return &scattered
+		p = scattered
 	case rate < fewRequests:
-		return &few
+		p = few
 	}
-	return &regular
+	e := efforts[c.preset]
+	p.below, p.above, p.floor = p.below*e.distance, p.above*e.distance, 1-(1-p.floor)*e.distance
+	p.judge, p.confirm = p.judge.times(e.time), p.confirm.times(e.time)
+	return p
 }

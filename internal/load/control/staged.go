@@ -9,32 +9,25 @@ import (
 	"weir/internal/load/measure"
 )
 
-// StagedOptions say which loads follow each other: Stages, or Rate for the open model, or Connections for
-// the closed one, of which the latter two go on for Duration. Duration 0 has no end. The run ends when one
+// ConstantOptions say which load is held: Rate of the open model, or Connections of the closed one, for
+// Duration, after it rose evenly for Ramp and stayed for Warmup. Duration 0 has no end. The run ends when one
 // of StopWhen holds.
-type StagedOptions struct {
+type ConstantOptions struct {
 	Rate                   float64
 	Connections            int
 	Ramp, Warmup, Duration time.Duration
-	Stages                 []Stage
 	StopWhen               []Condition
 }
 
-// load is what Rate or Connections say.
-func (o *StagedOptions) load() (load float64, connections bool) {
-	if o.Connections > 0 {
-		return float64(o.Connections), true
+// Constant returns a Controller of a load that stays the same. Neither ramp nor warm-up is measured.
+func Constant(o ConstantOptions) Controller {
+	load, connections := o.Rate, o.Connections > 0
+	if connections {
+		load = float64(o.Connections)
 	}
-	return o.Rate, false
-}
-
-// Constant returns a Controller of a load that stays the same. It first rises evenly for Ramp, then stays for
-// Warmup, neither of which is measured.
-func Constant(o StagedOptions) Controller {
-	load, connections := o.load()
 	c := &staged{watch: NewWatch(o.StopWhen), until: o.StopWhen, constant: true}
-	c.add("ramp", false, Stage{To: load, Connections: connections, For: o.Ramp})
-	c.add("warmup", false, Stage{From: load, To: load, Connections: connections, For: o.Warmup})
+	c.add("ramp", Stage{To: load, Connections: connections, For: o.Ramp})
+	c.add("warmup", Stage{From: load, To: load, Connections: connections, For: o.Warmup})
 	c.periods = append(c.periods,
 		period{Stage{From: load, To: load, Connections: connections, For: o.Duration}, "steady", true})
 	return c
@@ -42,27 +35,15 @@ func Constant(o StagedOptions) Controller {
 
 // Classic returns a Controller that goes through stages and stops where a condition says so. That is a
 // ceiling of sorts: Low is the load before the condition began to hold, High the one when it did, Rate is
-// Low. Without Stages there are two: evenly from nothing to the load for Ramp, then that for Duration.
-// Warmup comes before, at the load that the first stage begins with (a tenth of what it leads to, if that
-// is nothing), and is not measured; the stages are.
-func Classic(o StagedOptions) Searcher {
-	stages := o.Stages
-	if len(stages) == 0 {
-		load, connections := o.load()
-		if o.Ramp > 0 {
-			stages = append(stages, Stage{To: load, Connections: connections, For: o.Ramp})
-		}
-		if o.Duration > 0 || o.Ramp == 0 {
-			stages = append(stages, Stage{From: load, To: load, Connections: connections, For: o.Duration})
-		}
-	}
-	c := &staged{watch: NewWatch(o.StopWhen), until: o.StopWhen}
+// Low. The warm-up comes before, at the load that the first stage begins with (a tenth of what it leads to,
+// if that is nothing), and is not measured; the stages are.
+func Classic(stages []Stage, warmup time.Duration, stopWhen []Condition) Searcher {
+	c := &staged{watch: NewWatch(stopWhen), until: stopWhen}
 	first := stages[0]
 	if first.From == 0 {
 		first.From = first.To / 10
 	}
-	c.add("warmup", false, Stage{From: first.From, To: first.From, Connections: first.Connections,
-		For: o.Warmup})
+	c.add("warmup", Stage{From: first.From, To: first.From, Connections: first.Connections, For: warmup})
 	for _, s := range stages {
 		phase := "steady"
 		if s.From != s.To {
@@ -92,10 +73,10 @@ type period struct {
 	measured bool
 }
 
-// add adds a period that takes some time.
-func (c *staged) add(phase string, measured bool, s Stage) {
+// add adds a period that is not measured, if it takes some time.
+func (c *staged) add(phase string, s Stage) {
 	if s.For > 0 {
-		c.periods = append(c.periods, period{s, phase, measured})
+		c.periods = append(c.periods, period{s, phase, false})
 	}
 }
 

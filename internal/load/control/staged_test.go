@@ -18,7 +18,7 @@ func at(trace []moment, t time.Duration) moment {
 
 func TestAConstantLoadRisesWarmsUpAndStays(t *testing.T) {
 	p := newPlant(queues, 5000, 1)
-	c := Constant(StagedOptions{Rate: 1000, Ramp: 4 * time.Second, Warmup: 2 * time.Second,
+	c := Constant(ConstantOptions{Rate: 1000, Ramp: 4 * time.Second, Warmup: 2 * time.Second,
 		Duration: 5 * time.Second})
 	if d := c.Begin(); d.Measured || d.Phase != "ramp" || d.Rate <= 0 || d.Rate > 50 {
 		t.Errorf("it begins with %+v", d)
@@ -41,7 +41,7 @@ func TestAConstantLoadRisesWarmsUpAndStays(t *testing.T) {
 
 func TestAConstantLoadIsChangedByAPerson(t *testing.T) {
 	p := newPlant(queues, 5000, 1)
-	c := Constant(StagedOptions{Rate: 1000})
+	c := Constant(ConstantOptions{Rate: 1000})
 	drive(c, p, time.Second)
 	for _, wrong := range []float64{0, -1, math.NaN(), math.Inf(1), 2 * MaxRate} {
 		if err := c.SetRate(wrong); err == nil {
@@ -55,7 +55,7 @@ func TestAConstantLoadIsChangedByAPerson(t *testing.T) {
 	if last.Done || trace[len(trace)-1].rate != 3000 {
 		t.Errorf("afterwards it is %+v", last)
 	}
-	closed := Constant(StagedOptions{Connections: 64})
+	closed := Constant(ConstantOptions{Connections: 64})
 	if d := closed.Begin(); d.Connections != 64 || d.Rate != 0 || !d.Measured {
 		t.Errorf("a closed load begins with %+v", d)
 	}
@@ -74,7 +74,7 @@ func TestAConstantLoadStopsWhenAConditionHolds(t *testing.T) {
 	}
 	// The condition holds from the beginning, but warm-up does not count.
 	p := newPlant(queues, 900, 1)
-	c := Constant(StagedOptions{Rate: 1000, Warmup: 3 * time.Second, StopWhen: conditions})
+	c := Constant(ConstantOptions{Rate: 1000, Warmup: 3 * time.Second, StopWhen: conditions})
 	trace, last := drive(c, p, time.Minute)
 	end := trace[len(trace)-1].at
 	if !last.Done || end < 5900*time.Millisecond || end > 6300*time.Millisecond {
@@ -91,7 +91,7 @@ func TestAClassicRunFollowsItsStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Classic(StagedOptions{Stages: stages, Warmup: time.Second})
+	c := Classic(stages, time.Second, nil)
 	trace, last := drive(c, newPlant(queues, 5000, 1), time.Minute)
 	if end := trace[len(trace)-1].at; !last.Done || end < 7900*time.Millisecond ||
 		end > 8300*time.Millisecond {
@@ -115,15 +115,15 @@ func TestAClassicRunFollowsItsStages(t *testing.T) {
 
 func TestAClassicRunSaysWhereItStopped(t *testing.T) {
 	for name, test := range map[string]struct {
-		options   StagedOptions
+		stages    string
 		low, high float64
 	}{
-		"ramp":  {StagedOptions{Rate: 2000, Ramp: 100 * time.Second}, 950, 1060},
-		"steps": {StagedOptions{Stages: stagesOf(t, "500/s:10s,900/s:10s,1200/s:10s")}, 900, 1200},
+		"ramp":  {"->2000/s:100s", 950, 1060},
+		"steps": {"500/s:10s,900/s:10s,1200/s:10s", 900, 1200},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.options.StopWhen, _ = ParseConditions([]string{"p95>50ms for 2s"})
-			c := Classic(test.options)
+			stop, _ := ParseConditions([]string{"p95>50ms for 2s"})
+			c := Classic(stagesOf(t, test.stages), 0, stop)
 			_, last := drive(c, newPlant(queues, 1000, 1), 2*time.Minute)
 			if !last.Done || last.Reason == "" {
 				t.Fatalf("it ended with %+v", last)

@@ -22,7 +22,8 @@ const (
 )
 
 const (
-	maxSubscriptions = 10_000_000
+	// MaxSubscriptions is how many one runner remembers at most.
+	MaxSubscriptions = 10_000_000
 	// A validator longer than this is not kept: nobody's is, and memory has to end somewhere.
 	maxValidator = 512
 )
@@ -96,8 +97,8 @@ func (p *poll) read(b *builder) error {
 		p.place = at
 		p.lines = append(p.lines, "GET "+target)
 	}
-	if len(p.lines) == 0 || len(p.lines) > maxSubscriptions {
-		return fmt.Errorf("--feed-urls %s: expected 1 to %d URLs, got %d", s.FeedURLs, maxSubscriptions,
+	if len(p.lines) == 0 || len(p.lines) > MaxSubscriptions {
+		return fmt.Errorf("--feed-urls %s: expected 1 to %d URLs, got %d", s.FeedURLs, MaxSubscriptions,
 			len(p.lines))
 	}
 	p.n = uint64(len(p.lines))
@@ -108,9 +109,9 @@ func (p *poll) read(b *builder) error {
 func (p *poll) draw(b *builder) error {
 	s := b.spec
 	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
-	if users > maxSubscriptions || users*feeds > maxSubscriptions {
+	if users > MaxSubscriptions || users*feeds > MaxSubscriptions {
 		return fmt.Errorf("--users %d times --feeds %d is more than %d subscriptions, the most one runner "+
-			"remembers", users, feeds, maxSubscriptions)
+			"remembers", users, feeds, MaxSubscriptions)
 	}
 	p.users, p.first, p.n = uint64(users), s.FirstUser, uint64(users*feeds)
 	p.pool, p.url = cmp.Or(s.FeedPool, max(feeds, users*feeds/10)), cmp.Or(s.FeedURL, defaultFeedURL)

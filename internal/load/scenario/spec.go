@@ -71,11 +71,8 @@ const (
 	maxURLs     = 256 << 20
 )
 
-// The orders of rows.
-const (
-	sequential = "sequential"
-	random     = "random"
-)
+// random is the order of rows that is not theirs.
+const random = "random"
 
 // ReadFiles reads the files that s names into it.
 func (s *Spec) ReadFiles() error {
@@ -148,26 +145,21 @@ func (s *Spec) parts() ([]part, error) {
 	return parseMix(s.Scenario)
 }
 
-// check finds numbers that cannot be, and what has no meaning for what is asked for.
+// check finds what has no meaning for what is asked for. Numbers within bounds are the caller's to see to.
 func (s *Spec) check(parts []part) error {
 	has := func(names ...string) bool { return asked(parts, names...) }
 	for _, f := range []struct {
 		flag  string
-		value int
-		most  int
+		given bool
 		of    []string // the scenarios it belongs to
 	}{
-		{"--users", s.Users, 1 << 40, nil},
-		{"--items", s.Items, 100_000, []string{"feed", "predict"}},
-		{"--max-item", s.MaxItem, 1 << 40, []string{"predict"}},
-		{"--max-index", max(s.MaxIndex, 0), 10_000_000, []string{"sequence"}},
-		{"--feeds", s.Feeds, 100_000, []string{"poll"}},
-		{"--feed-pool", s.FeedPool, maxSubscriptions, []string{"poll"}},
+		{"--items", s.Items != 0, []string{"feed", "predict"}}, {"--max-item", s.MaxItem != 0, names[1:2]},
+		{"--max-index", s.MaxIndex != 0, names[2:3]}, {"--feeds", s.Feeds != 0, names[3:4]},
+		{"--feed-pool", s.FeedPool != 0, names[3:4]}, {"--feed-url", s.FeedURL != "", names[3:4]},
+		{"--feed-urls", s.FeedURLs != "", names[3:4]},
+		{"--first-user", s.FirstUser > 0, []string{"feed", "predict", "poll"}},
 	} {
-		if f.value < 0 || f.value > f.most {
-			return fmt.Errorf("%s must be from 1 to %d, got %d", f.flag, f.most, f.value)
-		}
-		if f.value != 0 && f.of != nil && !has(f.of...) {
+		if f.given && !has(f.of...) {
 			return fmt.Errorf("%s is for --scenario %s, which is not asked for", f.flag,
 				strings.Join(f.of, " and "))
 		}
@@ -176,21 +168,11 @@ func (s *Spec) check(parts []part) error {
 		return fmt.Errorf("--items must be from 1 to 255 for a feed, got %d", s.Items)
 	}
 	switch {
-	case s.Every < 0:
-		return fmt.Errorf("--every must be more than 0, got %s", s.Every)
 	case s.Every > 0 && s.Users == 0 && !has("poll"):
 		return errors.New("--every says how often each user comes, so it needs --users")
 	case s.Users > 0 && s.Every == 0 && !has("feed", "predict", "poll"):
 		return errors.New("--users means nothing here without --every, which says how often each of them " +
 			"comes")
-	case s.FirstUser > 0 && !has("feed", "predict", "poll"):
-		return errors.New("--first-user is for --scenario feed, predict and poll, none of which is asked for")
-	case s.FirstUser > 1<<63:
-		return fmt.Errorf("--first-user must be from 0 to %d, got %d", uint64(1)<<63, s.FirstUser)
-	case s.MaxIndex < 0 && !has("sequence"):
-		return errors.New("--max-index is for --scenario sequence, which is not asked for")
-	case (s.FeedURL != "" || s.FeedURLs != "") && !has("poll"):
-		return errors.New("--feed-url and --feed-urls are for --scenario poll, which is not asked for")
 	case s.FeedURLs != "" && s.FeedURLsText == "":
 		return fmt.Errorf("BUG: --feed-urls %s was not read", s.FeedURLs)
 	case s.Body != "" && !has("url"):
@@ -211,8 +193,6 @@ func (s *Spec) check(parts []part) error {
 			"the file")
 	case s.Vars != "" && s.VarsText == "":
 		return fmt.Errorf("BUG: --vars %s was not read", s.Vars)
-	case s.VarsOrder != "" && s.VarsOrder != sequential && s.VarsOrder != random:
-		return fmt.Errorf("--vars-order must be %s or %s, got %q", sequential, random, s.VarsOrder)
 	case s.VarsOrder != "" && s.Vars == "":
 		return errors.New("--vars-order needs --vars FILE")
 	case s.Part < 0 || s.Parts < 0 || s.Part >= max(s.Parts, 1):

@@ -86,7 +86,6 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		}},
 		{"stages of a mix", func() {
 			choose("mode", "classic")
-			choose("model", "stages")
 			choose("scenario", "mix")
 			b.fill("plan-mix", "feed=3,predict=1")
 			b.fill("plan-stages", "10/s:1s,20/s:1s")

@@ -11,7 +11,7 @@ const asked = (text) => (v) => text.split('|').some((one) => {
   const among = (value) => names.split(',').includes(value);
   switch (key) {
     case 'scenario': return v.source === 'scenario' && (among(v.scenario) || v.scenario === 'mix');
-    case 'model': return v.mode !== 'adaptive' && among(v.model);
+    case 'model': return v.mode === 'constant' && among(v.model);
     default: return among(v[key]);
   }
 });
@@ -23,17 +23,17 @@ const OWN = {
   rate: [
     { name: 'mode-note', kind: 'note', text: (v) => ({
       constant: 'One load, for as long as you say.',
-      classic: 'A load that grows by ramp or stages, until a condition stops it.',
+      classic: 'A load that grows by stages, until a condition stops it.',
       adaptive: 'Looks for the most that the target sustains, and follows it.',
     })[v.mode] },
-    { name: 'model', kind: 'select', label: 'Load is given as', own: true, when: (v) => v.mode !== 'adaptive',
+    { name: 'model', kind: 'select', label: 'Load is given as', own: true, when: (v) => v.mode === 'constant',
       options: [['rate', 'a rate (open model)'], ['users', 'users who come again (open model)'],
-        ['connections', 'connections (closed model)'], ['stages', 'stages of rates']] },
+        ['connections', 'connections (closed model)']] },
   ],
   connections: [{ name: 'rate', id: 'begin', label: 'Begin at', placeholder: 'chosen by the search', when: (v) => v.mode === 'adaptive' }],
 };
 
-const CHANGED = { duration: { placeholder: (v) => v.mode === 'adaptive' ? '60s' : '30s' } };
+const CHANGED = { duration: { placeholder: () => 'by the preset' } };
 const OPEN = ['What is asked for', 'How much'];
 const GROUPS = [...new Set(FIELDS.map((f) => f.group).filter(Boolean))].map((legend) => ({
   legend, closed: !OPEN.includes(legend), when: legend === 'The request' ? asked('source:url') : null,
@@ -168,7 +168,7 @@ export class PlanForm {
     v.source = plan.scenario ? 'scenario' : 'url';
     const names = this.inputs.get('scenario').f.options.map(([n]) => n);
     if (plan.scenario && !names.includes(plan.scenario)) { v.scenario = 'mix'; v.mix = plan.scenario; }
-    v.model = plan.stages ? 'stages' : plan.connections ? 'connections' : plan.every && plan.every !== '0s' ? 'users' : 'rate';
+    v.model = plan.connections ? 'connections' : plan.every && plan.every !== '0s' ? 'users' : 'rate';
     for (const k of ['every', 'warmup', 'ramp', 'duration']) if (v[k] === '0s') v[k] = '';
     for (const k of ['first_user', 'max_index', 'feed_pool', 'users', 'items', 'max_item', 'feeds', 'threads']) if (v[k] === 0) v[k] = '';
     if (plan.mode === 'adaptive') { v.rate_begin = plan.rate; v.rate = ''; }
