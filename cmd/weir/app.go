@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"weir/internal/admin"
 	"weir/internal/disk"
 	"weir/internal/metrics"
 	"weir/internal/server"
@@ -79,6 +80,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
+	a.openSettings(dataDir)
 	for _, o := range off {
 		if absent, ok := o.(server.Absent); ok {
 			for _, r := range absent.Absent() {
@@ -89,6 +91,23 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		}
 	}
 	return a, nil
+}
+
+// openSettings takes up what was changed while an earlier server served.
+func (a *app) openSettings(dataDir string) {
+	groups := []admin.Group{{Service: "kernel", Settings: a.Settings()}}
+	for _, s := range a.services {
+		if t, ok := s.(server.Tunable); ok {
+			groups = append(groups, admin.Group{Service: s.Name(), Settings: t.Settings()})
+		}
+	}
+	path := ""
+	if dataDir != "" {
+		path = filepath.Join(dataDir, "settings.json")
+	}
+	for _, r := range admin.OpenSettings(path, groups, a.log).Routes() {
+		a.Handle(r)
+	}
 }
 
 // answers says whether a service that is on has a route of the same method and path.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -181,7 +182,7 @@ func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags,
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	service, err := o.Open(ctx, server.Env{DataDir: dataDir, Metrics: cfg.Metrics,
-		Log: newLog(cmd.ErrOrStderr(), "text", "warn")})
+		Log: newLog(cmd.ErrOrStderr(), "text", slog.LevelWarn)})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -34,7 +35,7 @@ leader is silent for three seconds.`,
 			if err != nil {
 				return optionError(cmd, err)
 			}
-			o.Log = newLog(cmd.ErrOrStderr(), "text", "info")
+			o.Log = newLog(cmd.ErrOrStderr(), "text", slog.LevelInfo)
 			s := agent.New(o)
 			fmt.Fprintf(cmd.OutOrStdout(), "weir load agent on %s\n", l.Addr())
 			return s.Serve(ctx, l)

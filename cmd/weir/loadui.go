@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -103,7 +104,7 @@ where others can listen.`,
 				return run, nil
 			},
 			History: history, Keep: keep, Token: token, Own: own, Agents: agents, Files: files,
-			Log: newLog(cmd.ErrOrStderr(), "text", "info"),
+			Log: newLog(cmd.ErrOrStderr(), "text", slog.LevelInfo),
 		})
 		if err != nil {
 			return optionError(cmd, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -49,7 +50,7 @@ func repair(out, errs io.Writer, dir string) (err error) {
 	if err := mend(out, dir); err != nil {
 		return err
 	}
-	log := newLog(errs, "text", "info")
+	log := newLog(errs, "text", slog.LevelInfo)
 	bad := []error{repaired(out, dir, func(accept bool) error {
 		if !accept {
 			return checkManifest(dir)

@@ -23,6 +23,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/server"
+	"weir/internal/shed"
 )
 
 func newServe() *cobra.Command {
@@ -121,6 +122,8 @@ type kernelFlags struct {
 	maxHeader, maxBody   config.Bytes
 	maxOutput, maxInput  config.Bytes
 	shed                 *shedFlags
+	level                slog.LevelVar
+	flags                *pflag.FlagSet // all of these
 }
 
 func newKernelFlags() *kernelFlags {
@@ -129,7 +132,8 @@ func newKernelFlags() *kernelFlags {
 		cfg:       cfg,
 		maxHeader: config.Bytes(cfg.MaxHeader), maxBody: config.Bytes(cfg.MaxBody),
 		maxOutput: config.Bytes(cfg.MaxOutput), maxInput: config.Bytes(cfg.MaxInput),
-		shed: newShedFlags(),
+		shed:  newShedFlags(),
+		flags: pflag.NewFlagSet("kernel", pflag.ContinueOnError),
 	}
 }
 
@@ -140,6 +144,7 @@ func (k *kernelFlags) groups() []config.Group {
 		f := pflag.NewFlagSet(title, pflag.ContinueOnError)
 		f.SortFlags = false
 		add(f)
+		k.flags.AddFlagSet(f)
 		return config.Group{Title: title, Flags: f}
 	}
 	return []config.Group{
@@ -198,18 +203,13 @@ func (k *kernelFlags) add(cmd *cobra.Command, more ...config.Group) {
 
 // config returns what the flags say, once they are parsed, and has limited memory as they say.
 func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, error) {
-	log := newLog(cmd.ErrOrStderr(), k.logFormat, k.logLevel)
-	cfg := k.cfg
-	cfg.Log = log
-	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
-	cfg.MaxInput = int64(k.maxInput)
-	if err := k.check(cmd, &cfg); err != nil {
+	cobra.CheckErr(k.level.UnmarshalText([]byte(k.logLevel)))
+	log := newLog(cmd.ErrOrStderr(), k.logFormat, &k.level)
+	cfg, err := k.read()
+	if err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
 	}
-	var err error
-	if cfg.Shed, err = k.shed.config(); err != nil {
-		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
-	}
+	cfg.Log, cfg.Settings = log, k.settings
 	keys, err := openCertificate(k.certificate, k.keyFile)
 	if err != nil {
 		return server.Config{}, nil, k.failure(log, err)
@@ -222,18 +222,68 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	return cfg, keys, nil
 }
 
+// read returns what the flags say now, or what is wrong with it.
+func (k *kernelFlags) read() (server.Config, error) {
+	cfg := k.cfg
+	cfg.MaxHeader, cfg.MaxBody, cfg.MaxOutput = int(k.maxHeader), int(k.maxBody), int(k.maxOutput)
+	cfg.MaxInput = int64(k.maxInput)
+	err := k.check(&cfg)
+	if err == nil {
+		cfg.Shed, err = k.shed.config()
+	}
+	return cfg, err
+}
+
+// settings are those of the flags that may change while s serves.
+func (k *kernelFlags) settings(s *server.Server) []config.Setting {
+	bounds := map[string]string{
+		"log-level":        "debug, info, warn or error",
+		"max-connections":  "from 1",
+		"max-body":         "from 1, and with --max-header at most --max-input",
+		"max-input":        "from --max-header and --max-body together",
+		"request-timeout":  "above 0; over TLS, heads keep to that of the start",
+		"idle-timeout":     "above 0; over TLS, that of the start holds",
+		"write-timeout":    "above 0",
+		"linger-timeout":   "above 0",
+		"shutdown-timeout": "above 0",
+	}
+	if k.shed.on {
+		bounds["shed-interval"], bounds["shed-pause"], bounds["shed-wait"] = "from 10ms", "from 0", "above 0"
+		for _, sig := range shedSignals {
+			order := "soft below hard"
+			if sig.signal == shed.MemoryAvailable {
+				order = "soft above hard"
+			}
+			bounds[sig.flag] = "SOFT:HARD, from 0 and " + order + ", or off"
+		}
+	}
+	check := func() error {
+		_, err := k.read()
+		return err
+	}
+	return config.Settings(k.flags, check, func() {
+		cfg, err := k.read()
+		if err == nil {
+			err = errors.Join(k.level.UnmarshalText([]byte(k.logLevel)), s.Apply(cfg))
+		}
+		if err != nil {
+			panic("BUG: settings that were checked cannot be applied: " + err.Error())
+		}
+	}, bounds)
+}
+
 // leastHeader is the least --max-header there is use for: a browser sends more, a client with no frills
 // half of it.
 const leastHeader = 256
 
 // check refuses what cannot work. Zeros are defaults in server.Config: who writes one on a command line means
 // something else, no bound for example, and must not get the default without a word.
-func (k *kernelFlags) check(cmd *cobra.Command, cfg *server.Config) error {
+func (k *kernelFlags) check(cfg *server.Config) error {
 	for _, name := range []string{
 		"loops", "workers", "worker-queue", "max-connections",
 		"request-timeout", "idle-timeout", "write-timeout", "linger-timeout", "shutdown-timeout",
 	} {
-		if f := cmd.Flags().Lookup(name); f.Changed && (f.Value.String() == "0" || f.Value.String() == "0s") {
+		if f := k.flags.Lookup(name); f.Value.String() == "0" || f.Value.String() == "0s" {
 			return fmt.Errorf("--%s must be above 0; without it, it is %s", name, f.DefValue)
 		}
 	}
@@ -358,12 +408,10 @@ func checkServices(log *slog.Logger, services []server.Opener) (on, off []server
 	return on, off, checkTogether(on)
 }
 
-// newLog returns a log of a format and from a level on, which are flags that have been checked. Durations
-// are numbers in it, and their unit is part of their names.
-func newLog(w io.Writer, format, level string) *slog.Logger {
-	var l slog.Level
-	cobra.CheckErr(l.UnmarshalText([]byte(level)))
-	options := &slog.HandlerOptions{Level: l, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+// newLog returns a log of a format, which is a flag that has been checked, and from a level on. Durations are
+// numbers in it, and their unit is part of their names.
+func newLog(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Value.Kind() == slog.KindDuration {
 			return slog.Float64(a.Key+"_seconds", a.Value.Duration().Round(time.Millisecond).Seconds())
 		}

@@ -376,7 +376,7 @@ func TestDurationsInLogsAreNumbersNamedWithTheirUnit(t *testing.T) {
 	for format, want := range map[string]string{"text": " took_seconds=1.5\n",
 		"json": `,"took_seconds":1.5}` + "\n"} {
 		var said strings.Builder
-		newLog(&said, format, "info").Info("done", "took", 1500*time.Millisecond)
+		newLog(&said, format, slog.LevelInfo).Info("done", "took", 1500*time.Millisecond)
 		if !strings.HasSuffix(said.String(), want) {
 			t.Errorf("%s: %q", format, said.String())
 		}

@@ -26,6 +26,14 @@ type choice struct {
 	words []string
 }
 
+// Words are the values of a flag that Choice has added; nil for another one.
+func Words(f *pflag.Flag) []string {
+	if c, ok := f.Value.(*choice); ok {
+		return c.words
+	}
+	return nil
+}
+
 // Word is the type of flags that Choice adds.
 const Word = "word"
 

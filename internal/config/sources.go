@@ -82,8 +82,27 @@ func (s *Sources) Fill(flags *pflag.FlagSet, except ...string) (from map[string]
 			errs = append(errs, &SettingError{source, Explain(err)})
 		}
 		from[f.Name] = source
+		kind := "environment"
+		if source == s.File {
+			kind = "file"
+		}
+		f.Annotations = map[string][]string{annotation: {kind}}
 	})
 	return from, errors.Join(errs...)
+}
+
+// annotation is that of flags which Fill has set.
+const annotation = "source"
+
+// Source says where a flag has its value from: "default", "command line", "environment" or "file".
+func Source(f *pflag.Flag) string {
+	switch {
+	case f.Annotations[annotation] != nil:
+		return f.Annotations[annotation][0]
+	case f.Changed:
+		return "command line"
+	}
+	return "default"
 }
 
 // flatten adds the values of a table, and of those in it, by the names of flags, and returns the names that

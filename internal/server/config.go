@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/metrics"
 	"weir/internal/shed"
 )
@@ -55,6 +56,9 @@ type Config struct {
 
 	// Shed says what overload is; nil never refuses a request because of it.
 	Shed *shed.Config
+
+	// Settings returns what of this may change while the server serves, by its Apply; nil is nothing.
+	Settings func(*Server) []config.Setting
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger
@@ -160,6 +164,14 @@ func (s *Server) Apply(cfg Config) error {
 		s.fast.retime()
 	}
 	return nil
+}
+
+// Settings returns the kernel's settings that may change while it serves.
+func (s *Server) Settings() []config.Setting {
+	if s.cfg.Settings == nil {
+		return nil
+	}
+	return s.cfg.Settings(s)
 }
 
 // Stripes is how many writers of striped counters the kernel has: loops, workers, and one shared
