@@ -56,6 +56,7 @@ func NewHandler(routes ...Route) http.Handler {
 	if err := s.cfg.Fill(); err != nil {
 		panic("BUG: the defaults cannot work: " + err.Error())
 	}
+	s.live.Store(&s.cfg)
 	s.registerMetrics()
 	s.routes.nothing, s.unrouted = NothingHere, s.newRoute(Route{Pattern: "unrouted"})
 	for _, r := range routes {

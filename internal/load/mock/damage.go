@@ -61,9 +61,7 @@ var damages = [...]struct {
 func damageNames() []string {
 	var names []string
 	for i := range damages {
-		if i > 0 {
-			names = append(names, damages[i].name)
-		}
+		names = append(names, damages[i].name)
 	}
 	return names
 }

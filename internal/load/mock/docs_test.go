@@ -15,7 +15,7 @@ func TestTheDocumentNamesEverything(t *testing.T) {
 	doc := string(text)
 	for i := range table {
 		k := Defaults()
-		row := "| `" + table[i].name + "` | " + table[i].show(&k) + " |"
+		row := "| `" + table[i].name + "` | " + (&flag{&k, &table[i]}).String() + " |"
 		if table[i].name == "gzip" || table[i].name == "br" {
 			row = "| `gzip`, `br` | auto |"
 		}

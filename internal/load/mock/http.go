@@ -206,7 +206,8 @@ func (s *Server) index(w *server.Response, _ *server.Request) server.Outcome {
 		"now:\n\n")
 	k := s.Knobs()
 	for i := range table {
-		fmt.Fprintf(&b, "  %-10s %-10s %s\n", table[i].name, table[i].show(&k),
+		value, _ := table[i].show(&k)
+		fmt.Fprintf(&b, "  %-10s %-10s %s\n", table[i].name, value,
 			strings.ReplaceAll(table[i].usage, "--", ""))
 	}
 	b.WriteString("\nmalformed is one of\n\n")

@@ -59,144 +59,191 @@ const (
 	None
 )
 
-const (
-	mostItems = 10_000
-	mostBody  = 100_000
-	mostText  = 8 << 20 // characters of all items
-	mostTime  = 10 * time.Minute
-	mostTTL   = 365 * 24 * time.Hour
-	mostChurn = 1000
-	mostHops  = 1000
-	mostURL   = 2000
-)
+// mostText is how many characters all items of a feed may have.
+const mostText = 8 << 20
 
-// knob is how one of them is read and shown.
+// knob is one of them: what it is for, what it takes, and where it is.
 type knob struct {
 	name, usage, expects string
-	set                  func(*Knobs, string) bool
-	show                 func(*Knobs) string
-	word                 bool // shown in quotes in JSON
+	at                   func(*Knobs) any // a pointer
+	least, most          float64          // of numbers; of durations, most in seconds
+	words                []string         // of a choice, by number: the word that is shown, and others for it
 }
 
-var codings, tags = []string{"auto", "off", "always"}, []string{"strong", "weak", "off"}
+var (
+	codings = []string{"auto on 1 true", "off 0 false", "always"}
+	tags    = []string{"strong on 1 true", "weak", "off 0 false"}
+	onOff   = []string{"off 0 false", "on 1 true"}
+)
+
+const (
+	wait        = "a duration from 0s to 10m, such as 50ms"
+	probability = "a probability from 0 to 1"
+	tenMinutes  = 600
+	year        = 365 * 24 * 3600
+)
 
 var table = [...]knob{
-	{name: "items", usage: "items of a feed", expects: "a whole number from 0 to 10000",
-		set:  func(k *Knobs, v string) bool { return whole(&k.Items, v, 0, mostItems) },
-		show: func(k *Knobs) string { return strconv.Itoa(k.Items) }},
-	{name: "body", usage: "characters of an item's text, on average",
-		expects: "a whole number from 0 to 100000",
-		set:     func(k *Knobs, v string) bool { return whole(&k.Body, v, 0, mostBody) },
-		show:    func(k *Knobs) string { return strconv.Itoa(k.Body) }},
-	{name: "delay", usage: "how long every answer is held back",
-		expects: "a duration from 0s to 10m, such as 50ms",
-		set:     func(k *Knobs, v string) bool { return duration(&k.Delay, v, mostTime) },
-		show:    func(k *Knobs) string { return k.Delay.String() }, word: true},
-	{name: "jitter", usage: "how much longer it is held back at most",
-		expects: "a duration from 0s to 10m, such as 50ms",
-		set:     func(k *Knobs, v string) bool { return duration(&k.Jitter, v, mostTime) },
-		show:    func(k *Knobs) string { return k.Jitter.String() }, word: true},
-	{name: "trickle", usage: "how long the body of a feed takes to come, piece by piece",
-		expects: "a duration from 0s to 10m, such as 5s",
-		set:     func(k *Knobs, v string) bool { return duration(&k.Trickle, v, mostTime) },
-		show:    func(k *Knobs) string { return k.Trickle.String() }, word: true},
-	{name: "hang", usage: "share of the requests that are never answered",
-		expects: "a probability from 0 to 1",
-		set:     func(k *Knobs, v string) bool { return share(&k.Hang, v, 1) },
-		show:    func(k *Knobs) string { return number(k.Hang) }},
-	{name: "error", usage: "share of the requests that are answered with --status",
-		expects: "a probability from 0 to 1",
-		set:     func(k *Knobs, v string) bool { return share(&k.Error, v, 1) },
-		show:    func(k *Knobs) string { return number(k.Error) }},
-	{name: "status", usage: "status of errors; in a URL without error, that of every answer",
-		expects: "a status from 200 to 599",
-		set:     func(k *Knobs, v string) bool { return whole(&k.Status, v, 200, 599) },
-		show:    func(k *Knobs) string { return strconv.Itoa(k.Status) }},
-	{name: "retry", usage: "Retry-After of 429 and 503, in seconds; 0s says nothing",
-		expects: "a duration from 0s to 8760h, such as 2m",
-		set:     func(k *Knobs, v string) bool { return duration(&k.Retry, v, mostTTL) },
-		show:    func(k *Knobs) string { return k.Retry.String() }, word: true},
-	{name: "redirects", usage: "redirects one after another, where --status is one; 0 never ends",
-		expects: "a whole number from 0 to 1000",
-		set:     func(k *Knobs, v string) bool { return whole(&k.Redirects, v, 0, mostHops) },
-		show:    func(k *Knobs) string { return strconv.Itoa(k.Redirects) }},
-	{name: "location", usage: "where redirects lead; empty is to the same feed",
-		expects: "a URL or a path, at most 2000 characters",
-		set:     func(k *Knobs, v string) bool { return reference(&k.Location, v) },
-		show:    func(k *Knobs) string { return k.Location }, word: true},
-	{name: "gzip", usage: "when answers are compressed with gzip: auto, off or always",
-		expects: "auto, off or always",
-		set:     func(k *Knobs, v string) bool { return choice(&k.Gzip, v, codings, 0, 1) },
-		show:    func(k *Knobs) string { return codings[k.Gzip] }, word: true},
-	{name: "br", usage: "when answers are compressed with Brotli: auto, off or always",
-		expects: "auto, off or always",
-		set:     func(k *Knobs, v string) bool { return choice(&k.Brotli, v, codings, 0, 1) },
-		show:    func(k *Knobs) string { return codings[k.Brotli] }, word: true},
-	{name: "etag", usage: "which ETag answers have: strong, weak or off", expects: "strong, weak or off",
-		set:  func(k *Knobs, v string) bool { return choice(&k.ETag, v, tags, 0, 2) },
-		show: func(k *Knobs) string { return tags[k.ETag] }, word: true},
-	{name: "lastmod", usage: "whether answers have Last-Modified: on or off", expects: "on or off",
-		set: func(k *Knobs, v string) bool {
-			var off uint8
-			ok := choice(&off, v, onOff, 0, 1)
-			if ok {
-				k.LastModified = off == 0
-			}
-			return ok
-		},
-		show: func(k *Knobs) string {
-			if k.LastModified {
-				return "on"
-			}
-			return "off"
-		}, word: true},
-	{name: "ttl", usage: "how long clients are told to keep a feed; 0s says nothing",
-		expects: "a duration from 0s to 8760h, such as 15m",
-		set:     func(k *Knobs, v string) bool { return duration(&k.TTL, v, mostTTL) },
-		show:    func(k *Knobs) string { return k.TTL.String() }, word: true},
-	{name: "churn", usage: "items that come with a step of the clock; 0.1 is one in ten steps",
-		expects: "a number from 0 to 1000",
-		set:     func(k *Knobs, v string) bool { return share(&k.Churn, v, mostChurn) },
-		show:    func(k *Knobs) string { return number(k.Churn) }},
-	{name: "charset", usage: "how XML is encoded; JSON is UTF-8 always", expects: "one of " +
-		strings.Join(charsetNames(), ", "),
-		set: func(k *Knobs, v string) bool {
-			for i := range charsets {
-				if strings.EqualFold(charsets[i].name, v) {
-					k.Charset = Charset(i)
-					return true
-				}
-			}
-			return false
-		},
-		show: func(k *Knobs) string { return charsets[k.Charset].name }, word: true},
-	{name: "malformed", usage: "what is wrong with answers, such as truncated, or truncated:0.1 for one in " +
-		"ten",
-		expects: "off or one of " + strings.Join(damageNames(), ", ") +
+	{name: "items", expects: "a whole number from 0 to 10000",
+		usage: "items of a feed", most: 10_000, at: func(k *Knobs) any { return &k.Items }},
+	{name: "body", expects: "a whole number from 0 to 100000",
+		usage: "characters of an item's text, on average", most: 100_000,
+		at: func(k *Knobs) any { return &k.Body }},
+	{name: "delay", expects: wait, usage: "how long every answer is held back", most: tenMinutes,
+		at: func(k *Knobs) any { return &k.Delay }},
+	{name: "jitter", expects: wait, usage: "how much longer it is held back at most", most: tenMinutes,
+		at: func(k *Knobs) any { return &k.Jitter }},
+	{name: "trickle", expects: wait,
+		usage: "how long the body of a feed takes to come, piece by piece", most: tenMinutes,
+		at: func(k *Knobs) any { return &k.Trickle }},
+	{name: "hang", expects: probability, usage: "share of the requests that are never answered", most: 1,
+		at: func(k *Knobs) any { return &k.Hang }},
+	{name: "error", expects: probability,
+		usage: "share of the requests that are answered with --status", most: 1,
+		at: func(k *Knobs) any { return &k.Error }},
+	{name: "status", expects: "a status from 200 to 599",
+		usage: "status of errors; in a URL without error, that of every answer", least: 200,
+		most: 599, at: func(k *Knobs) any { return &k.Status }},
+	{name: "retry", expects: "a duration from 0s to 8760h, such as 2m",
+		usage: "Retry-After of 429 and 503, in seconds; 0s says nothing", most: year,
+		at: func(k *Knobs) any { return &k.Retry }},
+	{name: "redirects", expects: "a whole number from 0 to 1000",
+		usage: "redirects one after another, where --status is one; 0 never ends", most: 1000,
+		at: func(k *Knobs) any { return &k.Redirects }},
+	{name: "location", expects: "a URL or a path, at most 2000 characters",
+		usage: "where redirects lead; empty is to the same feed", most: 2000,
+		at: func(k *Knobs) any { return &k.Location }},
+	{name: "gzip", expects: "auto, off or always",
+		usage: "when answers are compressed with gzip: auto, off or always", words: codings,
+		at: func(k *Knobs) any { return (*uint8)(&k.Gzip) }},
+	{name: "br", expects: "auto, off or always",
+		usage: "when answers are compressed with Brotli: auto, off or always", words: codings,
+		at: func(k *Knobs) any { return (*uint8)(&k.Brotli) }},
+	{name: "etag", expects: "strong, weak or off",
+		usage: "which ETag answers have: strong, weak or off", words: tags,
+		at: func(k *Knobs) any { return (*uint8)(&k.ETag) }},
+	{name: "lastmod", expects: "on or off",
+		usage: "whether answers have Last-Modified: on or off", words: onOff,
+		at: func(k *Knobs) any { return &k.LastModified }},
+	{name: "ttl", expects: "a duration from 0s to 8760h, such as 15m",
+		usage: "how long clients are told to keep a feed; 0s says nothing", most: year,
+		at: func(k *Knobs) any { return &k.TTL }},
+	{name: "churn", expects: "a number from 0 to 1000",
+		usage: "items that come with a step of the clock; 0.1 is one in ten steps", most: 1000,
+		at: func(k *Knobs) any { return &k.Churn }},
+	{name: "charset", expects: "one of " + strings.Join(charsetNames(), ", "),
+		usage: "how XML is encoded; JSON is UTF-8 always", words: charsetNames(),
+		at: func(k *Knobs) any { return (*uint8)(&k.Charset) }},
+	{name: "malformed",
+		expects: "off or one of " + strings.Join(damageNames()[1:], ", ") +
 			", or one with a probability, such as truncated:0.1",
-		set: func(k *Knobs, v string) bool {
-			name, chance, given := strings.Cut(v, ":")
-			p := 1.0
-			if given && !share(&p, chance, 1) {
-				return false
-			}
-			for i := range damages {
-				if damages[i].name == name && (i > 0 || !given) {
-					k.Malformed, k.Share = Damage(i), p
-					return true
-				}
-			}
-			return false
-		},
-		show: func(k *Knobs) string {
-			if k.Malformed == 0 || k.Share == 1 {
-				return damages[k.Malformed].name
-			}
-			return damages[k.Malformed].name + ":" + number(k.Share)
-		}, word: true},
+		usage: "what is wrong with answers, such as truncated, or truncated:0.1 for one in ten",
+		words: damageNames(), at: func(k *Knobs) any { return &k.Malformed }},
 }
 
-var onOff = []string{"on", "off"}
+// set reads v into the knob's place; false changes nothing. It is on the way of every request with
+// parameters.
+func (n *knob) set(k *Knobs, v string) bool {
+	switch to := n.at(k).(type) {
+	case *int:
+		i, err := strconv.ParseUint(v, 10, 31)
+		if err != nil || float64(i) < n.least || float64(i) > n.most {
+			return false
+		}
+		*to = int(i)
+	case *time.Duration:
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 || d > time.Duration(n.most)*time.Second {
+			return false
+		}
+		*to = d
+	case *float64:
+		return share(to, v, n.most)
+	case *string: // what can stand in Location
+		if _, err := url.Parse(v); err != nil || float64(len(v)) > n.most ||
+			strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return false
+		}
+		*to = v
+	case *uint8:
+		return n.choice(to, v)
+	case *bool:
+		var i uint8
+		if !n.choice(&i, v) {
+			return false
+		}
+		*to = i == 1
+	case *Damage:
+		name, chance, given := strings.Cut(v, ":")
+		p, kind := 1.0, uint8(0)
+		if given && !share(&p, chance, 1) || !n.choice(&kind, name) || given && kind == 0 {
+			return false
+		}
+		*to, k.Share = Damage(kind), p
+	}
+	return true
+}
+
+// choice takes one of the knob's words.
+func (n *knob) choice(to *uint8, v string) bool {
+	for i, words := range n.words {
+		for word := range strings.SplitSeq(words, " ") {
+			if strings.EqualFold(word, v) {
+				*to = uint8(i)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// share takes a number without a sign that is finite.
+func share(to *float64, v string, most float64) bool {
+	if len(v) == 0 || v[0] != '.' && (v[0] < '0' || v[0] > '9') {
+		return false
+	}
+	p, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(p >= 0 && p <= most) {
+		return false
+	}
+	*to = p
+	return true
+}
+
+// show writes the knob so that set reads the same from it, and says whether that is a number.
+func (n *knob) show(k *Knobs) (text string, number bool) {
+	word := func(i uint8) string {
+		if int(i) >= len(n.words) {
+			return "" // which set refuses
+		}
+		first, _, _ := strings.Cut(n.words[i], " ")
+		return first
+	}
+	switch v := n.at(k).(type) {
+	case *int:
+		return strconv.Itoa(*v), true
+	case *float64:
+		return strconv.FormatFloat(*v, 'g', -1, 64), true
+	case *time.Duration:
+		return v.String(), false
+	case *string:
+		return *v, false
+	case *uint8:
+		return word(*v), false
+	case *bool:
+		if *v {
+			return "on", false
+		}
+		return "off", false
+	case *Damage:
+		text = word(uint8(*v))
+		if *v != 0 && k.Share != 1 {
+			text += ":" + strconv.FormatFloat(k.Share, 'g', -1, 64)
+		}
+		return text, false
+	}
+	panic("BUG: a knob of a kind that cannot be shown: " + n.name)
+}
 
 // Names returns the names of all knobs.
 func Names() []string {
@@ -240,14 +287,9 @@ func (k *Knobs) Set(name, value string) error {
 
 // check refuses what cannot be, whoever made it.
 func (k *Knobs) check() error {
-	if uint(k.Gzip) >= uint(len(codings)) || uint(k.Brotli) >= uint(len(codings)) ||
-		uint(k.ETag) >= uint(len(tags)) ||
-		uint(k.Charset) >= uint(len(charsets)) || uint(k.Malformed) >= uint(len(damages)) {
-		return fmt.Errorf("gzip, br, etag, charset and malformed must be constants of this package")
-	}
 	again := *k
 	for i := range table {
-		if v := table[i].show(k); !table[i].set(&again, v) {
+		if v, _ := table[i].show(k); !table[i].set(&again, v) {
 			return table[i].wrong(v)
 		}
 	}
@@ -277,10 +319,10 @@ func (k Knobs) MarshalJSON() ([]byte, error) {
 		}
 		dst = strconv.AppendQuote(dst, table[i].name)
 		dst = append(dst, ':')
-		if v := table[i].show(&k); table[i].word {
-			dst = strconv.AppendQuote(dst, v)
-		} else {
+		if v, number := table[i].show(&k); number {
 			dst = append(dst, v...)
+		} else {
+			dst = strconv.AppendQuote(dst, v)
 		}
 	}
 	return append(dst, '}'), nil
@@ -348,84 +390,14 @@ type flag struct {
 	knob  *knob
 }
 
-func (f *flag) String() string { return f.knob.show(f.knobs) }
-func (f *flag) Type() string   { return "value" }
+func (f *flag) String() string {
+	text, _ := f.knob.show(f.knobs)
+	return text
+}
+func (f *flag) Type() string { return "value" }
 func (f *flag) Set(v string) error {
 	if !f.knob.set(f.knobs, v) {
 		return fmt.Errorf("expected %s", f.knob.expects)
 	}
 	return nil
 }
-
-// The readers below change nothing and return false when v is not what they are for. They are on the way of
-// every request with parameters, and do not allocate.
-
-func whole(to *int, v string, least, most int) bool {
-	n := 0
-	if len(v) == 0 || len(v) > 9 {
-		return false
-	}
-	for i := range len(v) {
-		if v[i] < '0' || v[i] > '9' {
-			return false
-		}
-		n = 10*n + int(v[i]-'0')
-	}
-	if n < least || n > most {
-		return false
-	}
-	*to = n
-	return true
-}
-
-func duration(to *time.Duration, v string, most time.Duration) bool {
-	d, err := time.ParseDuration(v)
-	if err != nil || d < 0 || d > most {
-		return false
-	}
-	*to = d
-	return true
-}
-
-func share(to *float64, v string, most float64) bool {
-	if len(v) == 0 || v[0] != '.' && (v[0] < '0' || v[0] > '9') { // no sign, no Inf, no NaN
-		return false
-	}
-	p, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(p >= 0 && p <= most) {
-		return false
-	}
-	*to = p
-	return true
-}
-
-// reference takes what can stand in Location.
-func reference(to *string, v string) bool {
-	if _, err := url.Parse(v); err != nil || len(v) > mostURL ||
-		strings.ContainsFunc(v, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return false
-	}
-	*to = v
-	return true
-}
-
-// choice takes one of names, or what stands for yes and no, which are the indexes on and off.
-func choice[T ~uint8](to *T, v string, names []string, on, off T) bool {
-	for i, name := range names {
-		if v == name {
-			*to = T(i)
-			return true
-		}
-	}
-	switch v {
-	case "1", "true", "on":
-		*to = on
-	case "0", "false", "off":
-		*to = off
-	default:
-		return false
-	}
-	return true
-}
-
-func number(p float64) string { return strconv.FormatFloat(p, 'g', -1, 64) }

@@ -58,7 +58,7 @@ func TestEveryKnobTakesWhatItShouldAndRefusesTheRest(t *testing.T) {
 				t.Error(err)
 				continue
 			}
-			if got := table[find([]byte(name))].show(&k); got != shown {
+			if got := (&flag{&k, &table[find([]byte(name))]}).String(); got != shown {
 				t.Errorf("%s=%s is shown as %q, want %q", name, value, got, shown)
 			}
 			if err := k.check(); err != nil {

@@ -156,7 +156,7 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 		{Options{Knobs: &bad}, "--items must be a whole number from 0 to 10000"},
 		{Options{Knobs: &large}, "items times body must be at most"},
 		{Options{Knobs: &both}, "cannot both be always"},
-		{Options{Knobs: &constant}, "must be constants"},
+		{Options{Knobs: &constant}, "malformed must be off or one of"},
 	} {
 		if _, err := Open(c.o); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("Open(%+v) says %v, want %q", c.o, err, c.says)
