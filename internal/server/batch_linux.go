@@ -59,7 +59,7 @@ func (l *loop) receiveBatch(conns []*conn) (n int) {
 			n++
 			continue
 		}
-		got, err := receive(c.fd, l.read[used:used+readSize])
+		got, err := c.receive(l.read[used : used+readSize])
 		// who appends to it does not write into the next one
 		l.batch.data[n] = l.read[used : used+got : used+got]
 		used += got

@@ -16,7 +16,9 @@ type conn struct {
 	slot       uint32
 	generation int32
 	phase      phase
-	interest   uint32 // what epoll watches for
+	more       bool // there may be more to read than was read: see attend
+	ended      bool // the client sends no more
+	blocked    bool // net/http waits for the socket to take more
 	timed      timed
 	idleSince  int64 // when timed was put into the idle queue
 
@@ -71,10 +73,8 @@ func (l *loop) accepted(fd int) {
 		l.conns = append(l.conns, c)
 	}
 	c.timed.owner = c
-	c.interest = unix.EPOLLIN
 	l.open++
-	event := unix.EpollEvent{Events: c.interest, Fd: int32(c.slot), Pad: c.generation}
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
+	if err := epollControl(l.epoll, unix.EPOLL_CTL_ADD, c); err != nil {
 		l.s.cfg.Log.Error("a connection could not be watched", "error", err)
 		l.close(c)
 		return
@@ -89,14 +89,27 @@ func (l *loop) accepted(fd int) {
 	}
 }
 
-// watch changes what epoll reports of c.
-func (l *loop) watch(c *conn, events uint32) {
-	if c.interest == events {
-		return
+// Epoll is edge-triggered: it reports once that something has come, or that the socket takes more again. So a
+// connection that is not read for now costs no system call, and who stops reading before the socket is empty
+// has to remember it: that is conn.more.
+
+// receive reads once into p.
+func (c *conn) receive(p []byte) (int, error) {
+	n, err := receive(c.fd, p)
+	c.more = n == len(p) || n > 0 && c.ended
+	return n, err
+}
+
+// attend has what may be left to read from c reported again.
+func (l *loop) attend(c *conn) {
+	if c.more {
+		l.rearm(c)
 	}
-	c.interest = events
-	event := unix.EpollEvent{Events: events, Fd: int32(c.slot), Pad: c.generation}
-	if err := epollModify(l.epoll, c.fd, &event); err != nil {
+}
+
+// rearm has epoll report c again if there is something to read or to write.
+func (l *loop) rearm(c *conn) {
+	if err := epollControl(l.epoll, unix.EPOLL_CTL_MOD, c); err != nil {
 		panic("BUG: epoll_ctl: " + err.Error())
 	}
 }
@@ -161,7 +174,7 @@ func (l *loop) rest(c *conn) {
 // readable reads once and answers what has wholly arrived.
 func (l *loop) readable(c *conn) {
 	if len(c.in) == 0 {
-		n, err := receive(c.fd, l.read[:readSize])
+		n, err := c.receive(l.read[:readSize])
 		if n > 0 {
 			l.answer(c, l.read[:n])
 		} else if err != unix.EAGAIN {
@@ -172,11 +185,13 @@ func (l *loop) readable(c *conn) {
 	if len(c.in) == cap(c.in) && !l.grow(c, min(max(c.need, len(c.in)+1), 2*len(c.in)), c.in) {
 		return
 	}
-	n, err := receive(c.fd, c.in[len(c.in):cap(c.in)])
+	n, err := c.receive(c.in[len(c.in):cap(c.in)])
 	if n > 0 {
 		c.in = c.in[:len(c.in)+n]
 		if len(c.in) >= c.need {
 			l.answer(c, c.in)
+		} else {
+			l.attend(c)
 		}
 	} else if err == nil {
 		l.out = l.out[:0]
@@ -209,11 +224,14 @@ func (l *loop) answer(c *conn, data []byte) {
 		if c.timed.queue != &l.request {
 			l.request.start(&c.timed, l.now)
 		}
+		l.attend(c)
 	case l.stopping:
 		l.hangUp(c)
-	case c.empty > 0 && c.timed.queue == &l.idle: // an empty line is no request
 	default:
-		l.rest(c)
+		if c.empty == 0 || c.timed.queue != &l.idle { // an empty line is no request
+			l.rest(c)
+		}
+		l.attend(c)
 	}
 }
 
@@ -386,7 +404,6 @@ func (l *loop) resume(c *conn) {
 		l.hangUp(c)
 		return
 	}
-	l.watch(c, unix.EPOLLIN)
 	if l.stopping && len(c.in) == 0 {
 		l.dismiss(c)
 		return
@@ -407,16 +424,18 @@ func (l *loop) hangUp(c *conn) {
 	}
 	l.keep(c, nil)
 	c.phase = phaseLinger
-	l.watch(c, unix.EPOLLIN)
+	l.attend(c)
 	l.linger.start(&c.timed, l.now)
 }
 
 // discard reads and forgets.
 func (l *loop) discard(c *conn) {
-	n, err := receive(c.fd, l.read)
+	n, err := c.receive(l.read)
 	if n == 0 && err != unix.EAGAIN {
 		l.close(c)
+		return
 	}
+	l.attend(c)
 }
 
 // busyEvent handles an event of a connection that somebody else works on: its client has gone, takes more,
@@ -426,36 +445,34 @@ func (l *loop) busyEvent(c *conn, events uint32) {
 	case c.gone: // it was closed after the event had been collected, and epoll does not know it any more
 	case events&(unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		l.close(c)
-	case events&unix.EPOLLOUT != 0:
+	case c.blocked && events&unix.EPOLLOUT != 0:
+		c.blocked = false
 		c.timed.stop()
-		l.watch(c, 0)
 		c.handedOff.unblock()
-	default:
+	case c.more:
 		l.readAhead(c)
 	}
 }
 
 // readAhead reads what waits for the answer to the request before it into the room there is. An answer from
 // net/http is sent by another thread, so that its client's next request often comes before the loop has
-// been told: to stop watching for that moment, and to begin again, took two system calls more than to read.
-// When there is no room it does stop, or at the end: a client that sends no more gets its answer all the
-// same. One that has gone is reported by EPOLLHUP or EPOLLERR, which are always watched for.
+// been told. A client that sends no more gets its answer all the same; one that has gone is reported by
+// EPOLLHUP or EPOLLERR.
 func (l *loop) readAhead(c *conn) {
-	if room := c.in[len(c.in):cap(c.in)]; len(room) > 0 {
-		n, err := receive(c.fd, room)
-		switch {
-		case n > 0:
-			c.in = c.in[:len(c.in)+n]
-			return
-		case err == unix.EAGAIN:
-			return
-		case err != nil:
-			l.close(c)
-			return
-		}
-		probe(c.fd)
+	room := c.in[len(c.in):cap(c.in)]
+	if len(room) == 0 {
+		return
 	}
-	l.watch(c, 0)
+	switch n, err := c.receive(room); {
+	case n > 0:
+		c.in = c.in[:len(c.in)+n]
+	case err == unix.EAGAIN:
+	case err != nil:
+		l.close(c)
+	default:
+		probe(c.fd)
+		c.more = true // the end, which is seen again when the answer is sent
+	}
 }
 
 // keep makes rest, a part of either c.in or what was just read, c's unanswered input.

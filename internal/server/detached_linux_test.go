@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // What is refused because net/http has too much to do counts as nowhere, and its connection as closed.
@@ -129,5 +132,43 @@ func TestALoopSleepsUntilItsNextDeadlineIsOver(t *testing.T) {
 			t.Fatalf("at %v it sleeps %v, and the deadline is at %v", now, sleep, time.Duration(one.at))
 		}
 		one.stop()
+	}
+}
+
+// That the socket takes more again may be reported before the loop hears that net/http waits for it.
+func TestRoomThatComesBeforeItIsAskedForIsNotMissed(t *testing.T) {
+	d := newHandDriven(t, Config{})
+	c, _ := d.connect()
+	c.send(get("/handed/a"))
+	d.turn()
+	nc, err := d.lane.toNetHTTP.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 64 << 20 // more than buffers take
+	written := make(chan error, 1)
+	go func() {
+		_, err := nc.Write(make([]byte, size))
+		written <- err
+	}()
+	for !d.mail.Load() {
+		runtime.Gosched()
+	}
+	buf := make([]byte, 64<<10)
+	for n := 0; n == 0; d.handle(d.events[:n]) { // until the event has come, which nobody wants yet
+		if _, err := c.Read(buf); err != nil {
+			t.Fatal(err)
+		}
+		n, _ = unix.EpollWait(d.epoll, d.events[:], 0)
+		n = max(n, 0)
+	}
+	go io.Copy(io.Discard, c) //nolint:errcheck // until the test ends
+	for deadline := time.Now().Add(patient); len(written) == 0; d.turn() {
+		if time.Now().After(deadline) {
+			t.Fatal("net/http waits for room that is there")
+		}
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
 	}
 }

@@ -96,7 +96,8 @@ func (l *loop) blocked(c *conn) {
 	if c.phase != phaseHandedOff || c.gone {
 		return
 	}
-	l.watch(c, unix.EPOLLOUT)
+	c.blocked = true
+	l.rearm(c) // it may take more since
 	l.write.start(&c.timed, l.now)
 }
 

@@ -236,6 +236,8 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 	if c == nil || c.generation != e.Pad {
 		return
 	}
+	c.more = c.more || e.Events&^unix.EPOLLOUT != 0
+	c.ended = c.ended || e.Events&unix.EPOLLRDHUP != 0
 	switch {
 	case c.phase == phaseHandedOff || c.phase == phaseOffloaded || c.phase == phasePending:
 		l.busyEvent(c, e.Events)
@@ -247,6 +249,7 @@ func (l *loop) dispatch(e *unix.EpollEvent) {
 		if e.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 {
 			l.close(c)
 		}
+	case !c.more: // it takes more, and nobody waits for that
 	case !l.shed.mayRead():
 		l.enqueue(c)
 	case len(c.in) == 0:
@@ -333,10 +336,11 @@ func (l *loop) stop() {
 	for _, c := range l.conns {
 		if c != nil && c.phase == phasePaused {
 			l.unpause(c)
-			l.watch(c, unix.EPOLLIN)
+			l.attend(c)
 		}
 		if c != nil && c.phase == phaseWaiting {
 			l.dequeue(c)
+			l.attend(c)
 		}
 		switch {
 		case c == nil || c.phase != phaseReading:

@@ -121,7 +121,6 @@ func (c *conn) sendKept() (sent int, err error) {
 // drain makes c wait for its client to take c.out.
 func (l *loop) drain(c *conn) {
 	c.phase = phaseDraining
-	l.watch(c, unix.EPOLLOUT)
 	l.write.start(&c.timed, l.now)
 }
 

@@ -4,14 +4,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weir/internal/shed"
 )
 
 // A loop that has more to do than it can do in time reads no more requests in a turn than it can answer
 // within the thresholds. The connections of all others wait, unread and in order of arrival, where they
-// cost two calls of epoll_ctl. So turns stay short, and new connections are accepted and looked at in each.
+// cost next to nothing. So turns stay short, and new connections are accepted and looked at in each.
 //
 // A rejection costs a recv and a send, nearly half of an answer. A loop that rejected all that it cannot
 // answer would soon do nothing else, as clients that do not back off send the next request at once. So
@@ -128,7 +126,6 @@ func (s *loopShed) mayRead() bool {
 // enqueue has c, which has something to read, wait for its turn.
 func (l *loop) enqueue(c *conn) {
 	c.phase = phaseWaiting
-	l.watch(c, 0)
 	l.shed.waiting.startAt(&c.timed, l.now)
 	l.shed.waitingNow++
 	l.s.paused.Add(1)
@@ -138,7 +135,6 @@ func (l *loop) enqueue(c *conn) {
 func (l *loop) dequeue(c *conn) {
 	l.shed.waitingNow--
 	l.unpause(c)
-	l.watch(c, unix.EPOLLIN)
 }
 
 // readWaiting reads as many of the connections that wait as the turn still allows, the first first, and has
@@ -246,7 +242,6 @@ func (l *loop) pause(c *conn) bool {
 		return false
 	}
 	c.phase = phasePaused
-	l.watch(c, 0)
 	s.paused.startAt(&c.timed, l.now+int64(shed.PauseFor(s.RejectProbability().Of(shed.Normal), most)))
 	l.s.paused.Add(1)
 	return true
@@ -267,7 +262,7 @@ func (l *loop) unpause(c *conn) {
 func (l *loop) resumePaused() {
 	for c := l.shed.paused.expired(l.now); c != nil; c = l.shed.paused.expired(l.now) {
 		l.unpause(c)
-		l.watch(c, unix.EPOLLIN)
+		l.attend(c)
 	}
 }
 

@@ -19,10 +19,12 @@ func epollPoll(epoll int, events []unix.EpollEvent) int {
 	return int(n)
 }
 
-// epollModify changes what epoll reports of a descriptor.
-func epollModify(epoll, fd int, event *unix.EpollEvent) error {
-	if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), unix.EPOLL_CTL_MOD, uintptr(fd),
-		uintptr(unsafe.Pointer(event)), 0, 0); errno != 0 {
+// epollControl adds c to what epoll reports, or has it reported again.
+func epollControl(epoll, operation int, c *conn) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET,
+		Fd: int32(c.slot), Pad: c.generation}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(epoll), uintptr(operation), uintptr(c.fd),
+		uintptr(unsafe.Pointer(&event)), 0, 0); errno != 0 {
 		return errno
 	}
 	return nil

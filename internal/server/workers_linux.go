@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // call is a request whose handler is called again, by a worker or by the loop when it is idle. Its bytes are
@@ -197,7 +195,6 @@ func (l *loop) pend(c *conn, data []byte, by *Completion) {
 func (l *loop) waitPending(c *conn) {
 	c.phase = phasePending
 	c.timed.stop()
-	l.watch(c, unix.EPOLLIN)
 }
 
 // completed sends what a request was completed with, if it is there and its turn has come.
