@@ -36,7 +36,7 @@ func TestTheFinestArmGivesThePosterior(t *testing.T) {
 			{segment: "young", item: "b", alpha: 4, beta: 5}, {user: "u1", item: "c", alpha: 6, beta: 7},
 			{item: "7", alpha: 8, beta: 9},
 			{segment: "old", item: "a", alpha: 0.5, beta: 1e-3},
-			{item: "big", alpha: math.MaxFloat64, beta: math.MaxFloat64},
+			{item: "big", alpha: math.MaxFloat64 / 4, beta: math.MaxFloat64},
 			{item: "tiny", alpha: 5e-324, beta: 5e-324},
 			{user: "9", item: "7", alpha: 11, beta: 12},
 		}, "u1", "young", "u2", "young", "u3", "old", "9", "old")
@@ -74,7 +74,7 @@ func TestTheFinestArmGivesThePosterior(t *testing.T) {
 			{`{"user":"9","items":["\u0037"]`, []from{{11, 12, 11.0 / 23, "pair"}}, "old"},
 			// An item may come twice, and what is beyond all measure is JSON too.
 			{`{"items":["a","a"]`, []from{{2, 3, 0.4, "item"}, {2, 3, 0.4, "item"}}, ""},
-			{`{"items":["big","tiny"]`, []from{{math.MaxFloat64, math.MaxFloat64, 0.5, "item"},
+			{`{"items":["big","tiny"]`, []from{{0.25e9, 1e9, 0.2, "item"},
 				{5e-324, 5e-324, 0.5, "item"}}, ""},
 		} {
 			if c.want == nil {

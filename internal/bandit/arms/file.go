@@ -275,6 +275,10 @@ func (a *File) checkUsers(cells []byte) error {
 	return nil
 }
 
+// MaxShape is the greatest alpha or beta that is written. Greater ones are divided by the same number, so that
+// the mean stays: at 1e9 the standard deviation is below a 60,000th already.
+const MaxShape = 1e9
+
 // ValidShape reports whether x can be a parameter of a Beta distribution: finite and above 0.
 func ValidShape(x float64) bool { return x > 0 && x <= math.MaxFloat64 }
 

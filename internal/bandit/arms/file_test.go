@@ -152,8 +152,8 @@ func TestAFileHoldsWhatWasAdded(t *testing.T) {
 			want := Stats{}
 			segments := make(map[string]bool)
 			for _, k := range hard(r, size.arms) {
-				row := added{level: Level(r.IntN(3)), key: k, a: math.Exp(r.NormFloat64() * 20),
-					b: math.Exp(r.NormFloat64() * 20)}
+				row := added{level: Level(r.IntN(3)), key: k, a: math.Exp(min(r.NormFloat64(), 1) * 20),
+					b: math.Exp(min(r.NormFloat64(), 1) * 20)}
 				arms[k] = [2]float64{row.a, row.b}
 				want.Arms++
 				switch row.level {
@@ -394,6 +394,21 @@ func TestALimitOfTheWriterIsAnError(t *testing.T) {
 	}
 	if _, err := w.Commit(nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestGreatShapesKeepTheirMean(t *testing.T) {
+	path, _ := write(t, Options{}, []added{{key: NumberKey(1), a: 1e9, b: 3e9},
+		{key: NumberKey(2), a: 5e-324, b: math.MaxFloat64}})
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b, ok := f.Find(NumberKey(1)); !ok || b != MaxShape || math.Abs(a/b-1./3) > 1e-15 {
+		t.Errorf("Beta(1e9, 3e9) is Beta(%v, %v), %t", a, b, ok)
+	}
+	if a, b, ok := f.Find(NumberKey(2)); !ok || a <= 0 || b != MaxShape {
+		t.Errorf("Beta(5e-324, 1.8e308) is Beta(%v, %v), %t", a, b, ok)
 	}
 }
 

@@ -146,6 +146,10 @@ func (w *Writer) Commit(progress func(done, total uint64)) (Stats, error) {
 				return 0, 0, fmt.Errorf("the alpha of an arm comes to %v and its beta to %v: finite "+
 					"numbers above 0 are possible", r.a, r.b)
 			}
+			if most := max(r.a, r.b); most > MaxShape { // beyond what is sampled from: the mean stays
+				const least = math.SmallestNonzeroFloat64
+				r.a, r.b = max(r.a/most*MaxShape, least), max(r.b/most*MaxShape, least)
+			}
 			return math.Float64bits(r.a), math.Float64bits(r.b), nil
 		})
 	if err != nil {
