@@ -46,7 +46,7 @@ func checkTogether(on []server.Opener) error {
 // wire lets services use each other.
 func wire(services []server.Service) error {
 	feeds, predictions := find[*feed.Feed](services), find[*bandit.Bandit](services)
-	if feeds == nil || !feeds.WantsRanker() || predictions == nil {
+	if feeds == nil || predictions == nil || predictions.HasStore() {
 		return nil
 	}
 	return feeds.SetRanker(func(items []string) feed.Ranking { return predictions.Ranking(items) })

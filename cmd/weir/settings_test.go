@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/server"
 	"weir/internal/systest"
 )
 
@@ -101,4 +102,55 @@ func TestALimitIsChangedTakesEffectSurvivesAKillAndIsUndone(t *testing.T) {
 	}
 	p.settings(http.MethodPost, "/undo", "", 409, "no change is left")
 	p.kill()
+}
+
+func TestSettingsOfServicesTakeEffectAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	lists := filepath.Join(dir, "feeds.weir")
+	numbered(10, 5).write(t, lists, 900, 901)
+	p := serveHere(t, server.Config{}, filepath.Join(dir, "data"), "--feeds", lists, "--feeds-watch", "-1s",
+		"--sequence-max-index", "100")
+	call := func(method, path, body string, status int, says ...string) {
+		t.Helper()
+		got, text := ask(t, method, "http://"+p.public+path, body)
+		if wantSays(t, path, text, says...); got != status {
+			t.Errorf("%s %s: %d %s, want %d", method, path, got, text, status)
+		}
+	}
+	predict := func(status int) {
+		t.Helper()
+		call("POST", "/predict", `{"user":"ada","items":["a","b","c"]}`, status)
+	}
+	predict(200)
+	call("GET", "/fib/60", "", 200)
+	call("GET", "/next", "", 200)
+	call("GET", "/next", "", 200)
+	p.settings("PATCH", "", `{"sequence-max-index":1}`, 422, `"fields":{"sequence-max-index":`, "the index in")
+	p.settings("PATCH", "", `{"bandit-max-items":2,"sequence-max-index":"50","feed-fallback":"bandit",
+		"sync-interval":"10ms","filter-wait":"1s"}`, 200)
+	predict(422)
+	call("GET", "/fib/60", "", 422, "to 50")
+	call("GET", "/feed/3?size=7", "", 200, "900", "901")
+	p.settings("PATCH", "", `{"filter-wait":"30s"}`, 422, "--filter-timeout must be longer than --filter-wait")
+	p.settings("PATCH", "", `{"filter-wait":"30s","filter-timeout":"40s"}`, 200)
+
+	// Of half as many users the lists are refused, until they need not be as many.
+	numbered(4, 5).write(t, lists)
+	if status, text := ask(t, "POST", "http://"+p.admin+"/admin/feeds/reload", ""); status == 200 {
+		t.Errorf("lists of fewer users are taken up: %s", text)
+	}
+	p.settings("PATCH", "", `{"feeds-min-share":0.4}`, 200)
+	if status, text := ask(t, "POST", "http://"+p.admin+"/admin/feeds/reload", ""); status != 200 {
+		t.Errorf("they are refused: %d %s", status, text)
+	}
+	// And the watcher begins to watch.
+	p.settings("PATCH", "", `{"feeds-min-share":0,"feeds-watch":"1ms"}`, 200)
+	numbered(1, 5).write(t, lists)
+	systest.Eventually(t, "the lists of one user serve", func() bool {
+		status, _ := p.get("/feed/2/position")
+		return status == 404
+	})
+	p.settings("POST", "/undo", "", 200)
+	p.settings("DELETE", "/bandit-max-items", "", 200)
+	predict(200)
 }

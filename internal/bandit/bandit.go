@@ -33,6 +33,7 @@ import (
 	"weir/internal/bandit/beta"
 	"weir/internal/bandit/featurestore"
 	"weir/internal/bandit/learning"
+	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/server"
 )
@@ -139,6 +140,9 @@ func (c *Config) check() error {
 // Bandit is the service. Its methods are for any number of goroutines.
 type Bandit struct {
 	cfg       Config
+	live      atomic.Pointer[Config] // what of it may change while the bandit serves
+	retimed   chan struct{}          // holds one when Watch has changed
+	settings  []config.Setting
 	log       *slog.Logger
 	model     atomic.Pointer[model] // nil until it is loaded
 	learner   learning.Learner
@@ -173,6 +177,8 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 		return nil, err
 	}
 	b := &Bandit{cfg: cfg, log: env.Log, modelJSON: string(appendText(nil, cfg.Model))}
+	b.live.Store(&cfg)
+	b.retimed = make(chan struct{}, 1)
 	b.scratch.New = func() any { return &scratch{sampler: beta.New(0)} }
 	b.work = env.Background("bandit")
 	b.background, b.stop = b.work.Context(), b.work.Cancel
@@ -206,9 +212,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 	} else {
 		b.work.Go("loading of arms", func(context.Context) {
 			b.loadFirst(file)
-			if cfg.Watch > 0 {
-				b.watch(file.Info())
-			}
+			b.watch(file.Info())
 		})
 	}
 	return b, nil
@@ -246,14 +250,18 @@ func (b *Bandit) AwaitArms(ctx context.Context) error {
 // refused is not tried again. A file that is changed in place is not looked at: it is mapped, and complete
 // at no moment that could be told from here.
 func (b *Bandit) watch(first os.FileInfo) {
-	tick := time.NewTicker(b.cfg.Watch)
-	defer tick.Stop()
 	seen := first
 	for {
+		var next <-chan time.Time // never, unless there is an interval
+		if interval := b.live.Load().Watch; interval > 0 {
+			next = time.After(interval)
+		}
 		select {
 		case <-b.background.Done():
 			return
-		case <-tick.C:
+		case <-b.retimed:
+			continue
+		case <-next:
 		}
 		now, err := os.Stat(b.cfg.Arms)
 		if err != nil || os.SameFile(now, seen) && now.ModTime().Equal(seen.ModTime()) {
@@ -320,6 +328,18 @@ func (b *Bandit) takeUp(ctx context.Context) error {
 	}
 	b.stats.reloaded.Add(0, 1)
 	return nil
+}
+
+// Settings implements server.Tunable: those of a bandit that was opened by Flags.
+func (b *Bandit) Settings() []config.Setting { return b.settings }
+
+// apply takes up what may change of a Config.
+func (b *Bandit) apply(cfg Config) {
+	b.live.Store(&cfg)
+	select {
+	case b.retimed <- struct{}{}:
+	default: // the watcher is told already
+	}
 }
 
 // Name implements server.Service.

@@ -17,14 +17,14 @@ func (b *Bandit) batchOf(list []event, segments []string) (learning.Batch, error
 	if m == nil {
 		return learning.Batch{}, errLoading
 	}
-	latest := time.Now().Add(b.cfg.MaxAhead).UnixMicro()
+	latest := time.Now().Add(b.live.Load().MaxAhead).UnixMicro()
 	batch := learning.Batch{Events: make([]learning.Event, len(list))}
 	for i := range list {
 		if list[i].at > latest {
 			return learning.Batch{},
 				&badRequest{422, fmt.Sprintf(
 					"events[%d].ts is more than %v ahead of the server's clock (--bandit-max-ahead)", i,
-					b.cfg.MaxAhead)}
+					b.live.Load().MaxAhead)}
 		}
 		segment := list[i].segment
 		if segment == nil && segments != nil && segments[i] != "" {

@@ -100,7 +100,24 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 	if !o.set.Changed("bandit-memory") {
 		o.cfg.Memory = defaultMemory() // what the collector keeps to is known by now
 	}
-	return Open(ctx, o.cfg, env)
+	b, err := Open(ctx, o.cfg, env)
+	if err != nil {
+		return nil, err
+	}
+	bounds := map[string]string{
+		"bandit-max-items":   "from 1",
+		"bandit-max-queries": "from 1",
+		"bandit-max-events":  "from 1",
+		"bandit-max-ahead":   "from 0",
+	}
+	if o.cfg.Arms != "" {
+		bounds["bandit-arms-watch"] = "not 0; negative is never"
+	}
+	if o.cfg.Store != "" {
+		bounds["bandit-on-store-error"] = "fail or prior"
+	}
+	b.settings = config.Settings(o.set, o.Check, func() { b.apply(o.cfg) }, bounds)
+	return b, nil
 }
 
 // checkOff refuses what was said of a bandit that is off.

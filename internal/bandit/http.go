@@ -119,7 +119,7 @@ func (b *Bandit) predict(w *server.Response, r *server.Request) server.Outcome {
 func (b *Bandit) predictFrom(ctx context.Context, sc *scratch, w *reply, body []byte, most int) int {
 	start := time.Now()
 	sc.scanner.reset(body)
-	if err := parseQuery(&sc.scanner, &sc.query, b.cfg.MaxItems); err != nil {
+	if err := parseQuery(&sc.scanner, &sc.query, b.live.Load().MaxItems); err != nil {
 		w.fail(err)
 		return 0
 	}
@@ -314,12 +314,12 @@ func (b *Bandit) eachQuery(s *scanner, q *query, do func() error) (count int, er
 		s.I++
 		s.list, s.field = "requests", ""
 		for more := s.First(']'); more; count++ {
-			if count == b.cfg.MaxQueries {
-				return &badRequest{422, "more than " + strconv.Itoa(b.cfg.MaxQueries) +
+			if count == b.live.Load().MaxQueries {
+				return &badRequest{422, "more than " + strconv.Itoa(b.live.Load().MaxQueries) +
 					" requests in one batch (--bandit-max-queries)"}
 			}
 			s.listed = count
-			err := s.query(q, b.cfg.MaxItems)
+			err := s.query(q, b.live.Load().MaxItems)
 			if err != nil {
 				return err
 			}
@@ -368,7 +368,7 @@ func (b *Bandit) postEvents(w *server.Response, r *server.Request) server.Outcom
 	defer b.putScratch(sc)
 	sc.scanner.reset(r.Body)
 	var err error
-	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents); err != nil {
+	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.live.Load().MaxEvents); err != nil {
 		b.answerEvents(&reply{w, r.Stripe}, len(sc.events), 0, err)
 		return server.Done
 	}
@@ -392,7 +392,7 @@ func (b *Bandit) eventsFrom(ctx context.Context, sc *scratch, w *reply, body []b
 	sc.scanner.reset(body)
 	var err error
 	var segments []string
-	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.cfg.MaxEvents); err == nil {
+	if sc.events, err = parseEvents(&sc.scanner, sc.events[:0], b.live.Load().MaxEvents); err == nil {
 		segments, err = b.segments(ctx, sc.events)
 	}
 	duplicates := 0

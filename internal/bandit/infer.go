@@ -40,7 +40,7 @@ const (
 func (b *Bandit) inferRoutes() []server.Route {
 	routes := []server.Route{
 		{Pattern: "GET /v2", Handler: b.serverMetadata},
-		{Pattern: "GET /v2/health/live", Handler: b.live, Class: server.Critical},
+		{Pattern: "GET /v2/health/live", Handler: b.serverLive, Class: server.Critical},
 		{Pattern: "GET /v2/health/ready", Handler: b.ready, Class: server.Critical},
 	}
 	for _, model := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
@@ -53,8 +53,8 @@ func (b *Bandit) inferRoutes() []server.Route {
 	return routes
 }
 
-// live answers GET /v2/health/live.
-func (b *Bandit) live(w *server.Response, _ *server.Request) server.Outcome {
+// serverLive answers GET /v2/health/live.
+func (b *Bandit) serverLive(w *server.Response, _ *server.Request) server.Outcome {
 	w.Body = append(w.Body, `{"live":true}`...)
 	return server.Done
 }
@@ -184,7 +184,7 @@ func (b *Bandit) infer(w *server.Response, r *server.Request) server.Outcome {
 	if b.store != nil {
 		jsonLength := len(head)
 		return b.pend(r, func(ctx context.Context, sc *scratch, w *reply, body []byte) {
-			err := b.parseInference(sc, body[:jsonLength], body[jsonLength:], true, b.cfg.MaxItems)
+			err := b.parseInference(sc, body[:jsonLength], body[jsonLength:], true, b.live.Load().MaxItems)
 			degraded := false
 			if err == nil {
 				degraded, err = b.features(ctx, sc, &sc.query)
@@ -210,7 +210,7 @@ func (b *Bandit) infer(w *server.Response, r *server.Request) server.Outcome {
 		if r.Inline() {
 			return whenIdle(sc.inference.items.size <= laterItems)
 		}
-		err = b.parseInference(sc, head, raw, false, b.cfg.MaxItems)
+		err = b.parseInference(sc, head, raw, false, b.live.Load().MaxItems)
 	}
 	if err == nil && !b.lookUp(sc, sc.query.user, sc.query.segment, sc.query.keys, nil) {
 		err = errLoading
@@ -289,8 +289,8 @@ func (b *Bandit) parseInference(sc *scratch, head, raw []byte, texts bool, most 
 	}
 	q.items, q.keys = q.items[:0], q.keys[:0]
 	s.field = "items"
-	if in.items.size == 0 || in.items.size > uint64(b.cfg.MaxItems) {
-		return s.wrong("a tensor of 1 to " + strconv.Itoa(b.cfg.MaxItems) + " elements (--bandit-max-items)")
+	if limit := b.live.Load().MaxItems; in.items.size == 0 || in.items.size > uint64(limit) {
+		return s.wrong("a tensor of 1 to " + strconv.Itoa(limit) + " elements (--bandit-max-items)")
 	}
 	if in.items.size > uint64(most) {
 		return errMany

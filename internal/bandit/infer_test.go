@@ -318,7 +318,9 @@ func (t *aTensor) nested(v json.RawMessage, depth int) (list []string, ok bool) 
 func parser(maxItems int) *Bandit {
 	cfg := Defaults()
 	cfg.MaxItems = maxItems
-	return &Bandit{cfg: cfg}
+	b := &Bandit{cfg: cfg}
+	b.live.Store(&cfg)
+	return b
 }
 
 func checkInference(t *testing.T, body []byte, length int) {

@@ -39,7 +39,7 @@ func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded boo
 		disk.Go(func() (err error) {
 			if oldSegment, err = b.store.Segments(ctx, user, found[:]); err != nil {
 				found[0] = ""
-				if !b.cfg.PriorOnStoreError {
+				if !b.live.Load().PriorOnStoreError {
 					cancel() // there is no answer without it
 				}
 			}
@@ -56,12 +56,12 @@ func (b *Bandit) fetch(ctx context.Context, sc *scratch, q *query) (degraded boo
 	oldArms, errArms := b.store.Arms(ctx, ids, sc.fetched)
 	if errArms != nil {
 		clear(sc.fetched)
-		if !b.cfg.PriorOnStoreError {
+		if !b.live.Load().PriorOnStoreError {
 			cancel()
 		}
 	}
 	errSegment := <-asked
-	if !b.cfg.PriorOnStoreError {
+	if !b.live.Load().PriorOnStoreError {
 		// Of two errors one may be the cancelling of the other.
 		if errSegment != nil && !errors.Is(errSegment, context.Canceled) {
 			return false, &storeError{errSegment}
@@ -95,7 +95,7 @@ func (b *Bandit) segments(ctx context.Context, list []event) ([]string, error) {
 	}
 	found := make([]string, len(users))
 	if _, err := b.store.Segments(ctx, users, found); err != nil {
-		if !b.cfg.PriorOnStoreError {
+		if !b.live.Load().PriorOnStoreError {
 			return nil, &storeError{err}
 		}
 		clear(found)

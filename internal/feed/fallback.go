@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -22,9 +23,10 @@ import (
 // which of them are in a user's own list: a hash table of items serves one pass over the list.
 type fallback struct {
 	items   []fallbackItem
-	ranking Ranking  // nil draws at random
-	table   []uint16 // open addressing: 0 is empty, else one more than the index in items
-	shift   uint     // of the hash
+	ranking Ranking                 // nil draws at random
+	live    *atomic.Pointer[Config] // whether ranking is asked
+	table   []uint16                // open addressing: 0 is empty, else one more than the index in items
+	shift   uint                    // of the hash
 }
 
 type fallbackItem struct {
@@ -172,7 +174,7 @@ func (f *fallback) find(id uint64) int {
 
 // costly says whether a fill for a list of that length is more than an event loop should do.
 func (f *fallback) costly(length int) bool {
-	return length > 2048 || len(f.items) > 2048 || f.ranking != nil && len(f.items) > maxRankedInline
+	return length > 2048 || len(f.items) > 2048 || f.ranked() && len(f.items) > maxRankedInline
 }
 
 // maxRankedInline bounds the items that are scored inline: each is a look at memory and a sample.
@@ -199,7 +201,7 @@ func (f *fallback) pick(s *scratch, user []byte, own snapshot.List, n int) []uin
 		}
 	}
 	n = min(n, len(s.free))
-	if f.ranking != nil && f.rank(s, user, n) {
+	if f.ranked() && f.rank(s, user, n) {
 		return s.free[:n]
 	}
 	for i := range n { // the first n steps of a Fisher-Yates shuffle

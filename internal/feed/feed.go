@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/progress"
 	"weir/internal/server"
@@ -56,6 +57,9 @@ type Config struct {
 // Feed is the service.
 type Feed struct {
 	cfg       Config
+	live      atomic.Pointer[Config] // what of it may change while the feed serves
+	retimed   chan struct{}          // holds one when Watch has changed
+	settings  []config.Setting
 	log       *slog.Logger
 	positions progress.Positions
 
@@ -91,7 +95,9 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 			return nil, err
 		}
 	}
-	f := &Feed{cfg: cfg, log: env.Log, positions: positions, short: newShortLog(env.Log)}
+	f := &Feed{cfg: cfg, log: env.Log, positions: positions, short: newShortLog(env.Log),
+		retimed: make(chan struct{}, 1)}
+	f.live.Store(&cfg)
 	f.scratch.New = func() any { return new(scratch) }
 	f.register(env.Metrics)
 	g, err := f.load(ctx, false, 0)
@@ -102,13 +108,26 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	f.serve(g)
 	f.background.Go("log of short answers", f.short.run)
 	f.background.Go("erasing of the forgotten", f.tend)
-	if cfg.Watch > 0 {
-		f.background.Go("watch for new lists", f.watch)
-	}
+	f.background.Go("watch for new lists", f.watch)
 	s := g.lists.Stats()
 	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes,
 		"fallback", len(g.fallback.items))
 	return f, nil
+}
+
+// Settings implements server.Tunable: those of a feed that was opened by Flags.
+func (f *Feed) Settings() []config.Setting { return f.settings }
+
+// apply takes up what may change of a Config.
+func (f *Feed) apply(cfg Config) {
+	f.live.Store(&cfg)
+	select {
+	case f.retimed <- struct{}{}:
+	default: // the watcher is told already
+	}
+	if p, ok := f.positions.(interface{ SetSyncInterval(time.Duration) }); ok {
+		p.SetSyncInterval(cfg.Sync)
+	}
 }
 
 // Name implements server.Service.

@@ -77,7 +77,25 @@ func (o *Flags) WantsRanker() bool { return o.cfg.RankFallback }
 
 // Open implements server.Opener.
 func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
-	return Open(ctx, o.cfg, env)
+	f, err := Open(ctx, o.cfg, env)
+	if err != nil {
+		return nil, err
+	}
+	check := func() error {
+		err := o.Check()
+		if err == nil && o.cfg.RankFallback && !f.ranks() {
+			err = errors.New("--feed-fallback bandit: there is no bandit, or one with a feature store, which " +
+				"is too slow for it")
+		}
+		return err
+	}
+	f.settings = config.Settings(o.set, check, func() { f.apply(o.cfg) }, map[string]string{
+		"feed-fallback":   "uniform, or bandit where there is one without a feature store",
+		"feeds-watch":     "not 0; negative is never",
+		"feeds-min-share": "from 0 to 1",
+		"sync-interval":   "above 0",
+	})
+	return f, nil
 }
 
 // Absent implements server.Absent.

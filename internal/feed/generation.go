@@ -96,7 +96,7 @@ func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation,
 	if n := lists.Stats().Users; n < least {
 		return nil, errors.Join(
 			fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+
-				"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.cfg.MinShare,
+				"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.live.Load().MinShare,
 				f.forceFile()), lists.Close())
 	}
 	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes),
@@ -126,7 +126,7 @@ func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err erro
 		if g.fallback, err = openFallback(f.cfg.Fallback, g.lists); err != nil {
 			return err
 		}
-		if err = g.fallback.setRanking(f.ranker); err != nil {
+		if err = g.fallback.setRanking(f.ranker, &f.live); err != nil {
 			return err
 		}
 		g.positions, err = f.positions.Prepare(users{g.lists})

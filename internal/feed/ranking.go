@@ -3,6 +3,7 @@ package feed
 import (
 	"encoding/json"
 	"slices"
+	"sync/atomic"
 )
 
 // A Ranking scores the fallback items of a generation. It is for any number of goroutines.
@@ -16,19 +17,24 @@ type Ranking interface {
 // Items and users are given as texts.
 type Ranker func(items []string) Ranking
 
-// WantsRanker reports whether the feed was told to fill short feeds by scores, and so needs SetRanker.
-func (f *Feed) WantsRanker() bool { return f.cfg.RankFallback }
-
-// SetRanker gives the feed what scores its fallback items. It is to be called before the feed serves.
+// SetRanker gives the feed what scores its fallback items while it is told to go by scores. It is to be
+// called before the feed serves.
 func (f *Feed) SetRanker(r Ranker) error {
 	f.reload.Lock()
 	defer f.reload.Unlock()
 	f.ranker = r
-	return f.current.Load().fallback.setRanking(r)
+	return f.current.Load().fallback.setRanking(r, &f.live)
 }
 
-// setRanking prepares the items for a ranker, if there is one.
-func (f *fallback) setRanking(r Ranker) error {
+// ranks reports whether the feed has what scores its fallback items.
+func (f *Feed) ranks() bool {
+	f.reload.Lock()
+	defer f.reload.Unlock()
+	return f.ranker != nil
+}
+
+// setRanking prepares the items for a ranker, if there is one; live says whether it is asked.
+func (f *fallback) setRanking(r Ranker, live *atomic.Pointer[Config]) error {
 	if r == nil || len(f.items) == 0 {
 		return nil
 	}
@@ -40,9 +46,12 @@ func (f *fallback) setRanking(r Ranker) error {
 			}
 		}
 	}
-	f.ranking = r(texts)
+	f.ranking, f.live = r(texts), live
 	return nil
 }
+
+// ranked reports whether items are picked by their scores.
+func (f *fallback) ranked() bool { return f.ranking != nil && f.live.Load().RankFallback }
 
 // rank brings the n best of s.free to its front, the best first.
 func (f *fallback) rank(s *scratch, user []byte, n int) bool {

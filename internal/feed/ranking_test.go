@@ -36,9 +36,6 @@ func TestShortFeedsAreFilledWithTheBestByARanking(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		dir := writeDemo(t, dense, false, 500, 900, 700, 3, 800, 600)
 		f := open(t, dir, func(c *Config) { c.RankFallback = true })
-		if !f.WantsRanker() {
-			t.Fatal("a feed with RankFallback wants no ranker")
-		}
 		var off atomic.Bool
 		var asked atomic.Value
 		if err := f.SetRanker(func(items []string) Ranking {

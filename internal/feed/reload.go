@@ -36,7 +36,7 @@ func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	marked := os.Remove(f.forceFile()) == nil
 	least := uint64(0)
 	if !force && !marked {
-		least = max(1, uint64(f.cfg.MinShare*float64(f.current.Load().lists.Stats().Users)))
+		least = max(1, uint64(f.live.Load().MinShare*float64(f.current.Load().lists.Stats().Users)))
 	}
 	g, err := f.load(ctx, true, least)
 	if err != nil {
@@ -82,14 +82,17 @@ func (f *Feed) tend(ctx context.Context) {
 
 // watch looks for a snapshot renamed over the path, and for changes of the one that serves.
 func (f *Feed) watch(ctx context.Context) {
-	tick := time.NewTicker(f.cfg.Watch)
-	defer tick.Stop()
 	var refused os.FileInfo
 	for {
+		var next <-chan time.Time // never, unless there is an interval
+		if interval := f.live.Load().Watch; interval > 0 {
+			next = time.After(interval)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-f.retimed:
+		case <-next:
 			refused = f.look(ctx, refused)
 		}
 	}

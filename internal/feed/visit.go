@@ -258,7 +258,7 @@ func (q *query) moved(at progress.Move, length int) moved {
 func (v *visit) fill(s *scratch, asked, missing int) []uint16 {
 	f, g := v.f, v.g
 	var user []byte
-	if g.fallback.ranking != nil {
+	if g.fallback.ranked() {
 		user = textOf(s, g, v.id)
 	}
 	fill := g.fallback.pick(s, user, v.list, missing)

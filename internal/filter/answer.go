@@ -65,7 +65,7 @@ func (s *Service) due(src *source, now time.Time) bool {
 		return false
 	}
 	st := src.state.Load()
-	return now.Sub(time.Unix(src.asked.Load(), 0)) > s.cfg.Idle && !st.Gone && now.After(st.Next)
+	return now.Sub(time.Unix(src.asked.Load(), 0)) > s.live.Load().Idle && !st.Gone && now.After(st.Next)
 }
 
 // parseName takes an id and the suffix of a format apart.
@@ -228,7 +228,7 @@ func (s *Service) make(w *server.Response, r *server.Request, q request) server.
 		return server.Done
 	}
 	pending.Go(func(ctx context.Context, w *server.Response) {
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait)
+		ctx, cancel := context.WithTimeout(ctx, s.live.Load().Wait)
 		defer cancel()
 		err := s.await(ctx, q.filter.source)
 		now := time.Now()
@@ -321,9 +321,9 @@ var errBusy = errors.New("it changes faster than it can be answered, or --filter
 // late answers a request that has waited for long enough.
 func (s *Service) late(w *server.Response) {
 	s.answered[failed].Add(0, 1)
-	w.Problem(http.StatusGatewayTimeout, "the source did not answer within "+s.cfg.Wait.String()+
+	w.Problem(http.StatusGatewayTimeout, "the source did not answer within "+s.live.Load().Wait.String()+
 		"; it is waited for on, try again")
-	w.Field("Retry-After", strconv.Itoa(int(max(s.cfg.Wait, time.Second)/time.Second)))
+	w.Field("Retry-After", strconv.Itoa(int(max(s.live.Load().Wait, time.Second)/time.Second)))
 }
 
 // fail answers a request that there is nothing for.

@@ -33,6 +33,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"weir/internal/config"
 	"weir/internal/filter/fetch"
 	"weir/internal/filter/httpcache"
 	"weir/internal/filter/rules"
@@ -67,6 +68,8 @@ const StoreFile = "filters.db"
 // Service serves filters. It implements server.Service.
 type Service struct {
 	cfg        Config
+	live       atomic.Pointer[Config] // what of it may change while filters are served
+	settings   []config.Setting
 	log        *slog.Logger
 	store      *store.Store
 	cache      *httpcache.Cache
@@ -126,7 +129,7 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 		limiter:   env.Limiter("filter", cfg.Limits),
 		parsing:   semaphore.NewWeighted(parseBytes),
 		computing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
-	s.resident.limit = cfg.Memory
+	s.apply(cfg)
 	var err error
 	if s.store, err = store.Open(filepath.Join(dir, StoreFile), env.Log); err != nil {
 		return nil, err
@@ -177,6 +180,17 @@ func (s *Service) load(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Settings implements server.Tunable: those of a service that was opened by Flags.
+func (s *Service) Settings() []config.Setting { return s.settings }
+
+// apply takes up what may change of a Config.
+func (s *Service) apply(cfg Config) {
+	s.live.Store(&cfg)
+	s.limiter.SetLimits(cfg.Limits)
+	s.resident.limit.Store(cfg.Memory)
+	s.resident.shrink(nil)
 }
 
 // Name implements server.Service.

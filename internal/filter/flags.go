@@ -19,6 +19,7 @@ import (
 // Flags is the service before it is opened. It implements server.Opener.
 type Flags struct {
 	cfg                         Config
+	set                         *pflag.FlagSet
 	on                          bool
 	allow                       []string
 	cacheBytes, memory, maxBody config.Bytes
@@ -29,6 +30,7 @@ func (o *Flags) Name() string { return "filter" }
 
 // AddFlags implements server.Opener.
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
+	o.set = f
 	o.cacheBytes, o.memory, o.maxBody = 2<<30, 256<<20, 32<<20
 	o.cfg.Limits = server.Limits{Requests: 2000, Bytes: 64 << 20, Time: 30 * time.Second}
 	f.BoolVar(&o.on, "filter", true, "serve filtered feeds; --filter=false is off")
@@ -89,6 +91,8 @@ func (o *Flags) Check() error {
 		return fmt.Errorf("--filter-interval must be from 1s to %v, got %v", longestPause, o.cfg.Interval)
 	case o.cfg.Idle <= 0 || o.cfg.Wait <= 0:
 		return errors.New("--filter-idle and --filter-wait must be above 0")
+	case o.cfg.Limits.Requests < 0 || o.cfg.Limits.Time < 0:
+		return errors.New("--filter-max-requests and --filter-timeout must not be negative")
 	case o.cfg.Limits.Time > 0 && o.cfg.Limits.Time <= o.cfg.Wait:
 		return errors.New("--filter-timeout must be longer than --filter-wait")
 	case o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
@@ -115,5 +119,18 @@ func (o *Flags) Path() string { return o.cfg.Path }
 
 // Open implements server.Opener.
 func (o *Flags) Open(_ context.Context, env server.Env) (server.Service, error) {
-	return Open(o.cfg, env)
+	s, err := Open(o.cfg, env)
+	if err != nil {
+		return nil, err
+	}
+	s.settings = config.Settings(o.set, o.Check, func() { s.apply(o.cfg) }, map[string]string{
+		"filter-interval":     "from 1s to " + longestPause.String(),
+		"filter-idle":         "above 0",
+		"filter-wait":         "above 0, and below --filter-timeout",
+		"filter-timeout":      "above --filter-wait, or 0 for none",
+		"filter-max-requests": "from 1, or 0 for no limit",
+		"filter-max-memory":   "above 0",
+		"filter-memory":       "from 1MiB",
+	})
+	return s, nil
 }

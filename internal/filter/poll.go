@@ -40,7 +40,7 @@ func (s *Service) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			idle := now.Add(-s.cfg.Idle).Unix()
+			idle := now.Add(-s.live.Load().Idle).Unix()
 			for _, src := range s.all() {
 				if s.fetching.Load() >= maxFetches {
 					break
@@ -127,7 +127,7 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 	s.polls[1].Add(0, 1)
 	f.Failures++
 	f.Status, f.Error = 0, plain(err)
-	pause := min(min(firstPause, s.cfg.Interval)<<min(f.Failures-1, 20), longestPause)
+	pause := min(min(firstPause, s.live.Load().Interval)<<min(f.Failures-1, 20), longestPause)
 	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
 		f.Status = status.Status
 		f.Gone = status.Status == http.StatusGone
@@ -160,7 +160,7 @@ type rhythm struct {
 
 // next returns when a source is fetched again that was fetched at a time and is fresh for some more.
 func (s *Service) next(at time.Time, fresh time.Duration, r *rhythm) time.Time {
-	pause := max(s.cfg.Interval, min(max(fresh, r.ttl), longestPause))
+	pause := max(s.live.Load().Interval, min(max(fresh, r.ttl), longestPause))
 	next := at.Add(jitter(pause))
 	for range 24 * 7 {
 		hour, day := next.Hour(), next.Weekday()

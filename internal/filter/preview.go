@@ -161,7 +161,7 @@ func (p *Preview) show(ref syndication.Ref, kept bool, by *rules.Rule, reason st
 
 // ask fetches a URL for an owner, who waits. The caller releases the entry.
 func (s *Service) ask(ctx context.Context, link string) (*httpcache.Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Wait)
+	ctx, cancel := context.WithTimeout(ctx, s.live.Load().Wait)
 	defer cancel()
 	entry, err := s.cache.Get(ctx, link, http.Header{"Accept": {accept}})
 	if err != nil {

@@ -49,7 +49,7 @@ type state struct {
 // newState returns the state of a source after a fetch.
 func (s *Service) newState(f store.Fetch, checked time.Time) *state {
 	st := &state{Fetch: f, checked: checked, control: "public, max-age=" +
-		strconv.Itoa(int(s.cfg.Interval.Seconds()))}
+		strconv.Itoa(int(s.live.Load().Interval.Seconds()))}
 	if st.checked.IsZero() {
 		st.checked = f.Succeeded
 	}
@@ -182,7 +182,7 @@ func (c *content) release() {
 // residents are the contents in memory, evicted by a clock when they take more than limit: one that was used
 // since the hand passed stays for another round.
 type residents struct {
-	limit   int64
+	limit   atomic.Int64
 	bytes   atomic.Int64
 	evicted *metrics.Counter
 
@@ -226,7 +226,7 @@ func (r *residents) grow(src *source, c *content, n int) {
 func (r *residents) shrink(but *source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.bytes.Load() > r.limit && len(r.ring) > 1 {
+	for r.bytes.Load() > r.limit.Load() && len(r.ring) > 1 {
 		r.hand %= len(r.ring)
 		src := r.ring[r.hand]
 		if c := src.current.Load(); src == but || c != nil && c.used.Swap(false) {

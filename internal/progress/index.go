@@ -31,8 +31,7 @@ type Index interface {
 
 // LocalIndex is an Index in a file: one cell, see package cells.
 type LocalIndex struct {
-	store      *cells.Store
-	durability string
+	store *cells.Store
 }
 
 var _ Index = (*LocalIndex)(nil)
@@ -51,9 +50,9 @@ func OpenIndex(path string, o Options) (*LocalIndex, error) {
 	if n := store.Len(); n != 1 {
 		return nil, errors.Join(fmt.Errorf("%w: %s holds %d cursors", ErrNotIndex, path, n), store.Close())
 	}
-	x := &LocalIndex{store: store, durability: localDurability(store.SyncInterval())}
+	x := &LocalIndex{store: store}
 	if o.Metrics != nil {
-		registerDurability(o.Metrics, o.Name, x.durability)
+		registerDurability(o.Metrics, o.Name, localDurability)
 	}
 	return x, nil
 }
@@ -70,7 +69,10 @@ func (x *LocalIndex) CompareAndSwap(_ context.Context, from, to uint64) (bool, e
 }
 
 // Durability implements Index.
-func (x *LocalIndex) Durability() string { return x.durability }
+func (x *LocalIndex) Durability() string { return localDurability }
+
+// SetSyncInterval changes the time between background syncs.
+func (x *LocalIndex) SetSyncInterval(interval time.Duration) { x.store.SetSyncInterval(interval) }
 
 // Lag implements Index.
 func (x *LocalIndex) Lag() time.Duration { return x.store.Lag() }

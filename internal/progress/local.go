@@ -51,11 +51,10 @@ type Local struct {
 	ids, keys *cells.Store
 	newest    atomic.Uint64 // version under which a position has been changed
 
-	mu         sync.Mutex // guards what follows: one Prepare at a time
-	file       *keyFile
-	prepared   uint64 // newest version that Prepare gave out
-	erasing    bool   // somebody was forgotten, and may still be in a file
-	durability string
+	mu       sync.Mutex // guards what follows: one Prepare at a time
+	file     *keyFile
+	prepared uint64 // newest version that Prepare gave out
+	erasing  bool   // somebody was forgotten, and may still be in a file
 }
 
 var _ Positions = (*Local)(nil)
@@ -88,15 +87,20 @@ func OpenLocal(dir string, o Options) (l *Local, err error) {
 	if err := l.keys.Grow(l.file.count); err != nil {
 		return l, err
 	}
-	l.durability = localDurability(l.ids.SyncInterval())
 	if o.Metrics != nil {
-		registerDurability(o.Metrics, o.Name, l.durability)
+		registerDurability(o.Metrics, o.Name, localDurability)
 	}
 	return l, nil
 }
 
 // Durability implements Positions.
-func (l *Local) Durability() string { return l.durability }
+func (l *Local) Durability() string { return localDurability }
+
+// SetSyncInterval changes the time between background syncs.
+func (l *Local) SetSyncInterval(interval time.Duration) {
+	l.ids.SetSyncInterval(interval)
+	l.keys.SetSyncInterval(interval)
+}
 
 // Lag implements Positions.
 func (l *Local) Lag() time.Duration { return max(l.ids.Lag(), l.keys.Lag()) }

@@ -24,7 +24,6 @@ package progress
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"weir/internal/metrics"
@@ -171,12 +170,9 @@ func (op Op) Target(from, length int) int {
 // Move is a position before an Op and after it.
 type Move struct{ From, To int }
 
-// localDurability is that of cells which are synced every interval.
-func localDurability(interval time.Duration) string {
-	return fmt.Sprintf("a change that was answered survives the end of the process, kill -9 included; a "+
-		"power loss takes those of the "+
-		"last %v and of the sync under way", interval)
-}
+// localDurability is that of cells which are synced at an interval.
+const localDurability = "a change that was answered survives the end of the process, kill -9 included; a " +
+	"power loss takes those since the last sync and of the one under way: see lag_seconds"
 
 // registerDurability shows what is promised as a label.
 func registerDurability(m *metrics.Registry, store, durability string) {

@@ -23,14 +23,14 @@ func (s *Sequence) putCurrent(w *server.Response, r *server.Request) server.Outc
 	if err != nil {
 		w.Problem(http.StatusUnprocessableEntity,
 			fmt.Sprintf(`the body must be {"index":N}, N a whole number from 0 to %d: %v`,
-				s.cfg.MaxIndex, err))
+				s.live.Load().MaxIndex, err))
 		return server.Done
 	}
 	if r.Inline() && !s.index.Inline() {
 		return server.Offload
 	}
 	n := *body.Index
-	if n > s.cfg.MaxIndex {
+	if n > s.live.Load().MaxIndex {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("index", 0))
 		return server.Done
 	}

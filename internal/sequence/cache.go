@@ -84,10 +84,10 @@ const (
 // cache holds pairs, at most one for each interval of indices, those used last. Of one interval the pair that
 // was put last stays: steps from one value to the next find the one before.
 type cache struct {
-	limit   int64
 	anchors []pair
 
 	mu    sync.Mutex
+	limit int64
 	bytes int64
 	pairs map[uint64]*list.Element // of *pair, by index/interval
 	used  *list.List               // the last used one first
@@ -132,19 +132,32 @@ func (c *cache) near(n uint64) (best pair, ok bool) {
 
 // put keeps a pair, which must not be changed any more, and drops those used longest ago beyond the bound.
 func (c *cache) put(p pair) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if p.index <= anchorEnd || p.bytes() > c.limit {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if e := c.pairs[p.index/interval]; e != nil {
 		c.drop(e)
 	}
-	for c.bytes+p.bytes() > c.limit {
-		c.drop(c.used.Back())
-	}
+	c.shrink(c.limit - p.bytes())
 	c.pairs[p.index/interval] = c.used.PushFront(&p)
 	c.bytes += p.bytes()
+}
+
+// setLimit changes the bound.
+func (c *cache) setLimit(limit int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = limit
+	c.shrink(limit)
+}
+
+// shrink drops those used longest ago beyond a bound.
+func (c *cache) shrink(limit int64) {
+	for c.bytes > limit {
+		c.drop(c.used.Back())
+	}
 }
 
 func (c *cache) drop(e *list.Element) {

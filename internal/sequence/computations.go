@@ -26,12 +26,10 @@ var (
 // cancelled when none of them is left. A request is admitted first, which starts nothing, so that what it
 // changes it changes knowing that it will be served.
 type computations struct {
-	make       func(ctx context.Context, n uint64) (pair, how, error)
-	maxWaiting int
-	maxBytes   int64
-	log        *slog.Logger
-	refused    *metrics.Counter
-	cancelled  *metrics.Counter
+	make      func(ctx context.Context, n uint64) (pair, how, error)
+	log       *slog.Logger
+	refused   *metrics.Counter
+	cancelled *metrics.Counter
 
 	// A flight waits for others of its class only: a value that takes minutes does not hold up one
 	// that takes a millisecond.
@@ -41,11 +39,13 @@ type computations struct {
 	stopAll context.CancelFunc
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	flights map[uint64]*flight
-	waiting int
-	bytes   int64
-	closed  bool
+	mu         sync.Mutex
+	maxWaiting int
+	maxBytes   int64
+	flights    map[uint64]*flight
+	waiting    int
+	bytes      int64
+	closed     bool
 }
 
 // classDigits are how many digits the values of a class have at most; the last class has no bound. The
@@ -66,6 +66,13 @@ func newComputations(cfg Config, make_ func(context.Context, uint64) (pair, how,
 		c.classes[i] = make(chan struct{}, cfg.Computations)
 	}
 	return c
+}
+
+// setBounds changes how many may wait, and how much memory they take, of those who come.
+func (c *computations) setBounds(cfg Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxWaiting, c.maxBytes = cfg.Waiting, cfg.ComputeBytes
 }
 
 // flight is one computation and what came of it.
@@ -98,12 +105,12 @@ type ticket struct {
 // fails with errBusy, errTooLarge or errStopped.
 func (c *computations) admit(n uint64, extra int64) (ticket, error) {
 	cost := decimal.Cost(n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if cost+extra > c.maxBytes {
 		c.refused.Add(0, 1)
 		return ticket{}, errTooLarge
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.closed {
 		return ticket{}, errStopped
 	}

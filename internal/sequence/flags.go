@@ -15,6 +15,7 @@ import (
 // Flags is a sequence before it is opened. It implements server.Opener.
 type Flags struct {
 	cfg                                  Config
+	set                                  *pflag.FlagSet
 	on                                   bool
 	cacheBytes, computeBytes, rangeBytes config.Bytes
 }
@@ -24,6 +25,7 @@ func (o *Flags) Name() string { return "sequence" }
 
 // AddFlags implements server.Opener.
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
+	o.set = f
 	o.cacheBytes, o.computeBytes, o.rangeBytes = DefaultCacheBytes, DefaultComputeBytes, DefaultRangeBytes
 	f.BoolVar(&o.on, "sequence", true, "serve the Fibonacci sequence; --sequence=false is off")
 	config.File(f, &o.cfg.File, "sequence-file",
@@ -73,5 +75,23 @@ func (o *Flags) Check() error {
 
 // Open implements server.Opener.
 func (o *Flags) Open(_ context.Context, env server.Env) (server.Service, error) {
-	return Open(o.cfg, env)
+	s, err := Open(o.cfg, env)
+	if err != nil {
+		return nil, err
+	}
+	check := func() error {
+		if err := o.Check(); err != nil {
+			return err
+		}
+		return s.checkIndex(o.cfg.MaxIndex)
+	}
+	s.settings = config.Settings(o.set, check, func() { s.apply(o.cfg) }, map[string]string{
+		"sequence-max-index":     "from the index there is, to 4294967295",
+		"sequence-cache-bytes":   "above 0",
+		"sequence-compute-bytes": "above 0",
+		"sequence-range-bytes":   "above 0",
+		"sequence-waiting":       "from 1",
+		"sequence-sync":          "above 0",
+	})
+	return s, nil
 }

@@ -32,7 +32,7 @@ const (
 )
 
 func (s *Sequence) atEnd() string {
-	return "the index is at its maximum, " + strconv.FormatUint(s.cfg.MaxIndex, 10) + ", and has not moved"
+	return "the index is at its maximum, " + strconv.FormatUint(s.live.Load().MaxIndex, 10) + ", and has not moved"
 }
 
 // answerStep answers GET /current, /next and /previous. A HEAD moves nothing. A step to a value that is not
@@ -146,7 +146,7 @@ func sendObject(w *server.Response, n uint64, digits []byte, t ticket) {
 
 // answerValue answers GET /fib/{n}.
 func (s *Sequence) answerValue(w *server.Response, r *server.Request) server.Outcome {
-	n, ok := parseIndex(string(r.Param(0)), s.cfg.MaxIndex)
+	n, ok := parseIndex(string(r.Param(0)), s.live.Load().MaxIndex)
 	if !ok {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("n", 0))
 		return server.Done
@@ -224,7 +224,7 @@ const (
 
 // wrongIndex is the detail about a parameter that is no index, or below the least it may be.
 func (s *Sequence) wrongIndex(name string, least uint64) string {
-	return fmt.Sprintf("%s must be a whole number from %d to %d", name, least, s.cfg.MaxIndex)
+	return fmt.Sprintf("%s must be a whole number from %d to %d", name, least, s.live.Load().MaxIndex)
 }
 
 func parseFormat(v string) (format, bool) {
@@ -270,21 +270,21 @@ func (s *Sequence) answerRange(w *server.Response, r *server.Request) server.Out
 			given[1] = value
 		}
 	}
-	from, ok := parseIndex(string(given[0]), s.cfg.MaxIndex)
+	from, ok := parseIndex(string(given[0]), s.live.Load().MaxIndex)
 	if !ok {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("from", 0))
 		return server.Done
 	}
-	to, ok := parseIndex(string(given[1]), s.cfg.MaxIndex)
+	to, ok := parseIndex(string(given[1]), s.live.Load().MaxIndex)
 	if !ok || to < from {
 		w.Problem(http.StatusUnprocessableEntity, s.wrongIndex("to", from))
 		return server.Done
 	}
-	length, fits := rangeLength(from, to, s.cfg.RangeBytes)
+	length, fits := rangeLength(from, to, s.live.Load().RangeBytes)
 	if !fits {
 		w.Problem(http.StatusUnprocessableEntity,
 			"to must be nearer to from: the answer would be longer than "+
-				strconv.FormatInt(s.cfg.RangeBytes, 10)+" bytes; ask for the values in several requests")
+				strconv.FormatInt(s.live.Load().RangeBytes, 10)+" bytes; ask for the values in several requests")
 		return server.Done
 	}
 	tag := `"fib-` + strconv.FormatUint(from, 10) + "-" + strconv.FormatUint(to, 10) + `-json"`

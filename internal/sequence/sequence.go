@@ -37,8 +37,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/metrics"
 	"weir/internal/progress"
@@ -134,6 +136,8 @@ func (c *Config) fill() error {
 // Sequence is the service. All its methods are for any number of goroutines.
 type Sequence struct {
 	cfg          Config
+	live         atomic.Pointer[Config] // what of it may change while the sequence serves
+	settings     []config.Setting
 	index        progress.Index
 	lock         *disk.DirLock // nil when the file is in the data directory, which is locked
 	recent       recent
@@ -165,6 +169,7 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 		return nil, err
 	}
 	s := &Sequence{cache: newCache(cfg.CacheBytes), long: env.Long}
+	s.live.Store(&cfg)
 	if s.long == nil {
 		s.long = func() func() { return func() {} }
 	}
@@ -185,7 +190,7 @@ func Open(cfg Config, env server.Env) (*Sequence, error) {
 func (s *Sequence) open(cfg Config, env server.Env) error {
 	if cfg.index != nil {
 		s.cfg, s.index = cfg, cfg.index
-		return s.checkIndex()
+		return s.checkIndex(cfg.MaxIndex)
 	}
 	if cfg.File != "" {
 		var err error
@@ -206,7 +211,7 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 		return fmt.Errorf("%w; %s names another place", err, cfg.fileFlag)
 	}
 	s.index = index
-	return s.checkIndex()
+	return s.checkIndex(cfg.MaxIndex)
 }
 
 // lockFile takes a file outside of the data directory for this process, by a directory beside it: several
@@ -224,8 +229,8 @@ func lockFile(path, flag string) (*disk.DirLock, error) {
 	return lock, nil
 }
 
-// checkIndex refuses an index that is not served.
-func (s *Sequence) checkIndex() error {
+// checkIndex refuses an index that is not served up to a maximum.
+func (s *Sequence) checkIndex(maximum uint64) error {
 	ctx, cancel := s.indexContext()
 	defer cancel()
 	switch at, err := s.index.Get(ctx); {
@@ -234,12 +239,25 @@ func (s *Sequence) checkIndex() error {
 	case at > HardMaxIndex:
 		return fmt.Errorf("%s holds %d, which is no index of a sequence: name another file with %s",
 			s.cfg.File, at, s.cfg.fileFlag)
-	case at > s.cfg.MaxIndex:
+	case at > maximum:
 		return fmt.Errorf("the index in %s is %d, beyond --sequence-max-index %d: raise that to %d at "+
 			"least, or name another file with %s",
-			s.cfg.File, at, s.cfg.MaxIndex, at, s.cfg.fileFlag)
+			s.cfg.File, at, maximum, at, s.cfg.fileFlag)
 	}
 	return nil
+}
+
+// Settings implements server.Tunable: those of a sequence that was opened by Flags.
+func (s *Sequence) Settings() []config.Setting { return s.settings }
+
+// apply takes up what may change of a Config, which was filled.
+func (s *Sequence) apply(cfg Config) {
+	s.live.Store(&cfg)
+	s.cache.setLimit(cfg.CacheBytes)
+	s.computations.setBounds(cfg)
+	if index, ok := s.index.(interface{ SetSyncInterval(time.Duration) }); ok {
+		index.SetSyncInterval(cfg.Sync)
+	}
 }
 
 // Name implements server.Service.
@@ -325,7 +343,7 @@ const (
 // target returns where a step leads from index at; it fails with errAtEnd only.
 func (s *Sequence) target(at uint64, step step) (uint64, error) {
 	switch {
-	case step == forward && at >= s.cfg.MaxIndex:
+	case step == forward && at >= s.live.Load().MaxIndex:
 		return at, errAtEnd
 	case step == forward:
 		return at + 1, nil

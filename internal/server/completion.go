@@ -58,9 +58,9 @@ func (r *Request) newCompletion(claimed bool) *Completion {
 		c.limits, c.size = r.route.Limits, size
 	}
 	c.ctx, c.cancel = context.WithCancel(r.Context())
-	if c.limits != nil && c.limits.limits.Time > 0 {
+	if c.limits != nil && c.limits.limits.Load().Time > 0 {
 		c.mu.Lock() // expire may be at once
-		c.timer = c.limits.after(c.limits.limits.Time, c.expire)
+		c.timer = c.limits.after(c.limits.limits.Load().Time, c.expire)
 		c.mu.Unlock()
 	}
 	return c

@@ -41,7 +41,7 @@ func (l *Limits) AddFlags(f *pflag.FlagSet, service string) {
 // by the kernel; the service reserves memory beyond them by itself. It may be used from any goroutine.
 type Limiter struct {
 	service  string
-	limits   Limits
+	limits   atomic.Pointer[Limits]
 	requests atomic.Int64
 	bytes    atomic.Int64
 	reached  [limitKinds]*metrics.Counter
@@ -58,9 +58,8 @@ const (
 
 // Limiter returns what holds a service to limits.
 func (e Env) Limiter(service string, l Limits) *Limiter {
-	l.Requests = cmp.Or(l.Requests, math.MaxInt)
-	l.Bytes = cmp.Or(l.Bytes, math.MaxInt64)
-	own := &Limiter{service: service, limits: l, after: time.AfterFunc}
+	own := &Limiter{service: service, after: time.AfterFunc}
+	own.SetLimits(l)
 	for kind, name := range [limitKinds]string{"requests", "memory", "time"} {
 		own.reached[kind] = e.Metrics.Counter("weir_service_limit_reached_total",
 			"Requests answered 503, and reservations refused, because a limit of their service was reached.",
@@ -73,10 +72,17 @@ func (e Env) Limiter(service string, l Limits) *Limiter {
 	return own
 }
 
+// SetLimits changes the limits, for requests that come.
+func (l *Limiter) SetLimits(limits Limits) {
+	limits.Requests = cmp.Or(limits.Requests, math.MaxInt)
+	limits.Bytes = cmp.Or(limits.Bytes, math.MaxInt64)
+	l.limits.Store(&limits)
+}
+
 // Reserve takes n bytes of the service's share, which the caller gives back by Release. It returns false,
 // and has taken nothing, when there is not that much left.
 func (l *Limiter) Reserve(n int) bool {
-	if l.bytes.Add(int64(n)) <= int64(l.limits.Bytes) {
+	if l.bytes.Add(int64(n)) <= int64(l.limits.Load().Bytes) {
 		return true
 	}
 	l.bytes.Add(-int64(n))
@@ -89,7 +95,7 @@ func (l *Limiter) Release(n int) { l.bytes.Add(-int64(n)) }
 
 // enter counts a request of n bytes. Beyond a limit it returns false, and the detail of the 503.
 func (l *Limiter) enter(n int) (refusal string, ok bool) {
-	if l.requests.Add(1) > int64(l.limits.Requests) {
+	if l.requests.Add(1) > int64(l.limits.Load().Requests) {
 		l.requests.Add(-1)
 		l.reach(limitRequests)
 		return fmt.Sprintf("%s has as many requests under way as it may; raise --%[1]s-max-requests "+
@@ -115,7 +121,7 @@ func (l *Limiter) reach(kind int) { l.reached[kind].Add(0, 1) }
 func (l *Limiter) overdue(w *Response) {
 	l.reach(limitTime)
 	w.Problem(503, fmt.Sprintf("%s did not answer within %v; try again, or raise --%[1]s-timeout",
-		l.service, l.limits.Time))
+		l.service, l.limits.Load().Time))
 }
 
 // boundedCall is a request of a route with Limits, called again by a worker. It has a copy of the request, so

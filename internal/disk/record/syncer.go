@@ -31,6 +31,8 @@ type Syncer struct {
 	syncing atomic.Int64 // the same of the sync in progress
 	opened  time.Time    // the zero of clock
 	o       SyncerOptions
+	every   atomic.Int64  // the interval
+	retimed chan struct{} // holds one when that has changed
 	syncs   *metrics.Histogram
 
 	mu      sync.Mutex // one sync, or Exclusive, at a time
@@ -64,6 +66,8 @@ func (s *Syncer) Start(o SyncerOptions) {
 		o.Metrics = metrics.New(1)
 	}
 	s.o, s.opened, s.stop, s.stopped = o, time.Now(), make(chan struct{}), make(chan struct{})
+	s.retimed = make(chan struct{}, 1)
+	s.every.Store(int64(o.Interval))
 	s.syncs = o.Metrics.Histogram("weir_sync_seconds",
 		"How long syncs to the disk took, failed ones included.", "data", o.Name)
 	o.Metrics.Gauge("weir_sync_lag_seconds",
@@ -85,6 +89,18 @@ func (s *Syncer) Start(o SyncerOptions) {
 		}
 		close(s.stopped)
 	})
+}
+
+// Interval returns the time between background syncs.
+func (s *Syncer) Interval() time.Duration { return time.Duration(s.every.Load()) }
+
+// SetInterval changes the time between background syncs, that which runs included.
+func (s *Syncer) SetInterval(interval time.Duration) {
+	s.every.Store(int64(interval))
+	select {
+	case s.retimed <- struct{}{}:
+	default: // it is told already
+	}
 }
 
 // clock returns the time since Start in nanoseconds, never 0, which stands for none.
@@ -186,12 +202,14 @@ func (s *Syncer) background() {
 	if s.o.AtOnce && s.gently() != nil {
 		return
 	}
-	tick := time.NewTicker(s.o.Interval)
+	tick := time.NewTicker(s.Interval())
 	defer tick.Stop()
 	for {
 		select {
 		case <-s.stop:
 			return
+		case <-s.retimed:
+			tick.Reset(s.Interval())
 		case <-tick.C:
 			if s.gently() != nil {
 				return
@@ -209,7 +227,7 @@ const restFor = 500 * time.Microsecond
 // caught up.
 func (s *Syncer) gently() error {
 	err := s.Exclusive(func() error {
-		enough := time.Now().Add(s.o.Interval / 4)
+		enough := time.Now().Add(s.Interval() / 4)
 		return s.sync(func() {
 			if time.Now().Before(enough) {
 				time.Sleep(restFor)

@@ -93,14 +93,13 @@ type Store struct {
 	changed []atomic.Uint64 // a mark a cell, set after each write, for the redo log; as many as words
 	syncer  record.Syncer
 
-	n        atomic.Uint64 // Len
-	path     string
-	f        *os.File
-	log      *slog.Logger
-	faults   disk.Faults
-	max      uint64
-	interval time.Duration
-	existed  bool // the file was there
+	n       atomic.Uint64 // Len
+	path    string
+	f       *os.File
+	log     *slog.Logger
+	faults  disk.Faults
+	max     uint64
+	existed bool // the file was there
 	// Syncs of the cells themselves.
 	checkpoints *metrics.Counter
 	caching     sync.WaitGroup
@@ -121,12 +120,11 @@ type Store struct {
 // so.
 func Open(path string, cells uint64, o Options) (*Store, error) {
 	s := &Store{
-		path:     path,
-		log:      o.Logger,
-		faults:   o.Faults,
-		max:      o.MaxCells,
-		interval: o.SyncInterval,
-		closing:  make(chan struct{}),
+		path:    path,
+		log:     o.Logger,
+		faults:  o.Faults,
+		max:     o.MaxCells,
+		closing: make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -134,8 +132,8 @@ func Open(path string, cells uint64, o Options) (*Store, error) {
 	if s.max == 0 {
 		s.max = DefaultMaxCells
 	}
-	if s.interval <= 0 {
-		s.interval = time.Second
+	if o.SyncInterval <= 0 {
+		o.SyncInterval = time.Second
 	}
 	// Lines are read through the map.
 	if err := disk.Guard(func() error { return s.open(cells, o) }); err != nil {
@@ -299,7 +297,10 @@ func (s *Store) extend(cells uint64, size int64) error {
 }
 
 // SyncInterval returns the time between background syncs.
-func (s *Store) SyncInterval() time.Duration { return s.interval }
+func (s *Store) SyncInterval() time.Duration { return s.syncer.Interval() }
+
+// SetSyncInterval changes it.
+func (s *Store) SetSyncInterval(interval time.Duration) { s.syncer.SetInterval(interval) }
 
 // Len returns the number of cells.
 func (s *Store) Len() uint64 { return s.n.Load() }

@@ -20,7 +20,7 @@ func (s *Store) start(o Options, name string) {
 	m.Gauge("weir_progress_cells", "Cursors there is room for.", func() float64 { return float64(s.Len()) },
 		"data", name)
 	s.syncer.Start(record.SyncerOptions{
-		Name: name, Path: s.path, Interval: s.interval, Flush: s.flush, AtOnce: s.existed, Log: s.log,
+		Name: name, Path: s.path, Interval: o.SyncInterval, Flush: s.flush, AtOnce: s.existed, Log: s.log,
 		Metrics: o.Metrics,
 	})
 }
