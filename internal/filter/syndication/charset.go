@@ -2,12 +2,15 @@ package syndication
 
 import (
 	"bytes"
+	"cmp"
 	"mime"
+	"slices"
 	"sort"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/gogs/chardet"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
 )
@@ -62,56 +65,142 @@ func (m *mapping) place(f *Feed) {
 }
 
 // decode sets Charset and text. What decides is, in this order: a byte order mark, the header field of
-// HTTP, what the document declares, and what its bytes look like.
+// HTTP, what the document declares, and what its bytes look like. What is said and does not fit the bytes
+// comes after what fits them.
 func (f *Feed) decode(contentType string) *mapping {
 	b := f.Source
-	wide := func(name string, size int, big bool) *mapping {
+	if name, size, big := wide(b); size > 0 {
 		f.Charset = name
 		return f.widen(size, big)
 	}
-	switch {
-	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
-		f.Charset, f.text = "utf-8", b
+	f.Charset, f.text = "utf-8", b
+	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
 		return nil
-	case bytes.HasPrefix(b, []byte("\x00\x00\xfe\xff")), bytes.HasPrefix(b, []byte("\x00\x00\x00<")):
-		return wide("utf-32be", 4, true)
-	case bytes.HasPrefix(b, []byte("\xff\xfe\x00\x00")), bytes.HasPrefix(b, []byte("<\x00\x00\x00")):
-		return wide("utf-32le", 4, false)
-	case bytes.HasPrefix(b, []byte("\xfe\xff")), bytes.HasPrefix(b, []byte("\x00<")):
-		return wide("utf-16be", 2, true)
-	case bytes.HasPrefix(b, []byte("\xff\xfe")), bytes.HasPrefix(b, []byte("<\x00")):
-		return wide("utf-16le", 2, false)
 	}
-	for _, label := range [...]string{charsetOf(contentType), declared(b)} {
+	said := [...]string{charsetOf(contentType), declared(b)}
+	misfit := "" // what is said first that the bytes do not fit
+	for _, label := range said {
 		if label == "" {
 			continue
 		} else if strings.EqualFold(label, "utf-8") {
 			break
 		}
-		e, err := htmlindex.Get(label)
-		if err != nil {
+		name, e := lookUp(label)
+		if e == nil {
 			f.damaged("an unknown charset")
 			continue
 		}
-		name, err := htmlindex.Name(e)
-		if err != nil || strings.HasPrefix(name, "utf-") || name == "replacement" ||
-			name == "x-user-defined" {
+		if name == "" {
 			break // bytes that begin like this are not in UTF-16
 		}
-		if m := f.narrow(name, e); m != nil {
-			return m
+		if fits(e, b) {
+			return f.narrow(name, e)
 		}
+		misfit = cmp.Or(misfit, name)
 	}
-	if f.Charset, f.text = "utf-8", b; utf8.Valid(b) {
+	if said == [2]string{} && bytes.Contains(b, []byte("\x1b$")) {
+		return f.narrow(lookUp("iso-2022-jp")) // a control character in all others
+	}
+	whole, wrong := multibyte(b)
+	if wrong == 0 && (misfit == "" || whole > 0) {
 		return nil
 	}
 	f.damaged("bytes that are not of the charset")
-	if !hasMultibyte(b) {
-		e, _ := htmlindex.Get("windows-1252")
-		return f.narrow("windows-1252", e)
+	if wrong > 0 && whole >= wrong && misfit == "" {
+		f.invalid = true // UTF-8 with a few bytes that are not
+		return nil
 	}
-	f.invalid = true
-	return nil
+	return f.narrow(detect(b, cmp.Or(misfit, "windows-1252")))
+}
+
+// wide tells UTF-16 and UTF-32 by a byte order mark, or by the zeros around an ASCII character at the start.
+func wide(b []byte) (name string, size int, big bool) {
+	starts := func(mark string) bool { return bytes.HasPrefix(b, []byte(mark)) }
+	zeros := 0 // bit 3 is the first byte
+	for i, c := range b[:min(len(b), 4)] {
+		if c == 0 {
+			zeros |= 8 >> i
+		}
+	}
+	switch {
+	case starts("\x00\x00\xfe\xff"), zeros == 0b1110:
+		return "utf-32be", 4, true
+	case starts("\xff\xfe\x00\x00"), zeros == 0b0111:
+		return "utf-32le", 4, false
+	case starts("\xfe\xff"), starts("\x00<"), zeros == 0b1010:
+		return "utf-16be", 2, true
+	case starts("\xff\xfe"), starts("<\x00"), zeros == 0b0101:
+		return "utf-16le", 2, false
+	}
+	return "", 0, false
+}
+
+// lookUp returns a charset and its name, which is empty for one of which ASCII is no part. It returns nil for
+// a charset that is not known.
+func lookUp(label string) (name string, e encoding.Encoding) {
+	e, err := htmlindex.Get(label)
+	if err != nil {
+		return "", nil
+	}
+	name, err = htmlindex.Name(e)
+	if err != nil || strings.HasPrefix(name, "utf-") || name == "replacement" || name == "x-user-defined" {
+		name = ""
+	}
+	return name, e
+}
+
+// fits says whether bytes are of a charset, but for one in a thousand.
+func fits(e encoding.Encoding, b []byte) bool {
+	text, err := e.NewDecoder().Bytes(b)
+	return err == nil && bytes.Count(text, []byte("\uFFFD")) <= len(b)/1000
+}
+
+// multibyte counts the characters beyond ASCII and the bytes that are none, were it UTF-8.
+func multibyte(b []byte) (whole, wrong int) {
+	if utf8.Valid(b) {
+		return len(b) - utf8.RuneCount(b), 0
+	}
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			wrong++
+		case size > 1:
+			whole++
+		}
+		b = b[size:]
+	}
+	return whole, wrong
+}
+
+// detected is how much of a document its charset is detected by, from the first byte that is not ASCII.
+const detected = 64 << 10
+
+// leastConfidence is that of a detection which is better than the assumption of windows-1252, in percent. What
+// is known of charsets of one byte from three words is less.
+const leastConfidence = 30
+
+// detect returns the charset that bytes look most like, by how often they follow each other in languages, and
+// otherwise, which need not fit, where that says nothing.
+func detect(b []byte, otherwise string) (string, encoding.Encoding) {
+	from := max(0, bytes.IndexFunc(b, func(r rune) bool { return r >= utf8.RuneSelf }))
+	results, _ := chardet.NewHtmlDetector().DetectAll(b[from:min(len(b), from+detected)]) // its error is none
+	slices.SortFunc(results, func(x, y chardet.Result) int {                              // those of the same confidence come in any order
+		return cmp.Or(y.Confidence-x.Confidence, strings.Compare(x.Charset, y.Charset))
+	})
+	for _, r := range results {
+		if r.Confidence < leastConfidence {
+			break
+		}
+		label := r.Charset
+		if strings.HasPrefix(label, "ISO-8859-8") { // whose letters it has at the same places
+			label = "windows-1255"
+		}
+		if name, e := lookUp(label); name == otherwise || name != "" && fits(e, b) {
+			return name, e
+		}
+	}
+	return lookUp(otherwise)
 }
 
 // charsetOf returns the charset of a Content-Type.
@@ -141,19 +230,6 @@ func declared(b []byte) string {
 		}
 	}
 	return ""
-}
-
-// hasMultibyte is true when there is a whole character of UTF-8 that is not ASCII in bytes that are not all
-// UTF-8.
-func hasMultibyte(b []byte) bool {
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		if size > 1 && r != utf8.RuneError {
-			return true
-		}
-		b = b[size:]
-	}
-	return false
 }
 
 // marks are the characters at which a mapping has points.

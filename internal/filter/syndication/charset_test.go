@@ -2,6 +2,7 @@ package syndication_test
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -90,11 +91,66 @@ func TestWhatTellsTheCharset(t *testing.T) {
 		{"windows-1252 said to be UTF-8", feed(`<?xml version="1.0" encoding="utf-8"?>`, "\x93\xfc\x94"), "",
 			"windows-1252", "“ü”"},
 		{"a wrong byte in UTF-8", feed("", "ü\xff"), "", "utf-8", "ü\ufffd"},
+		{"UTF-8 said to be Shift JIS", feed("", "日本語 ü"), "text/xml; charset=shift_jis", "utf-8", "日本語 ü"},
+		{"the declaration where HTTP does not fit", feed(`<?xml version="1.0" encoding="windows-1252"?>`, "\xfc"),
+			"text/xml; charset=shift_jis", "windows-1252", "ü"},
+		{"Shift JIS with a wrong byte", feed(`<?xml version="1.0" encoding="shift_jis"?>`,
+			strings.Repeat("\x93\xfa\x96\x7b\x8c\xea\x82\xcc", 4)+"\xff"), "", "shift_jis",
+			strings.Repeat("日本語の", 4) + "\ufffd"},
+		{"UTF-16 of JSON", "{\x00\"\x00v\x00e\x00r\x00s\x00i\x00o\x00n\x00\"\x00:\x00\"\x001\x00\"\x00,\x00" +
+			"\"\x00t\x00i\x00t\x00l\x00e\x00\"\x00:\x00\"\x00\xfc\x00\"\x00,\x00\"\x00i\x00t\x00e\x00m\x00s\x00\"\x00:\x00[\x00]\x00}\x00",
+			"", "utf-16le", "ü"},
 		{"an unknown name", feed(`<?xml version="1.0" encoding="klingon"?>`, "ü"), "", "utf-8", "ü"},
 	} {
 		f := parseAs(t, c.src, c.contentType)
 		if f.Charset != c.charset || f.Title != c.title {
 			t.Errorf("%s: %s %q, want %s %q", c.name, f.Charset, f.Title, c.charset, c.title)
+		}
+	}
+}
+
+// What a newspaper of each charset might say. ISO 8859-15 is not told from windows-1252, which has another
+// character where it has the euro sign.
+func TestACharsetThatNothingNamesIsDetected(t *testing.T) {
+	const (
+		russian  = "Сегодня в Москве прошёл дождь, и жители города остались дома."
+		japanese = "今日は東京で雨が降り、多くの人が家にいました。新聞は明日の天気について書いています。"
+		hebrew   = "היום ירד גשם בתל אביב ואנשים רבים נשארו בבית. העיתון כותב על מזג האוויר של מחר."
+		french   = "Il a plu à Paris et beaucoup de gens sont restés à la maison; l’été est fini."
+		german   = "Heute hat es in München geregnet, und viele Leute blieben zu Hause – schön war es nicht."
+		greek    = "Σήμερα έβρεξε στην Αθήνα και πολλοί άνθρωποι έμειναν στο σπίτι."
+		turkish  = "Bugün İstanbul'da yağmur yağdı ve birçok insan evde kaldı. Gazete hava durumunu yazıyor."
+		arabic   = "أمطرت اليوم في القاهرة وبقي كثير من الناس في بيوتهم. تكتب الصحيفة عن طقس الغد."
+		korean   = "오늘 서울에 비가 내려서 많은 사람들이 집에 있었습니다. 신문은 내일의 날씨에 대해 썼습니다."
+		chinese  = "今天北京下雨了，很多人都留在家里。报纸写了关于明天的天气的文章。我们的国家是一个大国。"
+		taiwan   = "今天台北下雨了，很多人都留在家裡。報紙寫了關於明天的天氣的文章。我們的國家是一個大國。"
+	)
+	for _, c := range []struct{ charset, detected, text string }{
+		{"windows-1251", "", russian}, {"koi8-r", "", russian}, {"iso-8859-5", "", russian},
+		{"shift_jis", "", japanese}, {"euc-jp", "", japanese}, {"iso-2022-jp", "", japanese},
+		{"gb18030", "", chinese}, {"gbk", "gb18030", chinese}, {"big5", "", taiwan}, {"euc-kr", "", korean},
+		{"windows-1252", "", french}, {"windows-1252", "", german},
+		{"iso-8859-15", "windows-1252", strings.Replace(french, "’", "'", 1)},
+		{"iso-8859-7", "", greek}, {"windows-1254", "", turkish}, {"windows-1255", "", hebrew},
+		{"windows-1256", "", arabic}, {"utf-16le", "", russian}, {"utf-16be", "", japanese},
+	} {
+		wrong := []string{"", `<?xml version="1.0" encoding="utf-8"?>`}
+		if strings.HasPrefix(c.charset, "utf-16") || c.charset == "iso-2022-jp" { // which is UTF-8 as well
+			wrong = wrong[:1]
+		}
+		for _, prolog := range wrong {
+			doc := prolog + "<rss version=\"2.0\"><channel><title>T</title>\n<item><title>" + c.text +
+				"</title></item><item><title>2</title></item></channel></rss>"
+			f, err := syndication.Parse(encode(t, doc, c.charset), syndication.Options{})
+			if err != nil {
+				t.Fatalf("%s: %v", c.charset, err)
+			}
+			if f.Charset != cmp.Or(c.detected, c.charset) || f.Items[0].Title != c.text {
+				t.Errorf("%s %q is taken for %s: %q", c.charset, prolog, f.Charset, f.Items[0].Title)
+			}
+			if said := len(f.Damage) > 0; said != (f.Charset[0:3] != "utf" && c.charset != "iso-2022-jp") {
+				t.Errorf("%s: damage %q", c.charset, f.Damage)
+			}
 		}
 	}
 }
