@@ -162,7 +162,7 @@ func (a *filterApply) run(cmd *cobra.Command, files []string) error {
 		}
 		pieces = first.Pieces(nil, keep, "")
 	default:
-		pieces = first.Arrange(nil, items, "")
+		pieces, _ = first.Arrange(nil, items, "")
 	}
 	for _, piece := range pieces {
 		if _, err := cmd.OutOrStdout().Write(piece); err != nil {

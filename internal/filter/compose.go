@@ -84,10 +84,11 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 	if first == nil {
 		return made, until, errNothing
 	}
-	c.body = bytes.Join(first.Arrange(nil, append(reports, selection.Select(items, o)...), ""), nil)
+	parts, charset := first.Arrange(nil, append(reports, selection.Select(items, o)...), "")
+	c.body = bytes.Join(parts, nil)
 	c.version = xxh3.Hash(c.body) | 1
-	c.kind = first.Format.ContentType() + "; charset=" + first.Charset
-	composed, err := s.parse(ctx, c.body, c.kind)
+	c.kind = first.Format.ContentType() + "; charset=" + charset
+	composed, err := s.parse(ctx, c.body, c.kind, "")
 	if err != nil {
 		return made, until, fmt.Errorf("BUG: what was composed is no feed: %w", err)
 	}

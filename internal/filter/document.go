@@ -19,8 +19,9 @@ const parseBytes = 32 << 20
 // errNothing means that there is no content, and the source has to be fetched.
 var errNothing = errors.New("there is nothing yet")
 
-// parse reads a body within the bounds of what is parsed at a time. The feed has slices of the body.
-func (s *Service) parse(ctx context.Context, body []byte, kind string) (*syndication.Feed, error) {
+// parse reads a body, of which HTTP said kind, within the bounds of what is parsed at a time. The feed has
+// slices of the body.
+func (s *Service) parse(ctx context.Context, body []byte, kind, url string) (*syndication.Feed, error) {
 	weight := min(int64(len(body))+1, parseBytes)
 	if err := s.parsing.Acquire(ctx, weight); err != nil {
 		return nil, err
@@ -28,7 +29,8 @@ func (s *Service) parse(ctx context.Context, body []byte, kind string) (*syndica
 	defer s.parsing.Release(weight)
 	defer s.compute()()
 	s.parsed.Add(0, 1)
-	return syndication.Parse(body, syndication.Options{ContentType: kind, MaxBytes: int(s.cfg.MaxBody)})
+	return syndication.Parse(body, syndication.Options{URL: url, ContentType: kind,
+		MaxBytes: int(s.cfg.MaxBody)})
 }
 
 // compute waits until this goroutine may compute for milliseconds, and returns what ends that. Of many that
@@ -88,7 +90,7 @@ func (o *opened) release() {
 // newContent returns a content, held once, of what the cache has.
 func newContent(entry *httpcache.Entry) *content {
 	c := &content{version: max(entry.Version, 1), modified: entry.Fetched, body: entry.Body(), entry: entry,
-		kind: entry.Header.Get("Content-Type")}
+		kind: entry.Header.Get("Content-Type"), url: entry.URL}
 	c.refs.Store(1)
 	return c
 }
@@ -140,7 +142,7 @@ func (s *Service) open(ctx context.Context, src *source, o *opened) error {
 		}
 	}
 	var err error
-	if o.feed, err = s.parse(ctx, o.body, o.kind); err == nil {
+	if o.feed, err = s.parse(ctx, o.body, o.kind, o.url); err == nil {
 		if src.parts == nil {
 			src.version.Store(o.version)
 			src.keepRhythm(o.feed)
@@ -180,7 +182,7 @@ func (s *Service) document(ctx context.Context, src *source, o *opened, v view) 
 		return nil
 	}
 	text := o.feed.Convert(nil, syndication.Format(v), o.feed.Refs(nil, everything(len(o.feed.Items))), "")
-	converted, err := s.parse(ctx, text, "")
+	converted, err := s.parse(ctx, text, "", "")
 	if err != nil || len(converted.Items) != len(o.feed.Items) {
 		return fmt.Errorf("BUG: %d items in another format are %v, %w", len(o.feed.Items), converted, err)
 	}

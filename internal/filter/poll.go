@@ -98,7 +98,7 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 	if err == nil {
 		f.Status, checked = entry.Status, entry.Checked
 		if entry.Version != src.version.Load() || src.rhythm.Load() == nil {
-			feed, err = s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"))
+			feed, err = s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"), entry.URL)
 		}
 	}
 	if err != nil {

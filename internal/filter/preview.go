@@ -95,7 +95,7 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 			return nil, err
 		}
 		defer entry.Release()
-		feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"))
+		feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"), entry.URL)
 		if errors.Is(err, syndication.ErrNoFeed) {
 			answer.Feeds = append(answer.Feeds, found(entry)...)
 		}
@@ -218,7 +218,7 @@ func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Out
 	answer := struct {
 		Feeds []Found `json:"feeds"`
 	}{}
-	feed, err := s.parse(r.Context(), entry.Body(), entry.Header.Get("Content-Type"))
+	feed, err := s.parse(r.Context(), entry.Body(), entry.Header.Get("Content-Type"), entry.URL)
 	switch {
 	case err == nil:
 		answer.Feeds = []Found{{URL: entry.URL, Title: strings.Clone(feed.Title),
@@ -260,7 +260,7 @@ func (s *Service) getIcon(w *server.Response, r *server.Request) server.Outcome 
 func (s *Service) icons(ctx context.Context, link string) (links []string) {
 	site := link
 	if entry, err := s.ask(ctx, link); err == nil {
-		if feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type")); err == nil {
+		if feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"), entry.URL); err == nil {
 			for _, icon := range []string{feed.Icon, feed.Image} {
 				if icon != "" {
 					links = append(links, strings.Clone(icon))

@@ -137,6 +137,7 @@ type content struct {
 	body     []byte           // of the source
 	entry    *httpcache.Entry // that body is of; nil for a composed one
 	kind     string           // the content type of the upstream
+	url      string           // where it was found; "" of a composed one
 
 	documents [viewCount]atomic.Pointer[document]
 

@@ -25,6 +25,9 @@ type Scanner struct {
 	Lenient bool
 }
 
+// TooDeep is what is wrong with values nested more than MaxDepth deep.
+const TooDeep = "values within values, too deep,"
+
 // SyntaxError says what is wrong at a byte.
 type SyntaxError struct {
 	What string
@@ -277,7 +280,7 @@ func (s *Scanner) Value() ([]byte, error) {
 
 func (s *Scanner) skip(depth int) error {
 	if depth > MaxDepth {
-		return s.Malformed("values within values, too deep,")
+		return s.Malformed(TooDeep)
 	}
 	switch c := s.Space(); {
 	case c == '"':

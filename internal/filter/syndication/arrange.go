@@ -21,15 +21,15 @@ func (f *Feed) Refs(dst []Ref, keep Bits) []Ref {
 // Arrange appends the bytes of the feed with these items instead of its own, as pieces: what sorting,
 // limiting and merging need. Items of other feeds keep their bytes too, with the namespaces declared in
 // them that the feed does not declare, if both feeds have the same format and are in UTF-8; otherwise all
-// is converted to the feed's format.
-func (f *Feed) Arrange(dst [][]byte, items []Ref, self string) [][]byte {
+// is converted to the feed's format. It returns the charset too, which is UTF-8 then, and f's otherwise.
+func (f *Feed) Arrange(dst [][]byte, items []Ref, self string) ([][]byte, string) {
 	for _, r := range items {
 		if r.Feed != f && (r.Feed.Format != f.Format || r.Feed.Charset != "utf-8" || f.Charset != "utf-8") {
-			return append(dst, f.Convert(nil, f.Format, items, self))
+			return append(dst, f.Convert(nil, f.Format, items, self)), "utf-8"
 		}
 	}
 	if f.insert == 0 && len(f.Items) == 0 {
-		return append(dst, f.Convert(nil, f.Format, items, self))
+		return append(dst, f.Convert(nil, f.Format, items, self)), "utf-8"
 	}
 	w := f.writer(dst, self)
 	if len(f.Items) > 0 {
@@ -59,7 +59,7 @@ func (f *Feed) Arrange(dst [][]byte, items []Ref, self string) [][]byte {
 		}
 		w.skip(f.Items[i].End)
 	}
-	return w.finish()
+	return w.finish(), f.Charset
 }
 
 // missing returns the attributes that items of another feed need within f.

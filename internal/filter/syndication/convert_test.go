@@ -69,6 +69,12 @@ const podcastFeed = `<rss version="2.0" xmlns:i="http://www.itunes.com/dtds/podc
 <dc:publisher>P &lt;</dc:publisher><other:y>no</other:y></item>
 </channel></rss>`
 
+// arranged is a feed with these items.
+func arranged(f *syndication.Feed, items ...syndication.Ref) (string, string) {
+	parts, charset := f.Arrange(nil, items, "")
+	return string(bytes.Join(parts, nil)), charset
+}
+
 // same are the fields that all formats have.
 func same(t *testing.T, what string, got, want *syndication.Feed) {
 	t.Helper()
@@ -172,28 +178,49 @@ func TestItemsOfOtherFeedsKeepTheirBytesAndNamespaces(t *testing.T) {
 	two := parse(
 		t,
 		`<rss version="2.0" xmlns:a="urn:two" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"><channel> <item k="v"><a:x/><itunes:author>A</itunes:author></item></channel></rss>`)
-	got := string(bytes.Join(
-		one.Arrange(nil, []syndication.Ref{{Feed: one, Item: 1}, {Feed: two, Item: 0}, {Feed: one, Item: 0}},
-			""), nil))
+	ref := func(f *syndication.Feed, item int) syndication.Ref { return syndication.Ref{Feed: f, Item: item} }
+	got, _ := arranged(one, ref(one, 1), ref(two, 0), ref(one, 0))
 	want := `<rss version="2.0" xmlns:a="urn:one"><channel><title>x</title> <item><title>2</title></item> <item xmlns:a="urn:two" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" k="v"><a:x/><itunes:author>A</itunes:author></item><item><title>1</title></item></channel></rss>`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	empty := parse(t, `<rss version="2.0"><channel><title>x</title></channel></rss>`)
-	got = string(bytes.Join(empty.Arrange(nil, []syndication.Ref{{Feed: one, Item: 0}}, ""), nil))
+	got, _ = arranged(empty, ref(one, 0))
 	if want := `<rss version="2.0"><channel><title>x</title><item xmlns:a="urn:one"><title>1</title></item></channel></rss>`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	j := parse(
 		t, `{"version":"https://jsonfeed.org/version/1.1","items":[ {"id":"1"}, {"id":"2"} ],"title":"t"}`)
-	got = string(bytes.Join(j.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: j, Item: 0}}, ""),
-		nil))
+	got, _ = arranged(j, ref(j, 1), ref(j, 0))
 	if want := `{"version":"https://jsonfeed.org/version/1.1","items":[ {"id":"2"}, {"id":"1"} ],"title":"t"}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	mixed := parse(t, string(
-		bytes.Join(one.Arrange(nil, []syndication.Ref{{Feed: j, Item: 1}, {Feed: one, Item: 0}}, ""), nil)))
+	got, _ = arranged(one, ref(j, 1), ref(one, 0))
+	mixed := parse(t, got)
 	if mixed.Format != syndication.RSS || len(mixed.Items) != 2 || mixed.Items[0].GUID != "2" {
 		t.Errorf("%+v", mixed)
+	}
+}
+
+func TestItemsThatJoinAFeedOfAnotherCharsetMakeItUTF8(t *testing.T) {
+	const russian = "Сегодня в Москве прошёл дождь"
+	parts := encode(t, `<rss version="2.0"><channel><title>`+russian+`</title><item><title>1 `+russian+
+		`</title></item><item><title>2</title></item></channel></rss>`, "windows-1251")
+	envelope := parseAs(t, string(parts), "text/xml; charset=windows-1251")
+	other := parse(t, `<rss version="2.0"><channel><item><title>`+russian+`</title></item></channel></rss>`)
+	own := syndication.Ref{Feed: envelope, Item: 0}
+	for _, c := range []struct {
+		items   []syndication.Ref
+		charset string
+	}{
+		{[]syndication.Ref{own}, "windows-1251"},
+		{[]syndication.Ref{{Feed: other, Item: 0}, own}, "utf-8"},
+	} {
+		doc, charset := arranged(envelope, c.items...)
+		got := parseAs(t, doc, "text/xml; charset="+charset)
+		if charset != c.charset || got.Title != russian || len(got.Items) != len(c.items) ||
+			got.Items[len(c.items)-1].Title != "1 "+russian {
+			t.Errorf("%s: %q %+v, want %s", charset, got.Title, got.Items, c.charset)
+		}
 	}
 }

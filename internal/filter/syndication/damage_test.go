@@ -78,6 +78,8 @@ func TestBoundsHold(t *testing.T) {
 		max       int
 	}{
 		{"depth", deep, syndication.Options{}, 256},
+		{"depth", `{"version":"https://jsonfeed.org/version/1","items":[{"id":"1"}],"x":` + strings.Repeat("[", 100),
+			syndication.Options{}, 64},
 		{"items", many, syndication.Options{MaxItems: 10}, 10},
 		{"items", `{"version":"https://jsonfeed.org/version/1","items":[{},{}]}`,
 			syndication.Options{MaxItems: 1}, 1},

@@ -2,6 +2,7 @@ package syndication
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -36,6 +37,9 @@ func (f *Feed) parseJSON(o Options) error {
 	}
 	f.Format = JSON
 	p, err := read(f.text)
+	if syntax, ok := errors.AsType[*jsonscan.SyntaxError](err); ok && syntax.What == jsonscan.TooDeep {
+		return &LimitError{"depth", jsonscan.MaxDepth}
+	}
 	if err != nil && p.limit == nil && p.I < len(p.B) {
 		if mended, ok := mendJSON(f.text); ok {
 			*f = Feed{Format: JSON, Charset: f.Charset, Source: f.Source, text: f.text, end: f.end,
@@ -118,6 +122,15 @@ func (p *jsonParser) set(dst *string) error {
 	return err
 }
 
+// setURL does so with a URL, which may be relative to that of the feed.
+func (p *jsonParser) setURL(dst *string) error {
+	s, err := p.text()
+	if *dst == "" {
+		*dst = resolve(p.o.URL, s)
+	}
+	return err
+}
+
 // each reads the elements of an array; anything else is passed over.
 func (p *jsonParser) each(element func() error) error {
 	if p.Space() != '[' {
@@ -162,32 +175,32 @@ func (p *jsonParser) feedMember(key []byte) error {
 	case "title":
 		return p.set(&f.Title)
 	case "home_page_url":
-		return p.set(&f.Link)
+		return p.setURL(&f.Link)
 	case "feed_url":
 		from := p.I
 		if p.Space() == '"' {
 			from = p.I + 1
 		}
-		err := p.set(&f.FeedURL)
+		err := p.setURL(&f.FeedURL)
 		if f.FeedURL != "" && err == nil && p.I > from {
 			f.SelfLinks = append(f.SelfLinks, Range{from, p.I - 1})
 		}
 		return err
 	case "next_url":
-		return p.set(&f.Next)
+		return p.setURL(&f.Next)
 	case "description":
 		return p.set(&f.Description)
 	case "icon":
-		return p.set(&f.Image)
+		return p.setURL(&f.Image)
 	case "favicon":
-		return p.set(&f.Icon)
+		return p.setURL(&f.Icon)
 	case "language":
 		return p.set(&f.Language)
 	case "hubs":
 		return p.each(func() error {
 			return p.members(func(key []byte) error {
 				if string(key) == "url" {
-					return p.set(&f.Hub)
+					return p.setURL(&f.Hub)
 				}
 				return p.Skip()
 			})
@@ -221,7 +234,7 @@ func (p *jsonParser) author(to *[]Person) error {
 			case "name":
 				return p.set(&who.Name)
 			case "url":
-				return p.set(&who.URL)
+				return p.setURL(&who.URL)
 			case "email":
 				return p.set(&who.Email)
 			}
@@ -266,11 +279,11 @@ func (p *jsonParser) itemMember(key []byte) error {
 	case "url":
 		s, err := p.text()
 		if s != "" {
-			it.URL = s
+			it.URL = resolve(p.o.URL, s)
 		}
 		return err
 	case "external_url":
-		return p.set(&it.URL)
+		return p.setURL(&it.URL)
 	case "title":
 		return p.set(&it.Title)
 	case "summary":
@@ -287,11 +300,11 @@ func (p *jsonParser) itemMember(key []byte) error {
 	case "image":
 		s, err := p.text()
 		if s != "" {
-			it.Image = s
+			it.Image = resolve(p.o.URL, s)
 		}
 		return err
 	case "banner_image":
-		return p.set(&it.Image)
+		return p.setURL(&it.Image)
 	case "date_published", "date_modified":
 		s, err := p.text()
 		d, ok := parseDate(s)
@@ -321,7 +334,7 @@ func (p *jsonParser) itemMember(key []byte) error {
 			err := p.members(func(key []byte) error {
 				switch string(key) {
 				case "url":
-					return p.set(&e.URL)
+					return p.setURL(&e.URL)
 				case "mime_type":
 					return p.set(&e.Type)
 				case "size_in_bytes":

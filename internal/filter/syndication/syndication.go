@@ -44,11 +44,11 @@ func (f Format) ContentType() string {
 
 // Options are what is known of a source, and bounds; a zero is the default.
 type Options struct {
-	// Where it was fetched: what relative references in RSS, RDF and Atom are relative to.
+	// Where it was fetched: what relative references are relative to.
 	URL           string
 	ContentType   string // the header field of HTTP, whose charset is preferred to what the document says
 	MaxBytes      int    // of the source: 32 MiB
-	MaxDepth      int    // of open elements: 256
+	MaxDepth      int    // of open elements: 256; in JSON values are 64 deep at most
 	MaxItems      int    // of a feed: 20,000
 	MaxAttributes int    // of an element: 256
 }
@@ -84,7 +84,7 @@ type LimitError struct {
 
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the feed has more than %d %s", e.Max, map[string]string{"bytes": "bytes",
-		"depth": "elements in each other", "items": "items",
+		"depth": "elements or values in each other", "items": "items",
 		"attributes": "attributes in one element"}[e.What])
 }
 

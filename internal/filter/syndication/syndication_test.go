@@ -60,6 +60,28 @@ func TestParseReadsAFeed(t *testing.T) {
 	}
 }
 
+func TestRelativeURLsAreOfWhereTheFeedWasFound(t *testing.T) {
+	const at = "https://example.org/feeds/one"
+	for format, src := range map[string]string{
+		"rss": `<rss version="2.0"><channel><link>/</link><image><url>i.png</url></image><item>` +
+			`<link>../1</link><enclosure url="//cdn.example/1.mp3" type="a" length="1"/></item></channel></rss>`,
+		"atom": `<feed xmlns="http://www.w3.org/2005/Atom"><link href="/"/><logo>i.png</logo><entry>` +
+			`<link href="../1"/><link rel="enclosure" href="//cdn.example/1.mp3"/></entry></feed>`,
+		"json": `{"version":"https://jsonfeed.org/version/1.1","home_page_url":"/","icon":"i.png",` +
+			`"items":[{"id":"1","url":"../1","attachments":[{"url":"//cdn.example/1.mp3"}]}]}`,
+	} {
+		f, err := Parse([]byte(src), Options{URL: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		it := f.Items[0]
+		if f.Link != "https://example.org/" || f.Image != "https://example.org/feeds/i.png" ||
+			it.URL != "https://example.org/1" || it.Enclosures[0].URL != "https://cdn.example/1.mp3" {
+			t.Errorf("%s: %q %q %+v", format, f.Link, f.Image, it)
+		}
+	}
+}
+
 func TestPiecesAreTheSource(t *testing.T) {
 	f, err := Parse([]byte(rss), Options{})
 	if err != nil {
