@@ -47,10 +47,7 @@ func (f *Feed) Arrange(dst [][]byte, items []Ref, self string) ([][]byte, string
 			w.add(r.Feed.Source[it.Start:it.End])
 			continue
 		}
-		name := it.in.Start + 1
-		for !nameEnds[r.Feed.text[name]] {
-			name++
-		}
+		name := nameEnd(r.Feed.text, it.in.Start+1)
 		w.dst = append(w.dst, r.Feed.Source[it.Start:name], declared, r.Feed.Source[name:it.End])
 	}
 	for i := range f.Items {

@@ -220,8 +220,8 @@ func declared(b []byte) string {
 		return ""
 	}
 	var room [4]attribute
-	t, ok, err := readTag(b, len("<?xml"), room[:0], len(room))
-	if !ok || err != nil {
+	t := tag{attrs: room[:0]}
+	if ok, err := t.read(b, len("<?xml"), len(room)); !ok || err != nil {
 		return ""
 	}
 	for _, a := range t.attrs {

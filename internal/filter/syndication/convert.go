@@ -382,7 +382,8 @@ func (f *Feed) appendExtensions(dst []byte, it *Item) []byte {
 	x := extensions{b: f.text, scope: scope{bound: f.bound[:len(f.bound):len(f.bound)]}, dst: dst}
 	x.setBare()
 	if it != nil {
-		if t, ok, _ := readTag(f.text, it.in.Start+1, nil, defaultAttributes); ok {
+		var t tag
+		if ok, _ := t.read(f.text, it.in.Start+1, defaultAttributes); ok {
 			x.declare(f.text, t.attrs, false)
 			x.region(t.end, it.in.End)
 		}
@@ -447,8 +448,8 @@ func (x *extensions) region(i, end int) {
 			if c == '/' {
 				from++
 			}
-			t, ok, err := readTag(b, from, nil, defaultAttributes)
-			if !ok || err != nil {
+			var t tag
+			if ok, err := t.read(b, from, defaultAttributes); !ok || err != nil {
 				i = end
 				break
 			}
@@ -467,7 +468,7 @@ func (x *extensions) region(i, end int) {
 func (x *extensions) startTag(t *tag) {
 	bound := len(x.bound)
 	x.declare(x.b, t.attrs, false)
-	prefix, local := split(t.name)
+	prefix, local := t.split()
 	v := x.of(prefix)
 	e := extension{name: t.name, bound: bound}
 	as, carry := carried[v]

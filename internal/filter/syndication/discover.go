@@ -39,7 +39,7 @@ func Discover(page []byte, base *url.URL) []Link {
 			*to = append(*to, l)
 		}
 	}
-	var attrs []attribute
+	var t tag
 	var room []byte
 	for i := 0; i < len(page); {
 		j := bytes.IndexByte(page[i:], '<')
@@ -52,14 +52,14 @@ func Discover(page []byte, base *url.URL) []Link {
 			}
 			continue
 		}
-		t, ok, err := readTag(page, i+1, attrs, defaultAttributes)
+		ok, err := t.read(page, i+1, defaultAttributes)
 		if err != nil {
 			i++
 			continue
 		} else if !ok {
 			break
 		}
-		attrs, i = t.attrs, t.end
+		i = t.end
 		value := func(name string) string {
 			for _, a := range t.attrs {
 				if strings.EqualFold(string(a.name), name) {

@@ -35,7 +35,7 @@ func (p *xmlParser) startTag(t *tag) error {
 	if len(t.attrs) > 0 {
 		p.declare(p.b, t.attrs, len(p.stack) == 0)
 	}
-	prefix, local := split(t.name)
+	prefix, local := t.split()
 	var room lowered
 	v, name := p.of(prefix), room.lower(local)
 	if p.f.Format == Atom && v == native {

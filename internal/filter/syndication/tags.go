@@ -8,35 +8,56 @@ type attribute struct {
 	value Range
 }
 
-// nameEnds are the bytes at which the name of an element or attribute ends.
-var nameEnds = func() (t [256]bool) {
+// nameEnds are the bytes at which the name of an element or attribute ends; colon is in the name.
+var nameEnds = func() (t [256]uint8) {
 	for _, c := range " \t\r\n/>=<\"'" {
-		t[c] = true
+		t[c] = ends
 	}
+	t[':'] = colon
 	return
 }()
+
+const (
+	ends  = 1
+	colon = 2
+)
 
 // tag is a start tag, or an end tag without attributes.
 type tag struct {
 	name  []byte
+	local int // where in name the local name begins, behind the prefix
 	start int // of '<'
 	end   int // after '>'
 	empty bool
 	attrs []attribute
 }
 
-// readTag reads the tag whose name begins at i, into attrs. It is false when the document ends within the
-// tag. A tag without its '>' ends before the next '<'.
-func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err error) {
-	t.start = i - 1
-	k := i
-	for k < len(b) && !nameEnds[b[k]] {
+// nameEnd returns where the name at b[k] ends.
+func nameEnd(b []byte, k int) int {
+	for k < len(b) && nameEnds[b[k]] != ends {
 		k++
 	}
-	t.name, t.attrs = b[i:k], attrs[:0]
+	return k
+}
+
+// read reads the tag whose name begins at i, with at most so many attributes; the memory of t.attrs is used
+// again. It is false when the document ends within the tag. A tag without its '>' ends before the next '<'.
+func (t *tag) read(b []byte, i, most int) (ok bool, err error) {
+	k, local := i, 0
+	for k < len(b) {
+		if c := nameEnds[b[k]]; c != 0 {
+			if c == ends {
+				break
+			} else if local == 0 {
+				local = k - i + 1
+			}
+		}
+		k++
+	}
+	t.name, t.local, t.start, t.empty, t.attrs = b[i:k], local, i-1, false, t.attrs[:0]
 	if k < len(b) && b[k] == '>' {
 		t.end = k + 1
-		return t, true, nil
+		return true, nil
 	}
 	for k < len(b) {
 		switch c := b[k]; c {
@@ -45,10 +66,10 @@ func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err 
 			continue
 		case '>':
 			t.end = k + 1
-			return t, true, nil
+			return true, nil
 		case '<':
 			t.end = k
-			return t, true, nil
+			return true, nil
 		case '/':
 			t.empty = k+1 < len(b) && b[k+1] == '>'
 			k++
@@ -56,24 +77,22 @@ func readTag(b []byte, i int, attrs []attribute, most int) (t tag, ok bool, err 
 		}
 		a := attribute{}
 		n := k
-		for k < len(b) && !nameEnds[b[k]] {
-			k++
-		}
+		k = nameEnd(b, k)
 		a.name = b[n:k]
 		eq := skipSpace(b, k)
 		if eq < len(b) && b[eq] == '=' {
 			k = skipSpace(b, eq+1)
 			a.value, k = readValue(b, k)
 			if k < 0 {
-				return t, false, nil
+				return false, nil
 			}
 		}
 		if len(t.attrs) == most {
-			return t, false, &LimitError{"attributes", most}
+			return false, &LimitError{"attributes", most}
 		}
 		t.attrs = append(t.attrs, a)
 	}
-	return t, false, nil
+	return false, nil
 }
 
 // readValue reads the value at k, in quotes or not, and returns where to go on, -1 when the document ends
@@ -156,10 +175,10 @@ func skipMarkup(b []byte, i int) int {
 
 var cdataStart = []byte("<![CDATA[")
 
-// split takes a qualified name apart.
-func split(name []byte) (prefix, local []byte) {
-	if i := bytes.IndexByte(name, ':'); i > 0 {
-		return name[:i], name[i+1:]
+// split takes the name apart.
+func (t *tag) split() (prefix, local []byte) {
+	if t.local <= 1 {
+		return nil, t.name
 	}
-	return nil, name
+	return t.name[:t.local-1], t.name[t.local:]
 }

@@ -1,9 +1,9 @@
 package syndication
 
 import (
-	"bytes"
 	"encoding/binary"
 	"html"
+	"math/bits"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -12,6 +12,14 @@ import (
 // appendEntity appends what the reference at s[0] == '&' stands for, and returns how many bytes of s it
 // takes; 0 for an ampersand that begins none. Names are HTML's, which XML does not define.
 func appendEntity(dst, s []byte) ([]byte, int) {
+	if len(s) >= 4 && s[2] == 't' && s[3] == ';' { // what most of them are in HTML that is escaped
+		switch s[1] {
+		case 'l':
+			return append(dst, '<'), 4
+		case 'g':
+			return append(dst, '>'), 4
+		}
+	}
 	n := 1
 	for n < len(s) && n < 34 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= 'A' && s[n] <= 'Z' || s[n] >= '0' &&
 		s[n] <= '9' || n == 1 && s[n] == '#') {
@@ -73,41 +81,55 @@ const (
 
 // appendText appends character data: references are resolved, line ends are \n, and control characters are
 // left out.
-func appendText(dst, s []byte) ([]byte, flaws) {
-	var all, found flaws
-	for {
-		i := bytes.IndexByte(s, '&')
-		if i < 0 {
-			dst, found = appendVerbatim(dst, s)
-			return dst, all | found
-		}
-		dst, found = appendVerbatim(dst, s[:i])
-		all |= found
-		var n int
-		if dst, n = appendEntity(dst, s[i:]); n == 0 {
-			dst = append(dst, '&')
-			n = 1
-			all |= bareAmpersand
-		}
-		s = s[i+n:]
-	}
-}
+func appendText(dst, s []byte) ([]byte, flaws) { return appendWords(dst, s, '&') }
 
 // appendVerbatim appends the text of a CDATA section.
-func appendVerbatim(dst, s []byte) ([]byte, flaws) {
-	var found flaws
+func appendVerbatim(dst, s []byte) ([]byte, flaws) { return appendWords(dst, s, 0) }
+
+// appendWords appends text in which references, if any, begin with a byte. It takes eight bytes at a time up to
+// one that is not to be copied.
+func appendWords(dst, s []byte, reference uint64) (_ []byte, found flaws) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for {
-		i := indexControl(s)
-		if i < 0 {
-			return append(dst, s...), found
+		dst = slices.Grow(dst, len(s)+8)
+		n, to := len(dst), dst[:cap(dst)]
+		for len(s) >= 8 {
+			x := binary.LittleEndian.Uint64(s)
+			binary.LittleEndian.PutUint64(to[n:n+8], x)
+			// The lowest high bit is of a byte below 0x20, or of the one that references begin with.
+			y := x ^ reference*ones
+			if others := ((x-0x20*ones)&^x | (y-ones)&^y) & highs; others != 0 {
+				k := bits.TrailingZeros64(others) / 8
+				n, s = n+k, s[k:]
+				break
+			}
+			n, s = n+8, s[8:]
 		}
-		dst = append(dst, s[:i]...)
-		if s[i] != '\r' {
-			found = controlCharacter
-		} else if i+1 == len(s) || s[i+1] != '\n' {
+		dst = to[:n]
+		for len(s) > 0 && s[0] >= ' ' && s[0] != byte(reference) {
+			dst, s = append(dst, s[0]), s[1:]
+		}
+		if len(s) == 0 {
+			return dst, found
+		}
+		switch c := s[0]; {
+		case c == '&':
+			var n int
+			if dst, n = appendEntity(dst, s); n == 0 {
+				dst = append(dst, '&')
+				n = 1
+				found |= bareAmpersand
+			}
+			s = s[n:]
+			continue
+		case c == '\n', c == '\t':
+			dst = append(dst, c)
+		case c != '\r':
+			found |= controlCharacter
+		case len(s) == 1 || s[1] != '\n':
 			dst = append(dst, '\n')
 		}
-		s = s[i+1:]
+		s = s[1:]
 	}
 }
 

@@ -41,7 +41,8 @@ type xmlParser struct {
 	stack []open
 	scope
 	base    string
-	attrs   []attribute
+	attrs   []attribute // of the tag that is read
+	inside  tag         // within its text
 	scratch []byte
 	builder
 	item       *Item
@@ -79,34 +80,38 @@ var parsers = sync.Pool{New: func() any { return new(xmlParser) }}
 func (p *xmlParser) recycle() {
 	clear(p.stack[:cap(p.stack)])
 	clear(p.attrs[:cap(p.attrs)])
+	clear(p.inside.attrs[:cap(p.inside.attrs)])
 	if cap(p.scratch) > 1<<16 {
 		p.scratch = nil
 	}
-	*p = xmlParser{stack: p.stack[:0], attrs: p.attrs[:0], scratch: p.scratch[:0]}
+	*p = xmlParser{stack: p.stack[:0], attrs: p.attrs[:0], scratch: p.scratch[:0],
+		inside: tag{attrs: p.inside.attrs[:0]}}
 	parsers.Put(p)
 }
 
 // run reads tags until the root is closed or the document ends.
 func (p *xmlParser) run() error {
+	b := p.b
+	t := tag{attrs: p.attrs}
+	defer func() { p.attrs = t.attrs }()
 	for !p.done {
-		j := bytes.IndexByte(p.b[p.i:], '<')
-		if j < 0 || p.i+j+1 == len(p.b) {
-			if p.i = len(p.b); j >= 0 {
+		j := bytes.IndexByte(b[p.i:], '<')
+		if j < 0 || p.i+j+1 == len(b) {
+			if p.i = len(b); j >= 0 {
 				p.i--
 			}
 			return p.cut(p.i)
 		}
 		at := p.i + j
-		switch c := p.b[at+1]; {
+		switch c := b[at+1]; {
 		case c == '!' || c == '?':
-			end := skipMarkup(p.b, at)
+			end := skipMarkup(b, at)
 			if end < 0 {
 				return p.cut(at)
 			}
 			p.i = end
 		case c == '/':
-			t, ok, err := readTag(p.b, at+2, p.attrs, p.o.MaxAttributes)
-			if err != nil {
+			if ok, err := t.read(b, at+2, p.o.MaxAttributes); err != nil {
 				return err
 			} else if !ok {
 				return p.cut(at)
@@ -114,14 +119,12 @@ func (p *xmlParser) run() error {
 			p.i = t.end
 			p.endTag(t.name, at, t.end)
 		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == ':' || c >= 0x80:
-			t, ok, err := readTag(p.b, at+1, p.attrs, p.o.MaxAttributes)
-			if err != nil {
+			if ok, err := t.read(b, at+1, p.o.MaxAttributes); err != nil {
 				return err
 			} else if !ok {
 				return p.cut(at)
 			}
-			t.start = at
-			p.attrs, p.i = t.attrs, t.end
+			p.i = t.end
 			if err := p.startTag(&t); err != nil {
 				return err
 			}
@@ -350,8 +353,8 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 			}
 			p.i = end
 		case c == '/':
-			e, ok, err := readTag(p.b, at+2, p.attrs[:0], p.o.MaxAttributes)
-			if !ok || err != nil {
+			e := &p.inside
+			if ok, err := e.read(p.b, at+2, p.o.MaxAttributes); !ok || err != nil {
 				p.cutOff = t.start
 				return nil
 			}
@@ -366,12 +369,12 @@ func (p *xmlParser) inner(t *tag, xml bool) []byte {
 				return p.innerText(text, start, at, markup, all)
 			}
 		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_':
-			e, ok, err := readTag(p.b, at+1, p.attrs[:0], p.o.MaxAttributes)
-			if !ok || err != nil {
+			e := &p.inside
+			if ok, err := e.read(p.b, at+1, p.o.MaxAttributes); !ok || err != nil {
 				p.cutOff = t.start
 				return nil
 			}
-			if !xml && p.endsText(t, &e) {
+			if !xml && p.endsText(t, e) {
 				p.i = at
 				p.f.damaged("elements that are not closed")
 				return p.innerText(text, start, at, markup, all)
@@ -421,7 +424,7 @@ func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found fl
 // endsText is true for the start tag of an element that is none of the text it stands in, which then was
 // not closed.
 func (p *xmlParser) endsText(text, next *tag) bool {
-	_, in := split(text.name)
+	_, in := text.split()
 	switch string(next.name) {
 	case "guid", "pubDate", "enclosure", "comments", "item", "entry", "channel", "published", "updated":
 		return true
@@ -466,8 +469,9 @@ func withoutDiv(b []byte) []byte {
 	if len(b) == 0 || b[0] != '<' {
 		return b
 	}
-	t, ok, err := readTag(b, 1, nil, defaultAttributes)
-	if _, local := split(t.name); !ok || err != nil || t.empty || !bytes.EqualFold(local, []byte("div")) {
+	var t tag
+	ok, err := t.read(b, 1, defaultAttributes)
+	if _, local := t.split(); !ok || err != nil || t.empty || !bytes.EqualFold(local, []byte("div")) {
 		return b
 	}
 	if end := bytes.LastIndex(b, append([]byte("</"), t.name...)); end > t.end {

@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+// appendBytes is what appendWords has to be: it takes a byte at a time.
+func appendBytes(dst []byte, start int, s string, form Form) []byte {
+	for i := 0; i < len(s); {
+		if c := s[i]; c > ' ' && c < 0x7f && (form&HTML == 0 || c != '<' && c != '&') {
+			dst = append(dst, lower(c, form))
+			i++
+			continue
+		}
+		dst, i = appendOther(dst, start, s, i, form)
+	}
+	return dst
+}
+
 func TestEightBytesAtATimeAreWhatOneAtATimeIs(t *testing.T) {
 	const alphabet = "aZ @[`{~\x7f\x00\n\t<&;>é\x80\u00a0İ漢09-/"
 	letters := []rune(alphabet)
@@ -19,10 +32,20 @@ func TestEightBytesAtATimeAreWhatOneAtATimeIs(t *testing.T) {
 			}
 		}
 		for form := range KeepCase | KeepAccents | HTML + 1 {
-			got, want := appendForm([]byte(" "), s, form, true), appendForm([]byte(" "), s, form, false)
+			got, want := appendWords([]byte(" "), 1, s, form), appendBytes([]byte(" "), 1, s, form)
 			if string(got) != string(want) {
 				t.Fatalf("form %d of %q is %q, want %q", form, s, got, want)
 			}
 		}
 	}
+}
+
+func FuzzEightBytesAtATime(f *testing.F) {
+	f.Add("Größe <b>of</b>  R&amp;D\x00\u00a0", uint8(4))
+	f.Fuzz(func(t *testing.T, s string, form uint8) {
+		got, want := appendWords(nil, 0, s, Form(form&7)), appendBytes(nil, 0, s, Form(form&7))
+		if string(got) != string(want) {
+			t.Fatalf("form %d of %q is %q, want %q", form&7, s, got, want)
+		}
+	})
 }
