@@ -71,11 +71,11 @@ func (s *Service) due(src *source, now time.Time) bool {
 // parseName takes an id and the suffix of a format apart.
 func parseName(name []byte) (id store.ID, format view, ok bool) {
 	text, suffix, dotted := bytes.Cut(name, []byte{'.'})
-	if id, ok = store.ParseID(text); !ok {
-		return id, 0, false
+	if id, ok = store.ParseID(text); !ok || !dotted {
+		return id, native, ok
 	}
 	format, ok = views[string(suffix)]
-	return id, format, ok && dotted == (format != native)
+	return id, format, ok && format != native
 }
 
 // takesGzip reads Accept-Encoding (RFC 9110, 12.5.3).
@@ -113,18 +113,14 @@ func (s *Service) give(w *server.Response, r *server.Request, q *request, now ti
 	if format == native {
 		format = d.native
 	}
-	etag := d.tags[boolByte(q.zipped)]
-	if !own {
-		etag = d.tag(format, q.zipped)
-	}
 	st := f.source.worst()
-	w.Field("Cache-Control", st.control)
-	w.Field("Vary", "Accept-Encoding")
+	w.Fields(st.fields)
 	w.FieldInt("Age", int(max(0, now.Sub(st.checked))/time.Second))
-	if st.stale != "" {
-		w.Field("Weir-Stale", st.stale)
-	}
-	if r != nil && server.NotModified(w, r, etag, d.modified) {
+	var room [len(validators) + 32]byte
+	fields, tag := d.validators(room[:0], format, q.zipped)
+	w.Fields(fields)
+	if r != nil && server.Has(r, tag, time.Unix(d.modified, 0)) {
+		w.Status = http.StatusNotModified
 		s.answered[unchanged].Add(r.Stripe, 1)
 		return true
 	}
@@ -135,10 +131,6 @@ func (s *Service) give(w *server.Response, r *server.Request, q *request, now ti
 		}
 		w.Clear()
 		return false
-	}
-	if r == nil {
-		w.Field("ETag", etag)
-		w.Field("Last-Modified", d.modified.UTC().Format(http.TimeFormat))
 	}
 	doc := c.documents[format].Load()
 	w.ContentType = doc.contentType

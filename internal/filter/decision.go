@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -24,8 +25,8 @@ type decision struct {
 	content  uint64 // version of the content that keep is of
 	keep     syndication.Bits
 	native   view
-	modified time.Time
-	tags     [2]string                   // ETags in the filter's format: plain, and gzip
+	modified int64                       // in Unix seconds
+	fields   string                      // header fields: validators, up to the hash in the ETag
 	tail     atomic.Pointer[pieces.Tail] // in the filter's format; nil until it is needed
 }
 
@@ -163,11 +164,13 @@ func (s *Service) decideComposed(ctx context.Context, f *filter, o *opened, now 
 
 // complete adds the validators to a decision, which then is that of f.
 func (d *decision) complete(f *filter, stored *store.Filter, o opened) {
-	d.native, d.modified = view(o.feed.Format), o.modified
-	if stored.Changed.After(d.modified) {
-		d.modified = stored.Changed
+	d.native = view(o.feed.Format)
+	modified := o.modified
+	if stored.Changed.After(modified) {
+		modified = stored.Changed
 	}
-	d.sign(f.format)
+	d.modified = modified.Unix()
+	d.sign(modified)
 	f.decision.Store(d)
 }
 
@@ -204,37 +207,31 @@ func seconds(t time.Time) int64 {
 	return t.Unix()
 }
 
-// sign makes the ETags: of the content, and of which items stay.
-func (d *decision) sign(format view) {
+// validators are the header fields that say which version an answer is of.
+const validators = "Vary: Accept-Encoding\r\nLast-Modified: " + http.TimeFormat + "\r\nETag: \"0123456789abcdef"
+
+// sign makes the validators: the ETag is of the content, and of which items stay.
+func (d *decision) sign(modified time.Time) {
 	text := binary.LittleEndian.AppendUint64(make([]byte, 0, 64), d.content)
 	for _, word := range d.keep {
 		text = binary.LittleEndian.AppendUint64(text, word)
 	}
-	for i := range d.tags {
-		d.tags[i] = tag(xxh3.Hash(text), format, d.native, i == 1)
-	}
+	d.fields = fmt.Sprintf("Vary: Accept-Encoding\r\nLast-Modified: %s\r\nETag: \"%016x",
+		modified.UTC().Format(http.TimeFormat), xxh3.Hash(text))
 }
 
-// tag returns an ETag. Each format and encoding has its own.
-func tag(hash uint64, format, of view, zipped bool) string {
-	if format == native {
-		format = of
-	}
-	text := fmt.Appendf(nil, `"%016x%d`, hash, format)
+// validators appends the header fields of an answer, and returns the ETag in them. Each format and encoding
+// has its own.
+func (d *decision) validators(dst []byte, format view, zipped bool) (fields, tag []byte) {
+	dst = append(dst, d.fields...)
+	begin := len(dst) - len(`"0123456789abcdef`)
+	dst = append(dst, '0'+byte(format))
 	if zipped {
-		text = append(text, 'z')
+		dst = append(dst, 'z')
 	}
-	return string(append(text, '"'))
-}
-
-// tag returns the ETag of an answer in a format other than the filter's.
-func (d *decision) tag(format view, zipped bool) string {
-	text := []byte(d.tags[0])
-	text = fmt.Appendf(text[:17], "%d", format)
-	if zipped {
-		text = append(text, 'z')
-	}
-	return string(append(text, '"'))
+	dst = append(dst, '"')
+	end := len(dst)
+	return append(dst, "\r\n"...), dst[begin:end]
 }
 
 // self returns the URL of an answer as its document has it in the place of the source's own; nil leaves that.

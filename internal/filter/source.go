@@ -2,7 +2,7 @@ package filter
 
 import (
 	"encoding/binary"
-	"strconv"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,24 +42,26 @@ func newSource(url string) *source { return &source{url: url} }
 type state struct {
 	store.Fetch
 	checked time.Time // when the content was last known to be that of the source
-	control string    // Cache-Control
-	stale   string    // Weir-Stale, "" while fetching works
+	fields  []byte    // Cache-Control, and Weir-Stale while fetching fails
 }
 
 // newState returns the state of a source after a fetch.
 func (s *Service) newState(f store.Fetch, checked time.Time) *state {
-	st := &state{Fetch: f, checked: checked, control: "public, max-age=" +
-		strconv.Itoa(int(s.live.Load().Interval.Seconds()))}
+	st := &state{Fetch: f, checked: checked}
 	if st.checked.IsZero() {
 		st.checked = f.Succeeded
 	}
-	if f.Failures > 0 && !f.Succeeded.IsZero() {
-		st.control = "public, max-age=60"
-		st.stale = "the source has failed since " + f.Succeeded.UTC().Format(time.RFC3339) +
-			"; failures: " + strconv.Itoa(f.Failures)
+	if st.stale() {
+		st.fields = fmt.Appendf(nil, "Cache-Control: public, max-age=60\r\nWeir-Stale: the source has failed "+
+			"since %s; failures: %d\r\n", f.Succeeded.UTC().Format(time.RFC3339), f.Failures)
+	} else {
+		st.fields = fmt.Appendf(nil, "Cache-Control: public, max-age=%d\r\n", int(s.live.Load().Interval.Seconds()))
 	}
 	return st
 }
+
+// stale says whether there is content, and fetching it has failed since.
+func (st *state) stale() bool { return st.Failures > 0 && !st.Succeeded.IsZero() }
 
 // basis says what an answer is made of: the version of the source, or of all that a composed one has.
 func (src *source) basis() uint64 {
@@ -109,7 +111,7 @@ func (src *source) worst() *state {
 	var worst *state
 	for _, part := range src.parts {
 		st := part.state.Load()
-		if worst == nil || worst.stale == "" && (st.stale != "" || st.checked.Before(worst.checked)) {
+		if worst == nil || !worst.stale() && (st.stale() || st.checked.Before(worst.checked)) {
 			worst = st
 		}
 	}

@@ -16,14 +16,15 @@ func NotModified(w *Response, r *Request, tag string, modified time.Time) bool {
 	if !modified.IsZero() {
 		w.Field("Last-Modified", modified.UTC().Format(http.TimeFormat))
 	}
-	if !has(r, tag, modified) {
+	if !Has(r, tag, modified) {
 		return false
 	}
 	w.Status = http.StatusNotModified
 	return true
 }
 
-func has(r *Request, tag string, modified time.Time) bool {
+// Has says whether the client has what is answered already, by its conditions (RFC 9110, section 13).
+func Has[T string | []byte](r *Request, tag T, modified time.Time) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
@@ -32,7 +33,7 @@ func has(r *Request, tag string, modified time.Time) bool {
 		asked = true
 		for one := range bytes.SplitSeq(field, []byte{','}) {
 			one = trimOWS(one)
-			if string(one) == "*" || tag != "" &&
+			if string(one) == "*" || len(tag) > 0 &&
 				string(bytes.TrimPrefix(one, weak)) == string(bytes.TrimPrefix([]byte(tag), weak)) {
 				return true
 			}

@@ -70,6 +70,9 @@ func (w *Response) Field(name, value string) {
 	w.header = append(w.header, "\r\n"...)
 }
 
+// Fields adds header fields that are rendered already, each with its CRLF.
+func (w *Response) Fields(lines []byte) { w.header = append(w.header, lines...) }
+
 // FieldInt is Field for a number.
 func (w *Response) FieldInt(name string, n int) {
 	w.header = append(w.header, name...)
