@@ -25,6 +25,7 @@ type app struct {
 	lock     *disk.DirLock
 	log      *slog.Logger
 	services []server.Service
+	admin    *admin.Admin
 	served   bool // Run has closed the services
 }
 
@@ -80,6 +81,12 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
+	if a.admin, err = admin.New(admin.Options{Services: a.services}); err != nil {
+		return nil, err
+	}
+	for _, r := range a.admin.Routes() {
+		a.Handle(r)
+	}
 	a.openSettings(dataDir)
 	for _, o := range off {
 		if absent, ok := o.(server.Absent); ok {
@@ -172,7 +179,8 @@ func checkFormat(path string) error {
 
 // Run serves until ctx is done and then stops in order. It may be called once.
 func (a *app) Run(ctx context.Context) error {
-	err := a.Server.Run(ctx) // closes the services
+	defer context.AfterFunc(ctx, a.admin.Close)() // streams of events would hold up the end
+	err := a.Server.Run(ctx)                      // closes the services
 	a.served = true
 	return errors.Join(err, a.close())
 }

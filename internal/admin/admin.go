@@ -1,2 +1,148 @@
-// Package admin is what the person who runs a server sees and does on the admin port.
+// Package admin is what the person who runs a server sees and does on the admin port: a dashboard, and the
+// JSON routes it is made of, which programs use as well.
+//
+// It knows the kernel's interfaces only. A service that is a server.Pager brings pages of its own, one that
+// is server.Tunable settings. A page is a fragment of HTML in one frame and a module that fills it from JSON
+// routes; nothing that changes is written as HTML. What happens is told by server-sent events, GET
+// /admin/events: once a second how the server is, and whatever else pages listen to.
 package admin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"fmt"
+	"html"
+	"io/fs"
+	"net/http"
+	"strings"
+
+	"weir/internal/server"
+	"weir/internal/webui"
+)
+
+//go:embed static
+var static embed.FS
+
+//go:embed frame.html
+var frame string
+
+// Options say what an Admin is about.
+type Options struct {
+	Services []server.Service
+}
+
+// Admin is the dashboard of one server.
+type Admin struct {
+	o      Options
+	assets *webui.Assets
+	pages  map[string][]byte // rendered and gzipped, by name
+	hub    *webui.Hub
+}
+
+// ownPages returns the pages that belong to no service: those before and those after the services'.
+func ownPages() (before, after []webui.Page) {
+	files, err := fs.Sub(static, "static")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	page := func(name, title string) webui.Page { return webui.Page{Name: name, Title: title, Files: files} }
+	return []webui.Page{page("overview", "Overview")}, nil
+}
+
+// New returns the dashboard of services. Close ends it.
+func New(o Options) (*Admin, error) {
+	a := &Admin{o: o, pages: map[string][]byte{}}
+	a.hub = webui.NewHub(func() any { return struct{}{} }, server.WriteProblem)
+	before, after := ownPages()
+	pages, sets := before, []fs.FS{static}
+	for _, s := range o.Services {
+		if p, ok := s.(server.Pager); ok {
+			for _, page := range p.Pages() {
+				pages, sets = append(pages, page), append(sets, page.Files)
+			}
+		}
+	}
+	pages = append(pages, after...)
+	a.assets = webui.NewAssets("/ui/assets/", nil, sets...)
+	for _, p := range pages {
+		text, err := a.render(p, pages)
+		if err != nil {
+			return nil, fmt.Errorf("page %s: %w", p.Name, err)
+		}
+		var zipped bytes.Buffer
+		w := gzip.NewWriter(&zipped)
+		w.Write(text) //nolint:errcheck // memory
+		w.Close()     //nolint:errcheck // as well
+		a.pages[p.Name] = zipped.Bytes()
+	}
+	return a, nil
+}
+
+// render puts a page into the frame.
+func (a *Admin) render(p webui.Page, pages []webui.Page) ([]byte, error) {
+	fragment, err := fs.ReadFile(p.Files, p.Name+".html")
+	if err != nil {
+		return nil, err
+	}
+	var menu, style strings.Builder
+	for _, other := range pages {
+		current := ""
+		if other.Name == p.Name {
+			current = ` aria-current="page"`
+		}
+		fmt.Fprintf(&menu, "<a href=\"/ui/%s\"%s>%s</a>\n", html.EscapeString(other.Name), current,
+			html.EscapeString(other.Title))
+	}
+	if name := p.Name + ".css"; a.assets.Has(name) {
+		fmt.Fprintf(&style, "<link rel=\"stylesheet\" href=\"%s\">", a.assets.Path(name))
+	}
+	return []byte(strings.NewReplacer("{title}", html.EscapeString(p.Title), "{menu}", menu.String(), "{style}",
+		style.String(), "{module}", a.assets.Path(p.Name+".js"), "{content}",
+		string(fragment)).Replace(a.assets.Expand(frame))), nil
+}
+
+// Routes are those of the dashboard.
+func (a *Admin) Routes() []server.Route {
+	return []server.Route{
+		{Pattern: "GET /", Handler: home, Admin: true},
+		{Pattern: "GET /ui/assets/{name...}", Stream: a.assets, Admin: true},
+		{Pattern: "GET /ui/{page}", Stream: http.HandlerFunc(a.page), Admin: true},
+		{Pattern: "GET /admin/events", Stream: a.hub, Admin: true},
+	}
+}
+
+// Events is where what happens is told to the pages.
+func (a *Admin) Events() *webui.Hub { return a.hub }
+
+// Close ends the streams of events.
+func (a *Admin) Close() { a.hub.Close() }
+
+func home(w *server.Response, _ *server.Request) server.Outcome {
+	w.Status = http.StatusSeeOther
+	w.Field("Location", "/ui/overview")
+	return server.Done
+}
+
+// page answers GET /ui/{page}.
+func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
+	zipped, ok := a.pages[strings.TrimPrefix(r.URL.Path, "/ui/")]
+	if !ok {
+		server.WriteProblem(w, http.StatusNotFound, "there is no such page; / leads to the first")
+		return
+	}
+	w.Header().Set("Cache-Control", "private, no-store")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		webui.ServeFile(w, r, "page.html", nil, zipped)
+		return
+	}
+	text, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err == nil {
+		var plain bytes.Buffer
+		if _, err = plain.ReadFrom(text); err == nil {
+			webui.ServeFile(w, r, "page.html", plain.Bytes(), nil)
+			return
+		}
+	}
+	panic("BUG: a page that was compressed here cannot be read: " + err.Error())
+}

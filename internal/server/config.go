@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"time"
 
@@ -59,6 +60,10 @@ type Config struct {
 
 	// Settings returns what of this may change while the server serves, by its Apply; nil is nothing.
 	Settings func(*Server) []config.Setting
+
+	// AdminAccess wraps what the admin port serves, behind the guard against pages of other sites: it says
+	// who may use it. Nil is everybody.
+	AdminAccess func(http.Handler) http.Handler
 
 	Metrics *metrics.Registry
 	Log     *slog.Logger

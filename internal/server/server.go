@@ -200,6 +200,9 @@ func (s *Server) AdminRoutes() []string { return slices.Clone(s.admins.patterns)
 // guardAdmin keeps pages of other sites from the admin port. A port on loopback is asked for by names of
 // loopback, any other by whatever names its network has.
 func (s *Server) guardAdmin(next http.Handler) http.Handler {
+	if s.cfg.AdminAccess != nil {
+		next = s.cfg.AdminAccess(next)
+	}
 	address, ok := address(s.admin).(*net.TCPAddr)
 	return webui.Guard{AnyHost: !ok || !address.IP.IsLoopback(), Refuse: WriteProblem}.Handler(next)
 }

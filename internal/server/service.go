@@ -12,6 +12,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/metrics"
 	"weir/internal/shed"
+	"weir/internal/webui"
 )
 
 // Service is one capability of the box. The kernel consumes it: a service lists its routes and
@@ -38,6 +39,12 @@ type Reloader interface {
 type Tunable interface {
 	// Settings returns them, the same ones for as long as the service is open.
 	Settings() []config.Setting
+}
+
+// Pager is a Service that brings pages to the dashboard.
+type Pager interface {
+	// Pages returns them, in the order of the menu.
+	Pages() []webui.Page
 }
 
 // Env is what a service is opened with. Nothing in it is owned by the service.

@@ -14,7 +14,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
-	"weir/internal/load/report/uplot"
+	"weir/internal/webui/uplot"
 )
 
 // A page is put together by hand: the packages of templates would keep every method of every type in the

@@ -5,13 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"weir/internal/load"
@@ -31,33 +30,34 @@ func statusOf(t *testing.T, w *httptest.ResponseRecorder) status {
 // until waits for the run to be in a state, by the events that say so.
 func until(t *testing.T, u *UI, want state) status {
 	t.Helper()
-	c, first := u.live.subscribe("")
-	if c == nil {
-		t.Fatal("no more streams")
-	}
-	defer u.live.unsubscribe(c)
-	var snap snapshot
-	if err := json.Unmarshal(first[0].data, &snap); err != nil {
-		t.Fatal(err)
-	}
-	if snap.Status.State == want {
-		return snap.Status
-	}
-	limit := time.After(20 * time.Second)
+	site := httptest.NewServer(u)
+	defer site.Close()
+	events := openStream(t, site.URL)
+	defer events.Close() //nolint:errcheck
 	for {
-		select {
-		case e, ok := <-c.events:
-			if !ok {
-				return until(t, u, want)
-			}
-			var s status
-			if e.kind == "run" && json.Unmarshal(e.data, &s) == nil && s.State == want {
-				return s
-			}
-		case <-limit:
+		kind, data, ok := events.next()
+		if !ok { // too slow, or too long
 			t.Fatalf("the run never was %s", want)
 		}
+		var s status
+		switch kind {
+		case "run":
+			s = decode[status](t, data)
+		case "snapshot":
+			s = decode[struct{ Run status }](t, data).Run
+		}
+		if s.State == want {
+			return s
+		}
 	}
+}
+
+func decode[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return v
 }
 
 func TestARunGoesThroughItsStates(t *testing.T) {
@@ -91,13 +91,7 @@ func TestARunGoesThroughItsStates(t *testing.T) {
 			t.Errorf("the rate %s is answered %d %s", wrong, w.Code, w.Body)
 		}
 	}
-	c, _ := u.live.subscribe("")
-	for e := range c.events {
-		if e.kind == "point" {
-			break
-		}
-	}
-	u.live.unsubscribe(c)
+	u.awaitPoint(t)
 	if w := ask(u, "DELETE", "/api/run", ""); w.Code != 202 {
 		t.Errorf("stopping is answered %d", w.Code)
 	}
@@ -229,35 +223,6 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-func FuzzLastEventID(f *testing.F) {
-	l := newLive()
-	for n := range 2 * keepEvents {
-		l.point(report.Point{At: float64(n)})
-	}
-	f.Add("")
-	f.Add(".")
-	f.Add(l.epoch + ".2000")
-	f.Add("another.2000")
-	f.Fuzz(func(t *testing.T, id string) {
-		for _, last := range []string{id, l.epoch + "." + id} {
-			c, missed := l.subscribe(last)
-			if c == nil {
-				t.Fatal("a client is refused")
-			}
-			l.unsubscribe(c)
-			// Either all that was missed, up to the last event, or a snapshot of it.
-			for i, e := range missed {
-				if want := l.seq - uint64(len(missed)-1-i); e.seq != want {
-					t.Fatalf("%q: event %d of %d is %d, expected %d", last, i, len(missed), e.seq, want)
-				}
-			}
-			if len(missed) > keepEvents {
-				t.Fatalf("%q: %d events are kept", last, len(missed))
-			}
-		}
-	})
-}
-
 func TestARunThatFailsSaysWhy(t *testing.T) {
 	u := testUI(t, func(o *Options) {
 		o.New = func(context.Context, load.Plan) (Runner, error) {
@@ -305,38 +270,34 @@ func TestClosingKeepsTheResult(t *testing.T) {
 
 // stream reads server-sent events.
 type stream struct {
-	t     *testing.T
+	io.Closer
 	lines *bufio.Scanner
-	last  string // the id
 }
 
-func openStream(t *testing.T, url, last string) *stream {
+// openStream opens the stream of events, for a time that is long enough for anything.
+func openStream(t *testing.T, url string) *stream {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/events", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, "GET", url+"/api/events", nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if last != "" {
-		r.Header.Set("Last-Event-ID", last)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { answer.Body.Close() }) //nolint:errcheck
-	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("a stream is answered %d %s", answer.StatusCode, answer.Header.Get("Content-Type"))
+	if answer.StatusCode != 200 {
+		t.Fatalf("a stream is answered %d", answer.StatusCode)
 	}
-	return &stream{t: t, lines: bufio.NewScanner(answer.Body)}
+	return &stream{answer.Body, bufio.NewScanner(answer.Body)}
 }
 
 // next returns the next event, and false at the end.
 func (s *stream) next() (kind, data string, ok bool) {
 	for s.lines.Scan() {
-		name, value, _ := strings.Cut(s.lines.Text(), ": ")
-		switch name {
-		case "id":
-			s.last = value
+		switch name, value, _ := strings.Cut(s.lines.Text(), ": "); name {
 		case "event":
 			kind = value
 		case "data":
@@ -350,126 +311,31 @@ func (s *stream) next() (kind, data string, ok bool) {
 	return "", "", false
 }
 
-func TestAStreamResumesWithoutAGap(t *testing.T) {
+// awaitPoint waits until the run has made a point.
+func (u *UI) awaitPoint(t *testing.T) {
+	t.Helper()
+	site := httptest.NewServer(u)
+	defer site.Close()
+	events := openStream(t, site.URL)
+	defer events.Close() //nolint:errcheck
+	for {
+		if kind, _, ok := events.next(); kind == "point" || !ok {
+			return
+		}
+	}
+}
+
+func TestAStreamBeginsWithTheRunSoFar(t *testing.T) {
 	u := testUI(t)
-	s := httptest.NewServer(u)
-	t.Cleanup(s.Close) // after the requests' ends, before u.Close
-	first := openStream(t, s.URL, "")
-	if kind, data, _ := first.next(); kind != "snapshot" || !strings.Contains(data, `"points":[]`) {
+	site := httptest.NewServer(u)
+	t.Cleanup(site.Close) // after the requests' ends, before u.Close
+	events := openStream(t, site.URL)
+	if kind, data, _ := events.next(); kind != "snapshot" || !strings.Contains(data, `"points":[]`) {
 		t.Fatalf("a stream begins with %s %s", kind, data)
 	}
-	point := func(n int) { u.live.point(report.Point{At: float64(n), Phase: "steady"}) }
-	for n := range 5 {
-		point(n)
+	u.live.point(report.Point{At: 3, Phase: "steady"})
+	kind, data, _ := events.next()
+	if kind != "point" || decode[report.Point](t, data).At != 3 {
+		t.Fatalf("and goes on with %s %s", kind, data)
 	}
-	at := func(data string) float64 {
-		var p report.Point
-		if err := json.Unmarshal([]byte(data), &p); err != nil {
-			t.Fatal(err)
-		}
-		return p.At
-	}
-	for n := range 3 { // and then it is cut off
-		if kind, data, _ := first.next(); kind != "point" || at(data) != float64(n) {
-			t.Fatalf("event %d is %s %s", n, kind, data)
-		}
-	}
-	for n := 5; n < 9; n++ {
-		point(n)
-	}
-	second := openStream(t, s.URL, first.last)
-	for n := 3; n < 9; n++ {
-		if kind, data, _ := second.next(); kind != "point" || at(data) != float64(n) {
-			t.Fatalf("after resuming, event %d is %s %s", n, kind, data)
-		}
-	}
-	// Who has everything gets nothing twice.
-	third := openStream(t, s.URL, second.last)
-	point(9)
-	if kind, data, _ := third.next(); kind != "point" || at(data) != 9 {
-		t.Errorf("who had everything gets %s %s", kind, data)
-	}
-	// What can't be resumed begins anew: too long ago, another process, nonsense, the future.
-	for n := range keepEvents + 10 {
-		point(10 + n)
-	}
-	for _, last := range []string{second.last, "other.3", "nonsense", u.live.epoch + ".99999999",
-		u.live.epoch + ".-1", u.live.epoch + "."} {
-		again := openStream(t, s.URL, last)
-		if kind, _, _ := again.next(); kind != "snapshot" {
-			t.Errorf("after %q a stream begins with %s", last, kind)
-		}
-	}
-}
-
-func TestASlowClientIsDroppedAndHoldsNobodyUp(t *testing.T) {
-	l := newLive()
-	slow, _ := l.subscribe("")
-	quick, _ := l.subscribe("")
-	for n := range queueEvents + 10 {
-		l.point(report.Point{At: float64(n)}) // would block for ever if it waited for the slow one
-		<-quick.events
-	}
-	n := 0
-	for range slow.events {
-		n++
-	}
-	if n != queueEvents {
-		t.Errorf("the slow client got %d events before its end, expected %d", n, queueEvents)
-	}
-	if len(l.clients) != 1 {
-		t.Errorf("%d clients are left, expected the quick one", len(l.clients))
-	}
-	l.unsubscribe(slow) // again, as its handler does
-	back, missed := l.subscribe(fmt.Sprintf("%s.%d", l.epoch, queueEvents))
-	if back == nil || len(missed) != 10 {
-		t.Errorf("it comes back and gets %d events, expected 10", len(missed))
-	}
-	for range mostClients - 2 {
-		if c, _ := l.subscribe(""); c == nil {
-			t.Fatal("a client is refused before the bound")
-		}
-	}
-	if c, _ := l.subscribe(""); c != nil {
-		t.Error("there is no bound of clients")
-	}
-}
-
-// flushes is an http.ResponseWriter that takes down what is flushed, and when.
-type flushes struct {
-	http.ResponseWriter
-	written []string
-	begin   time.Time
-	at      []time.Duration
-}
-
-func (f *flushes) Header() http.Header { return http.Header{} }
-func (f *flushes) WriteHeader(int)     {}
-func (f *flushes) Write(p []byte) (int, error) {
-	f.written = append(f.written, string(p))
-	return len(p), nil
-}
-func (f *flushes) Flush() { f.at = append(f.at, time.Since(f.begin)) }
-
-func TestAStreamBeats(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := &UI{live: newLive()}
-		ctx, cancel := context.WithCancel(t.Context())
-		w := &flushes{begin: time.Now()}
-		done := make(chan struct{})
-		go func() {
-			u.events(w, httptest.NewRequestWithContext(ctx, "GET", "/api/events", nil))
-			close(done)
-		}()
-		time.Sleep(2*heartbeat + time.Second)
-		cancel()
-		<-done
-		if len(w.at) != 3 || w.at[1] != heartbeat || w.at[2] != 2*heartbeat ||
-			w.written[2] != ": heartbeat\n\n" {
-			t.Errorf("a quiet stream says %q at %v", w.written, w.at)
-		}
-		if len(u.live.clients) != 0 {
-			t.Error("a client that is gone is still served")
-		}
-	})
 }

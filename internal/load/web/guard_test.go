@@ -105,7 +105,7 @@ func TestOtherSitesCannotMakeLoad(t *testing.T) {
 
 func TestPagesHaveAStrictPolicy(t *testing.T) {
 	u := testUI(t)
-	for _, path := range []string{"/", "/main.js", "/style.css", "/uplot/uPlot.iife.min.js", "/api/run",
+	for _, path := range []string{"/", "/assets/", "/api/run",
 		"/nothing", "/api/nothing"} {
 		w := ask(u, "GET", path, "")
 		csp := w.Header().Get("Content-Security-Policy")

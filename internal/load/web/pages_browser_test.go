@@ -365,7 +365,7 @@ func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
 	b.click("#start")
 	b.wait(painted + "('target')")
-	u.live.cut()
+	u.live.Cut()
 	b.wait("document.getElementById('state-text').textContent.includes('track')")
 	b.wait(legend("rate", "Ceiling") + " !== '\u2013'")
 	b.shot("adaptive-dark")
@@ -408,15 +408,10 @@ func TestALongRunIsShownToItsEnd(t *testing.T) {
 	if w := ask(u, "POST", "/api/runs", endless); w.Code != 201 {
 		t.Fatal(w.Code)
 	}
-	sent := func() uint64 {
-		u.live.mu.Lock()
-		defer u.live.mu.Unlock()
-		return u.live.seq
-	}
 	for range 5300 {
-		before := sent()
+		before := u.live.Sent()
 		steps <- time.Time{}
-		for sent() == before { // a Runner's watcher that is slow misses points
+		for u.live.Sent() == before { // a Runner's watcher that is slow misses points
 			runtime.Gosched()
 		}
 	}

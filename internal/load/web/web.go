@@ -129,7 +129,7 @@ func (u *UI) Close() error {
 	u.mu.Unlock()
 	u.close()
 	u.runs.Wait()
-	u.live.close()
+	u.live.Close()
 	return u.history.close()
 }
 
@@ -146,7 +146,7 @@ func (u *UI) routes() http.Handler {
 	mux.HandleFunc("POST /api/run/stop", u.stopRun)
 	mux.HandleFunc("PUT /api/run/rate", u.putRate)
 	mux.HandleFunc("POST /api/plan/check", u.checkPlan)
-	mux.HandleFunc("GET /api/events", u.events)
+	mux.Handle("GET /api/events", u.live)
 	mux.HandleFunc("GET /api/history", u.listHistory)
 	mux.HandleFunc("GET /api/history/{file}", u.getResult)
 	mux.HandleFunc("DELETE /api/history/{id}", u.deleteResult)
@@ -156,7 +156,7 @@ func (u *UI) routes() http.Handler {
 		problem(w, http.StatusNotFound,
 			r.Method+" has nothing at this path; docs/load.md lists what there is", "")
 	})
-	mux.Handle("/", pages())
+	u.pages(mux)
 	return mux
 }
 
@@ -172,6 +172,9 @@ func problem(w http.ResponseWriter, status int, detail, field string) {
 		Field  string `json:"field,omitempty"`
 	}{"about:blank", http.StatusText(status), status, detail, field})
 }
+
+// refuse answers with a problem document that is about no field.
+func refuse(w http.ResponseWriter, status int, detail string) { problem(w, status, detail, "") }
 
 // answer answers with v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {

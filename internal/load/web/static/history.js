@@ -43,7 +43,7 @@ export class History {
     const ids = new Set(this.runs.map((r) => r.id));
     for (const id of this.chosen) if (!ids.has(id)) this.chosen.delete(id);
     const focused = document.activeElement?.id;
-    $('history').replaceChildren(this.runs.length === 0 ? '' : h('table', { class: 'history' },
+    $('history').replaceChildren(this.runs.length === 0 ? '' : h('table', { class: 'list' },
       h('caption', { class: 'unseen' }, 'Runs, newest first'),
       h('thead', {}, h('tr', {}, ['Compare', 'Run', 'Mode', 'Found or served', 'p99', 'Errors', 'Shed', 'Actions'].map((t) => h('th', { scope: 'col' }, t)))),
       h('tbody', {}, this.runs.map((r) => this.row(r)))));

@@ -2,7 +2,8 @@
 
 import { $, h, announce } from './dom.js';
 import { call } from './api.js';
-import { Plot, RUN_PLOTS } from './plots.js';
+import { Plot } from './plots.js';
+import { RUN_PLOTS } from './runplots.js';
 import * as f from './format.js';
 
 const MOST_POINTS = 5000; // then the server is asked for its merged ones

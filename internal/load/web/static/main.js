@@ -46,8 +46,11 @@ function rerun(plan) {
   announce('The form has the plan of that run.');
 }
 
+let unlisten = () => {};
+
 function connect() {
-  listen({
+  unlisten();
+  unlisten = listen('/api/events', {
     snapshot: (s) => {
       live.snapshot(s);
       form.busy(live.busy, false);
@@ -62,7 +65,7 @@ function connect() {
   }, (there) => {
     if (there) trouble('');
     else if (!wanted) trouble('The connection to weir load ui is lost. Trying again.');
-  });
+  }, '/api/run');
 }
 
 // route shows the page that the address names.

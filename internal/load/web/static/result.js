@@ -2,7 +2,8 @@
 
 import { $, add, h, sure, trouble } from './dom.js';
 import { call } from './api.js';
-import { Plot, RUN_PLOTS } from './plots.js';
+import { Plot } from './plots.js';
+import { RUN_PLOTS } from './runplots.js';
 import * as f from './format.js';
 
 let open = []; // plots

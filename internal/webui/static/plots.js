@@ -6,37 +6,6 @@ import * as f from './format.js';
 /* global uPlot */
 
 const SYNC = 'weir';
-const POWERS = Array.from({ length: 45 }, (_, i) => 2 ** i); // steps of an axis of bytes
-
-const RUN_CEILING = (p) => p.ceiling;
-
-// What the plots of a run show. A series has a name, a colour by its variable in the style sheet, dashes, and what it takes
-// from a point.
-export const RUN_PLOTS = [
-  { id: 'rate', title: 'Requests a second', value: f.rate, axis: f.short, phases: true, series: [
-    { name: 'Intended', color: 'intended', dash: [7, 4], get: (p) => p.intended },
-    { name: 'Achieved', color: 'achieved', get: (p) => p.achieved, width: 1.25 },
-    { name: 'Served', color: 'served', get: (p) => p.served, width: 2.25 },
-    { name: 'Shed', color: 'shed', dash: [2, 3], get: (p) => p.shed },
-    { name: 'Errors', color: 'errors', dash: [9, 3, 2, 3], get: (p) => p.errors },
-    { name: 'Ceiling', color: 'ceiling', dash: [14, 5], get: RUN_CEILING, width: 2, optional: true },
-  ] },
-  { id: 'latency', title: 'Latency', value: f.micros, axis: f.micros, log: true, series: [
-    { name: 'p50', color: 'q50', get: (p) => p.p50 },
-    { name: 'p90', color: 'q90', dash: [7, 4], get: (p) => p.p90 },
-    { name: 'p99', color: 'q99', get: (p) => p.p99, width: 2.25 },
-    { name: 'max', color: 'qmax', dash: [2, 3], get: (p) => p.max },
-  ] },
-  { id: 'target', title: 'The target', value: f.cpus, axis: f.short, empty: 'Give the plan the URL of the target\u2019s metrics to see its CPU and memory.', series: [
-    { name: 'CPU', color: 'cpu', get: (p) => p.target_cpu, width: 2 },
-    { name: 'Memory', color: 'memory', dash: [7, 4], get: (p) => p.target_memory, scale: 'y2', value: f.bytes, steps: POWERS },
-  ] },
-  { id: 'generator', title: 'Connections and the generator', value: f.count, axis: f.short, series: [
-    { name: 'Connections', color: 'achieved', get: (p) => p.connections },
-    { name: 'In flight', color: 'served', dash: [7, 4], get: (p) => p.in_flight },
-    { name: 'Generator busy', color: 'busy', dash: [2, 3], get: (p) => p.busy, scale: 'y2', value: f.percent, range: [0, 1] },
-  ] },
-];
 
 // smooth averages neighbours, the more the more points there are to show: a line says the trend, and zooming in shows each point. Gaps
 // stay gaps.
@@ -51,17 +20,30 @@ function smooth(line, shown) {
   });
 }
 
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim() || '#888';
+// color is what a variable of the style sheet stands for in the theme that shows.
+const probe = h('span', { hidden: true });
+function color(name) {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+}
 
 const all = new Set();
-const dark = matchMedia('(prefers-color-scheme: dark)');
-dark.addEventListener('change', () => { for (const p of all) p.rebuild(); });
 
+// repaint draws all plots in the colours of now.
+export function repaint() { for (const p of all) p.rebuild(); }
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
+
+// A spec says what a plot shows: id, title, value (a value as text), axis (one on the axis), series, and perhaps log, least (the least
+// top of the axis), empty (what is said where there is nothing), phases, time (a moment as text; default: since the beginning), all
+// (the name of the whole span) and ended (the last point is not now). Points have a time t in seconds. A series has a name, a colour
+// by its variable in the style sheet, dashes, and what it takes from a point; optional is left out where there is nothing, exact never
+// smoothed.
 export class Plot {
-  // points of several runs may be compared: each series then has the run it reads.
   constructor(host, spec) {
     this.spec = spec;
     this.ended = Boolean(spec.ended); // else the last point is now
+    this.time = spec.time ?? f.clock;
     this.points = [];
     this.hidden = new Set();
     this.from = 0;
@@ -80,7 +62,7 @@ export class Plot {
       this.legend.append(b);
       return { button: b, value };
     });
-    this.back = h('button', { type: 'button', class: 'plot-back', hidden: true, onclick: () => { for (const p of all) p.zoom(null); } }, 'Whole run');
+    this.back = h('button', { type: 'button', class: 'plot-back', hidden: true, onclick: () => { for (const p of all) p.zoom(null); } }, spec.all ?? 'Whole run');
     this.element = h('section', { class: 'panel plot', 'data-plot': spec.id }, h('div', { class: 'plot-head' }, this.title, this.at, this.back), this.canvas, this.note, this.legend);
     host.append(this.element);
     this.sizes = new ResizeObserver(() => this.resize());
@@ -107,7 +89,7 @@ export class Plot {
         y2: { range: (u, lo, hi) => two?.range ?? [0, Math.max(hi ?? 0, 1) * 1.08] },
       },
       axes: [
-        { ...axis, values: (u, ts) => ts.map(f.clock), space: 70, size: 30 },
+        { ...axis, values: (u, ts) => ts.map((t) => this.time(t)), ...(this.spec.incrs ? { incrs: this.spec.incrs } : {}), space: 70, size: 30 },
         { ...axis, values: (u, vs) => vs.map((v) => v == null ? '' : this.spec.axis(v)), size: 62, space: this.spec.log ? 16 : 34 },
         ...(two ? [{ ...axis, scale: 'y2', side: 1, grid: { show: false }, values: (u, vs) => vs.map((v) => two.value(v)), size: 66, space: 32, ...(two.steps ? { incrs: two.steps } : {}) }] : []),
       ],
@@ -152,7 +134,7 @@ export class Plot {
     this.shown = points;
     const positive = this.spec.log ? (v) => v > 0 ? v : null : (v) => v ?? null;
     const line = (s) => points.map((p) => positive(s.get(p)));
-    return [points.map((p) => p.t), ...this.spec.series.map((s) => s.get === RUN_CEILING ? line(s) : smooth(line(s), this.span ? points.filter((p) => p.t >= this.span[0] && p.t <= this.span[1]).length : points.length))];
+    return [points.map((p) => p.t), ...this.spec.series.map((s) => s.exact ? line(s) : smooth(line(s), this.span ? points.filter((p) => p.t >= this.span[0] && p.t <= this.span[1]).length : points.length))];
   }
 
   // draw shows points, from a moment on.
@@ -174,7 +156,7 @@ export class Plot {
   // show writes the values of a point into the legend: those under the cursor, else the last.
   show(index) {
     const p = this.shown[index ?? this.shown.length - 1];
-    this.at.textContent = !p ? '' : index == null ? (this.ended ? 'end, ' : 'now, ') + f.clock(p.t) : 'at ' + f.clock(p.t) + (p.phase ? ', ' + p.phase : '');
+    this.at.textContent = !p ? '' : index == null ? (this.ended ? 'end, ' : 'now, ') + this.time(p.t) : 'at ' + this.time(p.t) + (p.phase ? ', ' + p.phase : '');
     this.spec.series.forEach((s, i) => {
       this.values[i].value.textContent = p ? (s.value ?? this.spec.value)(s.get(p)) : f.NONE;
     });
@@ -202,11 +184,12 @@ export class Plot {
 
   // zoomAt narrows or widens the span about a moment.
   zoomAt(factor, t) {
+    const begin = this.spec.time ? this.points[0].t : 0;
     const end = this.points[this.points.length - 1].t;
-    const [lo, hi] = this.span ?? [0, end];
+    const [lo, hi] = this.span ?? [begin, end];
     const width = (hi - lo) * factor;
-    const from = Math.min(Math.max(0, t - width / 2), end - width);
-    for (const p of all) p.zoom(width >= end ? null : [from, from + width]);
+    const from = Math.min(Math.max(begin, t - width / 2), end - width);
+    for (const p of all) p.zoom(width >= end - begin ? null : [from, from + width]);
   }
 
   toggle(i) {
@@ -219,7 +202,7 @@ export class Plot {
   // phases draws where one ends and the next begins, and shades what does not count.
   phases(u) {
     const points = this.shown ?? [];
-    if (points.length === 0) return;
+    if (points.length === 0 || points[0].phase === undefined) return;
     const c = u.ctx;
     const { left, top, width, height } = u.bbox;
     const dpr = devicePixelRatio || 1;
@@ -272,10 +255,11 @@ function swatch(s) {
   const ns = 'http://www.w3.org/2000/svg';
   const svg = document.createElementNS(ns, 'svg');
   svg.setAttribute('viewBox', '0 0 26 8');
-  svg.setAttribute('class', 'swatch line-' + s.color);
+  svg.setAttribute('class', 'swatch');
   svg.setAttribute('aria-hidden', 'true');
   const line = document.createElementNS(ns, 'line');
   for (const [k, v] of Object.entries({ x1: 0, x2: 26, y1: 4, y2: 4, 'stroke-width': (s.width ?? 1.5) + 0.5, 'stroke-dasharray': (s.dash ?? []).join(' ') })) line.setAttribute(k, v);
+  line.style.stroke = `var(--${s.color})`;
   svg.append(line);
   return svg;
 }
