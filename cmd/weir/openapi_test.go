@@ -237,14 +237,15 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 			}
 			continue
 		}
-		body := ""
-		if method == http.MethodPut {
-			body = `{"index":7}`
-		} else if method == http.MethodPatch {
+		body := map[string]string{
+			"PUT /current": `{"index":7}`,
+			"PUT /admin/feeds/users/{userId}/position": `{"position":7}`,
+			"POST /admin/bandit/forget":                `{"all":true}`,
+		}[route]
+		if method == http.MethodPatch {
 			body = `{}`
-		} else if path == "/admin/bandit/forget" {
-			body = `{"all":true}`
 		}
+		path = strings.ReplaceAll(path, "{userId}", "1")
 		if got := callAPI(t, method, admin+path, body, 0); got.StatusCode != http.StatusOK {
 			t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)
 		}
@@ -361,6 +362,7 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const user, position, value = "/feed/{userId}", "/feed/{userId}/position", "/fib/{n}"
+	const lookedAt = "/admin/feeds/users/{userId}"
 	for _, r := range []apiRequest{
 		{"GET", user, public + "/feed/1", "", 200},
 		{"GET", user, public + "/feed/1?size=255&meta=1", "", 200},
@@ -405,6 +407,15 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		{"GET", "/version", public + "/version", "", 200},
 		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload", "", 200},
 		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload?force=2", "", 422},
+		{"GET", "/admin/feeds", admin + "/admin/feeds", "", 200},
+		{"GET", "/admin/feeds/survey", admin + "/admin/feeds/survey", "", 200},
+		{"POST", "/admin/feeds/survey", admin + "/admin/feeds/survey", "", 200},
+		{"GET", lookedAt, admin + "/admin/feeds/users/2?size=5", "", 200},
+		{"GET", lookedAt, admin + "/admin/feeds/users/3?from=0&limit=3", "", 200},
+		{"GET", lookedAt, admin + "/admin/feeds/users/ada", "", 422},
+		{"PUT", lookedAt + "/position", admin + "/admin/feeds/users/1/position", `{"position":3}`, 200},
+		{"PUT", lookedAt + "/position", admin + "/admin/feeds/users/1/position", `{"position":"3"}`, 422},
+		{"DELETE", lookedAt + "/position", admin + "/admin/feeds/users/3/position", "", 404},
 		{"DELETE", "/admin/feeds/users/{userId}", admin + "/admin/feeds/users/1", "", 200},
 		{"GET", "/health/live", admin + "/health/live", "", 200},
 		{"GET", "/health/ready", admin + "/health/ready", "", 200},

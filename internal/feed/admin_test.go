@@ -43,7 +43,7 @@ func TestListsThatLoseUsersAreRefusedUntilForced(t *testing.T) {
 		numbered(users, 20).write(t, path, dense, false)
 		status, body := s.ask("POST", "/admin/feeds/reload")
 		if status != http.StatusConflict || !strings.Contains(body, "force=1") ||
-			!strings.Contains(body, path+".force") {
+			!strings.Contains(body, "create feeds.weir.force") {
 			t.Errorf("lists of %d users: %d %s, want a refusal that says how to force it", users,
 				status, body)
 		}

@@ -184,6 +184,20 @@ const maxRankedInline = 64
 // best for the user where there is a ranking, else drawn at random. The slice is s's and valid until its
 // next use.
 func (f *fallback) pick(s *scratch, user []byte, own snapshot.List, n int) []uint16 {
+	n = min(n, f.left(s, own))
+	if f.ranked() && f.rank(s, user, n) {
+		return s.free[:n]
+	}
+	for i := range n { // the first n steps of a Fisher-Yates shuffle
+		j := i + rand.IntN(len(s.free)-i)
+		s.free[i], s.free[j] = s.free[j], s.free[i]
+	}
+	return s.free[:n]
+}
+
+// left has s.free be the indices of all items that are not of the user's own list, and returns how many they
+// are.
+func (f *fallback) left(s *scratch, own snapshot.List) int {
 	s.taken = append(s.taken[:0], make([]bool, len(f.items))...)
 	const step = 512
 	for from := 0; from < own.Len(); from += step {
@@ -200,15 +214,7 @@ func (f *fallback) pick(s *scratch, user []byte, own snapshot.List, n int) []uin
 			s.free = append(s.free, uint16(i))
 		}
 	}
-	n = min(n, len(s.free))
-	if f.ranked() && f.rank(s, user, n) {
-		return s.free[:n]
-	}
-	for i := range n { // the first n steps of a Fisher-Yates shuffle
-		j := i + rand.IntN(len(s.free)-i)
-		s.free[i], s.free[j] = s.free[j], s.free[i]
-	}
-	return s.free[:n]
+	return len(s.free)
 }
 
 // scratch is the memory of one request.

@@ -69,6 +69,10 @@ type Feed struct {
 	closed   bool
 	ranker   Ranker // nil for none
 
+	reloading atomic.Pointer[reloading]    // nil while there is none
+	reloaded  atomic.Pointer[reloadResult] // the last one
+	survey    survey
+
 	scratch sync.Pool // of *scratch
 	short   shortLog
 	stats   stats

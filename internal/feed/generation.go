@@ -93,6 +93,9 @@ func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation,
 	if err != nil {
 		return nil, err
 	}
+	if r := f.reloading.Load(); r != nil {
+		r.lists.Store(lists)
+	}
 	if n := lists.Stats().Users; n < least {
 		return nil, errors.Join(
 			fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+

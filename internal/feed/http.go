@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -29,8 +28,14 @@ func (f *Feed) Routes() []server.Route {
 		{Pattern: "GET /feed/{userId}/position", Handler: f.getPosition},
 		{Pattern: "PUT /feed/{userId}/position", Handler: f.putPosition},
 		{Pattern: "DELETE /feed/{userId}/position", Handler: f.deletePosition},
+		{Pattern: "GET /admin/feeds", Admin: true, Handler: f.getState},
 		{Pattern: "POST /admin/feeds/reload", Admin: true, Handler: f.postReload},
+		{Pattern: "GET /admin/feeds/survey", Admin: true, Handler: f.getSurvey},
+		{Pattern: "POST /admin/feeds/survey", Admin: true, Handler: f.postSurvey},
+		{Pattern: "GET /admin/feeds/users/{userId}", Admin: true, Handler: f.getUser},
 		{Pattern: "DELETE /admin/feeds/users/{userId}", Admin: true, Handler: f.deleteUser},
+		{Pattern: "PUT /admin/feeds/users/{userId}/position", Admin: true, Handler: f.putPosition},
+		{Pattern: "DELETE /admin/feeds/users/{userId}/position", Admin: true, Handler: f.deletePosition},
 	}
 }
 
@@ -337,9 +342,8 @@ func (f *Feed) putPosition(w *server.Response, r *server.Request) server.Outcome
 		err = errors.New("position must be there")
 	}
 	if err != nil {
-		return conclude(
-			w,
-			&valueError{`the body must be {"position":N}, N a whole number from 0 to the length of the user's list: ` + err.Error()})
+		return conclude(w, &valueError{`the body must be {"position":N}, N a whole number from 0 to the length ` +
+			`of the user's list: ` + err.Error()})
 	}
 	return f.onPosition(w, r, progress.Set(*body.Position))
 }
@@ -349,57 +353,4 @@ func (f *Feed) onPosition(w *server.Response, r *server.Request, op progress.Op)
 	return f.handle(w, r, func(*server.Response, *server.Request) (query, bool) {
 		return query{position: true, set: op}, true
 	})
-}
-
-// deleteUser answers DELETE /admin/feeds/users/{userId}: it may have to look through all keys.
-func (f *Feed) deleteUser(w *server.Response, r *server.Request) server.Outcome {
-	if r.Inline() {
-		return server.Offload
-	}
-	id := r.Param(0)
-	if len(id) > snapshot.MaxUserName {
-		return conclude(w, &valueError{fmt.Sprintf("userId must be of 1 to %d bytes", snapshot.MaxUserName)})
-	}
-	g := f.pin(r.Stripe)
-	defer g.unpin(r.Stripe)
-	forgotten, err := g.positions.Forget(f.background.Context(), userOf(g.lists, id))
-	if err != nil {
-		f.log.Error("a user could not be forgotten", "error", err)
-		return conclude(w, err)
-	}
-	w.JSON(struct {
-		Forgotten bool `json:"forgotten"`
-	}{forgotten})
-	return server.Done
-}
-
-// postReload answers POST /admin/feeds/reload.
-func (f *Feed) postReload(w *server.Response, r *server.Request) server.Outcome {
-	force := false
-	for rest := r.Query; ; {
-		key, value, tail, more, ok := r.NextQuery(rest)
-		if more && ok && string(key) == "force" {
-			force, ok = parseSwitch(value)
-		}
-		if !ok {
-			return conclude(w, &valueError{"force must be 1 or 0"})
-		}
-		if !more {
-			break
-		}
-		rest = tail
-	}
-	if err := f.reloadBy(f.background.Context(), force); err != nil {
-		w.Problem(http.StatusConflict, err.Error())
-		return server.Done
-	}
-	g := f.pin(r.Stripe)
-	defer g.unpin(r.Stripe)
-	s := g.lists.Stats()
-	w.JSON(struct {
-		Generation uint64 `json:"generation"`
-		Users      uint64 `json:"users"`
-		Items      uint64 `json:"items"`
-	}{g.number, s.Users, s.Items})
-	return server.Done
 }

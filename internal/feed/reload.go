@@ -36,21 +36,32 @@ func (f *Feed) takeUp(ctx context.Context, force bool) error {
 	marked := os.Remove(f.forceFile()) == nil
 	least := uint64(0)
 	if !force && !marked {
-		least = max(1, uint64(f.live.Load().MinShare*float64(f.current.Load().lists.Stats().Users)))
+		least = f.leastUsers(f.current.Load())
 	}
+	f.reloading.Store(&reloading{started: start})
+	defer f.reloading.Store(nil)
 	g, err := f.load(ctx, true, least)
+	result := &reloadResult{At: time.Now(), Seconds: time.Since(start).Seconds()}
+	defer f.reloaded.Store(result)
 	if err != nil {
+		result.Generation, result.Refused = f.current.Load().number, f.withoutPath(err)
 		f.stats.refused.Add(0, 1)
 		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w",
 			f.current.Load().number, err)
 		f.log.Error("feed reload", "path", f.cfg.Path, "error", err)
 		return err
 	}
+	result.Generation = g.number
 	f.serve(g)
 	f.stats.reloaded.Add(0, 1)
 	f.log.Info("feed reload", "path", f.cfg.Path, "generation", g.number, "users", g.lists.Stats().Users,
 		"took", time.Since(start))
 	return nil
+}
+
+// leastUsers is how many users lists must have to take the place of g's.
+func (f *Feed) leastUsers(g *generation) uint64 {
+	return max(1, uint64(f.live.Load().MinShare*float64(g.lists.Stats().Users)))
 }
 
 // forceFile is the file whose presence has the next lists taken up whatever they are. It is removed then.

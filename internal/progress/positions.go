@@ -85,6 +85,10 @@ type Generation interface {
 	// Exhausted is how many users are at the end of their list, as far as Tend has come; -1 where nobody
 	// knows.
 	Exhausted() int64
+	// Survey calls visit with everybody's position and the length of their list, while positions move on. It
+	// reads the Lists, takes its time so that requests beside it hardly notice, and ends with ctx.
+	// errors.ErrUnsupported is of an implementation that cannot go through all positions.
+	Survey(ctx context.Context, visit func(position, length int)) error
 }
 
 // Lists is who has a list, and which: a snapshot, or something else that numbers its users. It is read by

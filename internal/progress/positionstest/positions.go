@@ -1,8 +1,10 @@
 package positionstest
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -20,6 +22,7 @@ func RunPositions(t *testing.T, p Positions) {
 			t.Run("OperationsAndRestart", func(t *testing.T) { operations(t, p, as) })
 			t.Run("EveryItemOnce", func(t *testing.T) { once(t, p, 0, as) })
 			t.Run("Forget", func(t *testing.T) { forget(t, p, as) })
+			t.Run("Survey", func(t *testing.T) { surveyed(t, p, as) })
 		})
 	}
 	t.Run("EveryItemOnceOverChanges", func(t *testing.T) { once(t, p, 80, Dense, Digits) })
@@ -426,6 +429,60 @@ func ended(t *testing.T, p Positions) {
 		}
 	}
 	want(n)
+}
+
+// surveyed has all positions gone through, beside those who advance: it counts each user once, where they
+// are, and moves nobody.
+func surveyed(t *testing.T, p Positions, as Shape) {
+	f := open(t, p)
+	b := newBook(1, as, 5000, 40)
+	b.lists[3].length = 0
+	g := f.prepare(b)
+	at := make([]int, len(b.lists))
+	for user := range at {
+		if user%3 != 0 {
+			at[user] = mustDo(t, g, b, user, progress.Set(user%41)).To
+		}
+	}
+	survey := func() (map[[2]int]int, error) {
+		counts := make(map[[2]int]int)
+		err := g.Survey(t.Context(), func(position, length int) { counts[[2]int{position, length}]++ })
+		return counts, err
+	}
+	want := make(map[[2]int]int)
+	for user, position := range at {
+		want[[2]int{position, b.lists[user].length}]++
+	}
+	counts, err := survey()
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("nobody can go through all positions")
+	}
+	if err != nil || !maps.Equal(counts, want) {
+		t.Errorf("counted %v, %v; want %v", counts, err, want)
+	}
+	var others sync.WaitGroup
+	others.Go(func() {
+		for user := 3; user < len(at); user += 3 {
+			at[user] = mustDo(t, g, b, user, progress.Advance(1)).To
+		}
+	})
+	counts, err = survey()
+	others.Wait()
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	if err != nil || total != len(at) {
+		t.Errorf("beside those who advance %d users were counted, %v; want %d", total, err, len(at))
+	}
+	for user, position := range at {
+		wantAt(t, g, b, user, position)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Survey(ended, func(int, int) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a survey that nobody waits for any more: %v", err)
+	}
 }
 
 // failedSync has the disk fail at some moment.

@@ -2,6 +2,7 @@ package positionstest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -131,6 +132,28 @@ func (g *referenceGeneration) Exhausted() int64 {
 		}
 	}
 	return n
+}
+
+func (g *referenceGeneration) Survey(ctx context.Context, visit func(position, length int)) error {
+	if g.Slow {
+		return errors.ErrUnsupported
+	}
+	for rank := range g.lists.Slots() {
+		l, ok := g.lists.List(rank)
+		u, known := g.lists.User(rank)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !ok || !known {
+			continue
+		}
+		m, err := g.do(u, l, progress.Get())
+		if err != nil {
+			return err
+		}
+		visit(m.To, l.Len)
+	}
+	return nil
 }
 
 // ReferenceIndex is a progress.Index in memory. Slow makes it say that it takes a round trip.
