@@ -80,7 +80,11 @@ func writeFilter(w io.Writer, f filter.Shown) {
 		fmt.Fprintf(w, "  source  %s\n", u)
 	}
 	for i, rule := range f.Rules {
-		fmt.Fprintf(w, "  %-6s  %d: %s\n", f.Mode, i+1, rule)
+		matched := ""
+		if i < len(f.Matches) && f.Matches[i].Items > 0 {
+			matched = fmt.Sprintf("  (matches %d now)", f.Matches[i].Items)
+		}
+		fmt.Fprintf(w, "  %-6s  %d: %s%s\n", f.Mode, i+1, rule, matched)
 	}
 	for _, s := range f.Source {
 		if s.Failures > 0 {

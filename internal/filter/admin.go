@@ -53,7 +53,9 @@ type Shown struct {
 	store.Filter
 	Path   string  `json:"path"`
 	Source []State `json:"sources,omitempty"`
-	Notes  []Note  `json:"notes,omitempty"`
+	// Matches has an element for each rule.
+	Matches []Match `json:"matches,omitempty"`
+	Notes   []Note  `json:"notes,omitempty"`
 }
 
 // State is a source as the admin port shows it.
@@ -67,6 +69,7 @@ type State struct {
 	Status    int        `json:"status,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Gone      bool       `json:"gone,omitempty"`
+	Items     int64      `json:"items"` // that were new, ever
 }
 
 // Note is something that its owner should know of a rule.
@@ -91,7 +94,7 @@ func (s *Service) state(src *source) State {
 	users := len(src.filters)
 	s.mu.Unlock()
 	return State{redact(src.url), users, at(st.Fetched), at(st.Succeeded), at(st.Next),
-		st.Failures, st.Status, st.Error, st.Gone}
+		st.Failures, st.Status, st.Error, st.Gone, st.Items}
 }
 
 // read reads the body of a request to the admin port; false means that it is answered.
@@ -244,7 +247,9 @@ func (s *Service) getFilter(w *server.Response, r *server.Request) server.Outcom
 			shown.Source = append(shown.Source, s.state(src))
 		}
 	}
-	shown.Notes = append(s.notes(f.Spec), s.unmatched(r.Context(), f.Spec)...)
+	items := 0
+	shown.Matches, items = s.matches(r.Context(), &f)
+	shown.Notes = append(s.notes(f.Spec), unmatched(shown.Matches, items)...)
 	return answerJSON(w, http.StatusOK, shown)
 }
 
@@ -252,38 +257,6 @@ func (s *Service) source(url string) *source {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sources[url]
-}
-
-// unmatched says which rules match none of the items that there are.
-func (s *Service) unmatched(ctx context.Context, spec store.Spec) (notes []Note) {
-	set, err := s.set(spec)
-	if err != nil {
-		return nil
-	}
-	matched, items := make([]int, len(set.Rules)), 0
-	for _, url := range spec.URLs {
-		src := s.source(url)
-		if src == nil {
-			continue
-		}
-		var o opened
-		if s.feed(ctx, src, &o) != nil {
-			continue
-		}
-		verdict := set.Decide(o.feed, time.Now())
-		items += len(o.feed.Items)
-		for i, n := range verdict.Matched[len(verdict.Matched)-len(matched):] {
-			matched[i] += n
-		}
-		o.release()
-	}
-	for i, n := range matched {
-		if n == 0 && items > 0 {
-			notes = append(notes,
-				Note{i + 1, fmt.Sprintf("matches none of the %d items that there are now", items)})
-		}
-	}
-	return notes
 }
 
 // patchFilter answers PATCH /admin/filters/{id}.

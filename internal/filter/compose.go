@@ -42,8 +42,9 @@ func choose(feed *syndication.Feed, keep syndication.Bits, o selection.Options) 
 // compose puts a filter's answer together anew, of the items that stay of all its sources. What cannot be
 // had is left out as long as there is something. The caller holds making of the filter's source, and releases
 // what is returned.
-func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *rules.Set, now time.Time) (
+func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, set *rules.Set, now time.Time) (
 	made opened, until time.Time, err error) {
+	spec := stored.Spec
 	c := &content{}
 	o, err := options(spec)
 	if err != nil {
@@ -55,6 +56,7 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 	var reports []syndication.Ref
 	var items []syndication.Ref
 	var first *syndication.Feed
+	matched, count := make([]int, set.Len()), 0
 	for _, part := range f.source.parts {
 		var of opened
 		err := s.feed(ctx, part, &of)
@@ -69,6 +71,10 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 		}
 		defer of.release()
 		verdict := set.Decide(of.feed, now)
+		for i, n := range verdict.Matched {
+			matched[i] += n
+		}
+		count += len(of.feed.Items)
 		items = of.feed.Refs(items, verdict.Keep)
 		first = cmp.Or(first, of.feed)
 		if until.IsZero() || !verdict.Until.IsZero() && verdict.Until.Before(until) {
@@ -84,6 +90,7 @@ func (s *Service) compose(ctx context.Context, f *filter, spec store.Spec, set *
 	if first == nil {
 		return made, until, errNothing
 	}
+	s.remember(f.source, stored, matched, count, now)
 	parts, charset := first.Arrange(nil, append(reports, selection.Select(items, o)...), "")
 	c.body = bytes.Join(parts, nil)
 	c.version = xxh3.Hash(c.body) | 1

@@ -106,6 +106,7 @@ func (s *Service) decideSome(ctx context.Context, src *source, o opened, first *
 		d := &decision{basis: o.version, content: o.version, global: global.hash, keep: verdict.Keep,
 			until: seconds(verdict.Until)}
 		d.complete(f, &stored[i], o)
+		s.remember(src, &stored[i], verdict.Matched, len(o.feed.Items), now)
 		s.made[when].Add(0, 1)
 		done++
 		delete(missing, f.id)
@@ -152,7 +153,7 @@ func (s *Service) decideComposed(ctx context.Context, f *filter, o *opened, now 
 	basis := f.source.basis() // what changes while it is put together is taken up by the next request
 	o.release()
 	var until time.Time
-	if *o, until, err = s.compose(ctx, f, stored.Spec, set, now); err != nil {
+	if *o, until, err = s.compose(ctx, f, &stored, set, now); err != nil {
 		return err
 	}
 	d := &decision{basis: basis, content: o.version, global: global.hash, until: seconds(until),

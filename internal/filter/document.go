@@ -145,7 +145,9 @@ func (s *Service) open(ctx context.Context, src *source, o *opened) error {
 	if o.feed, err = s.parse(ctx, o.body, o.kind, o.url); err == nil {
 		if src.parts == nil {
 			src.version.Store(o.version)
-			src.keepRhythm(o.feed)
+			if src.known.Load() == nil {
+				src.know(o.feed)
+			}
 		}
 		return nil
 	}

@@ -476,6 +476,50 @@ func TestAPreviewSaysWhichRuleDecided(t *testing.T) {
 	}
 }
 
+func TestARuleThatHasNotMatchedForManyItemsIsReported(t *testing.T) {
+	var edition atomic.Int64
+	dir := t.TempDir()
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		n := edition.Load()
+		io.WriteString(w, strings.ReplaceAll(strings.ReplaceAll(rss, "Sports", fmt.Sprint("Sports of day ", n)),
+			"<guid>3", fmt.Sprint("<guid>3.", n)))
+	})
+	each := func(c *filter.Config) { c.Interval = time.Second }
+	s, stop := serve(t, dir, up, server.Config{}, each)
+	at := s.add(`{"url":"` + up.URL + `","rules":["title contains \"advert\"","title contains \"weather\"",` +
+		`"title contains words \"day 0\""]}`)
+	s.want(at, 200)
+	shown := func() (f filter.Shown) {
+		got := s.do("GET", s.admin+"/admin/filters/"+at[strings.LastIndexByte(at, '/')+1:], "")
+		if err := json.Unmarshal([]byte(got.body), &f); err != nil || len(f.Matches) != 3 {
+			t.Fatalf("%v %+v", err, got)
+		}
+		return f
+	}
+	f := shown()
+	if m := f.Matches; m[0].Items != 1 || m[0].At == nil || m[1].Items != 0 || m[1].At != nil ||
+		m[1].Unmatched != 3 || m[2].Items != 1 || len(f.Notes) != 1 ||
+		f.Notes[0] != (filter.Note{Rule: 2, Text: "matches none of the 3 items that there are now"}) {
+		t.Errorf("%+v %+v", f.Matches, f.Notes)
+	}
+	for n := range int64(2) { // an item a day
+		edition.Store(n + 1)
+		systest.Eventually(t, "the next edition", func() bool {
+			return strings.Contains(s.want(at, 200).body, fmt.Sprintf("Sports of day %d", n+1))
+		})
+	}
+	for range 2 { // before and after a restart
+		f = shown()
+		if m := f.Matches; m[0].Items != 1 || m[1].Unmatched != 5 || m[1].At != nil || m[2].Unmatched < 2 ||
+			m[2].At == nil || len(f.Notes) != 2 || f.Notes[0].Text != "matches none of the last 5 items" ||
+			!strings.Contains(f.Notes[1].Text, "it has matched last on 20") || f.Source[0].Items != 5 {
+			t.Errorf("%+v %+v %+v", f.Matches, f.Notes, f.Source)
+		}
+		stop()
+		s, stop = serve(t, dir, up, server.Config{}, each)
+	}
+}
+
 func TestWhatIsWrongIsRefusedWithItsPlace(t *testing.T) {
 	up := newUpstream(t, feed(rss))
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)

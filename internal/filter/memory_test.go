@@ -8,13 +8,14 @@ import (
 	"weir/internal/filter/syndication"
 )
 
-// A source remembers when it may be fetched, and does not keep what it was told by: a parsed feed is ten
+// A source remembers of a feed when it may be fetched and what its items are called, and does not keep it: a parsed feed is ten
 // times as large as what answers.
 func TestAFeedThatWasReadIsNotKept(t *testing.T) {
-	src := new(source)
+	src := newSource("")
+	src.state.Store(new(state))
 	feed := func() weak.Pointer[syndication.Feed] {
 		feed := new(syndication.Feed)
-		src.keepRhythm(feed)
+		src.know(feed)
 		return weak.Make(feed)
 	}()
 	runtime.GC()

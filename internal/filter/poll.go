@@ -97,7 +97,7 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 	checked := f.Fetched
 	if err == nil {
 		f.Status, checked = entry.Status, entry.Checked
-		if entry.Version != src.version.Load() || src.rhythm.Load() == nil {
+		if entry.Version != src.version.Load() || src.known.Load() == nil {
 			feed, err = s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"), entry.URL)
 		}
 	}
@@ -110,9 +110,9 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
 	if feed != nil {
-		src.keepRhythm(feed)
+		f.Items = src.know(feed).items
 	}
-	f.Next = s.next(f.Fetched, entry.Fresh, src.rhythm.Load())
+	f.Next = s.next(f.Fetched, entry.Fresh, src.known.Load())
 	s.polls[0].Add(0, 1)
 	s.take(ctx, src, entry, feed)
 	src.state.Store(s.newState(f, checked))
@@ -146,26 +146,14 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 	}
 }
 
-// keepRhythm remembers when the source may be fetched, and nothing else of the feed.
-func (src *source) keepRhythm(feed *syndication.Feed) {
-	src.rhythm.Store(&rhythm{feed.TTL, feed.SkipHours, feed.SkipDays})
-}
-
-// rhythm is when a feed says that it may be fetched.
-type rhythm struct {
-	ttl       time.Duration
-	skipHours uint32
-	skipDays  uint8
-}
-
 // next returns when a source is fetched again that was fetched at a time and is fresh for some more.
-func (s *Service) next(at time.Time, fresh time.Duration, r *rhythm) time.Time {
-	pause := max(s.live.Load().Interval, min(max(fresh, r.ttl), longestPause))
+func (s *Service) next(at time.Time, fresh time.Duration, k *known) time.Time {
+	pause := max(s.live.Load().Interval, min(max(fresh, k.ttl), longestPause))
 	next := at.Add(jitter(pause))
 	for range 24 * 7 {
 		hour, day := next.Hour(), next.Weekday()
-		always := r.skipHours&(1<<24-1) == 1<<24-1 || r.skipDays&127 == 127 // says nothing
-		if r.skipHours>>hour&1 == 0 && r.skipDays>>day&1 == 0 || always {
+		always := k.skipHours&(1<<24-1) == 1<<24-1 || k.skipDays&127 == 127 // says nothing
+		if k.skipHours>>hour&1 == 0 && k.skipDays>>day&1 == 0 || always {
 			break
 		}
 		next = next.Truncate(time.Hour).Add(time.Hour)

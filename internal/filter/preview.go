@@ -68,7 +68,7 @@ func (s *Service) postPreview(w *server.Response, r *server.Request) server.Outc
 	if err != nil {
 		return s.refuseUpstream(w, err)
 	}
-	answer.Notes = append(answer.Notes, s.notes(spec)...)
+	answer.Notes = append(s.notes(spec), answer.Notes...)
 	return answerJSON(w, http.StatusOK, answer)
 }
 
@@ -89,6 +89,7 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 		rules.Decision
 	}
 	var all []decided
+	matches := newMatches(len(set.Rules))
 	for _, link := range spec.URLs {
 		entry, err := s.ask(ctx, link)
 		if err != nil {
@@ -106,6 +107,7 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 			return nil, fmt.Errorf("%s: %w", redact(link), err)
 		}
 		verdict := set.Decide(feed, now)
+		countMatches(matches, verdict)
 		all = append(all, decided{feed, verdict})
 		kept = feed.Refs(kept, verdict.Keep)
 		for _, d := range feed.Damage {
@@ -140,6 +142,7 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 	for _, ref := range others {
 		answer.show(ref, false, by[ref], "")
 	}
+	answer.Notes = unmatched(matches, len(answer.Items))
 	return answer, nil
 }
 

@@ -25,7 +25,7 @@ type source struct {
 	current atomic.Pointer[content] // nil when it is not in memory
 	asked   atomic.Int64            // when it was last, in Unix seconds
 	state   atomic.Pointer[state]   // nil for a composed one
-	rhythm  atomic.Pointer[rhythm]  // nil until it was read
+	known   atomic.Pointer[known]   // nil until it was read
 
 	making sync.Mutex // held while the content is read, parsed or put together
 	looked bool       // what the cache has was looked at; guarded by making

@@ -139,7 +139,7 @@ func (s *Set) Decide(f *syndication.Feed, now time.Time) Decision {
 		all.add(i)
 	}
 	copy(open, all)
-	d := Decision{Keep: syndication.NewBits(n), By: make([]*Rule, n), Matched: make([]int, 0, s.rules())}
+	d := Decision{Keep: syndication.NewBits(n), By: make([]*Rule, n), Matched: make([]int, 0, s.Len())}
 	s.decide(e, &d, all, open)
 	if s.Mode == Drop {
 		items(d.Keep).union(open)
@@ -153,11 +153,11 @@ func (s *Set) Decide(f *syndication.Feed, now time.Time) Decision {
 	return d
 }
 
-// rules returns how many rules there are.
-func (s *Set) rules() int {
+// Len returns how many rules there are, those of Global included.
+func (s *Set) Len() int {
 	n := len(s.Rules)
 	if s.Global != nil {
-		n += s.Global.rules()
+		n += s.Global.Len()
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"time"
 )
@@ -49,6 +50,15 @@ type Filter struct {
 	Spec
 	Created time.Time `json:"created"`
 	Changed time.Time `json:"changed"`
+	// Matches is what is known of its rules, by no means of all.
+	Matches []Match `json:"-"`
+}
+
+// Match is when a rule of a filter has matched.
+type Match struct {
+	Rule  uint64 // a hash of its text
+	At    int64  // when it did last, in Unix seconds; 0 for not yet
+	Items int64  // the Fetch.Items then of all that the filter has; where it has not, when it was tried first
 }
 
 // Spec is what its owner says of a filter. What the words mean is the service's business.
@@ -76,9 +86,15 @@ func (s Spec) encode() string {
 }
 
 func (f *Filter) scan(scan func(...any) error) error {
-	var spec []byte
+	var spec, matches []byte
 	var created, changed int64
-	if err := scan(&spec, &created, &changed); err != nil {
+	if err := scan(&spec, &created, &changed, &matches); err != nil {
+		return err
+	}
+	if len(matches) > 0 {
+		f.Matches = make([]Match, len(matches)/binary.Size(Match{}))
+	}
+	if _, err := binary.Decode(matches, binary.LittleEndian, f.Matches); err != nil {
 		return err
 	}
 	f.Created, f.Changed = time.Unix(created, 0).UTC(), time.Unix(changed, 0).UTC()

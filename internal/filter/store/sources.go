@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"maps"
 	"time"
 )
@@ -16,19 +17,44 @@ type Fetch struct {
 	Status    int       // of the answer, 0 where there was none
 	Error     string    // of the last failure, "" after a success
 	Gone      bool      // the source has said that it is gone for good
+	Items     int64     // how many items it has had that were new
 }
+
+// pending is what is to be written, the latest of each.
+type pending struct {
+	fetched map[string]Fetch // by URL
+	matched map[ID][]Match
+}
+
+func newPending() pending { return pending{make(map[string]Fetch), make(map[ID][]Match)} }
 
 // Fetched remembers how fetching a source went; the latest of each source is what counts.
 func (s *Store) Fetched(source string, f Fetch) {
 	s.mu.Lock()
-	s.pending[source] = f
+	s.pending.fetched[source] = f
+	s.mu.Unlock()
+}
+
+// Matched remembers when the rules of a filter have matched, in place of what was known of them. It keeps m.
+func (s *Store) Matched(id ID, m []Match) {
+	s.mu.Lock()
+	s.pending.matched[id] = m
+	s.mu.Unlock()
+}
+
+// overlay gives a filter that was read what is not yet written of it.
+func (s *Store) overlay(f *Filter) {
+	s.mu.Lock()
+	if m, ok := s.pending.matched[f.ID]; ok {
+		f.Matches = m
+	}
 	s.mu.Unlock()
 }
 
 // Sources returns all that is known, what is not yet written included.
 func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	rows, err := s.db.QueryContext(ctx,
-		"SELECT url, fetched, succeeded, next, failures, status, error, gone FROM sources")
+		"SELECT url, fetched, succeeded, next, failures, status, error, gone, items FROM sources")
 	if err != nil {
 		return nil, s.explain("read sources", err)
 	}
@@ -38,7 +64,7 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 		var f Fetch
 		var url string
 		var fetched, succeeded, next int64
-		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone)
+		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone, &f.Items)
 		if err != nil {
 			return nil, s.explain("read sources", err)
 		}
@@ -50,7 +76,7 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(all, s.pending)
+	maps.Copy(all, s.pending.fetched)
 	return all, nil
 }
 
@@ -60,7 +86,7 @@ func (s *Store) Forget(ctx context.Context, sources ...string) error {
 	defer s.flushes.Unlock()
 	s.mu.Lock()
 	for _, source := range sources {
-		delete(s.pending, source)
+		delete(s.pending.fetched, source)
 	}
 	s.mu.Unlock()
 	return s.write(ctx, "forget sources", func(tx *sql.Tx) error {
@@ -73,22 +99,31 @@ func (s *Store) Forget(ctx context.Context, sources ...string) error {
 	})
 }
 
-// Flush writes what was fetched, in one transaction. When that fails all of it stays pending.
+// Flush writes what was fetched and has matched, in one transaction. When that fails all of it stays pending.
 func (s *Store) Flush(ctx context.Context) error {
 	s.flushes.Lock()
 	defer s.flushes.Unlock()
 	s.mu.Lock()
 	batch := s.pending
-	s.pending = make(map[string]Fetch)
+	s.pending = newPending()
 	s.mu.Unlock()
 	var err error
-	if len(batch) > 0 {
+	if len(batch.fetched)+len(batch.matched) > 0 {
 		err = s.write(ctx, "write what was fetched", func(tx *sql.Tx) error {
 			insert := tx.StmtContext(ctx, s.fetched)
-			for source, f := range batch {
+			for source, f := range batch.fetched {
 				if _, err := insert.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded),
-					toMillis(f.Next),
-					f.Failures, f.Status, f.Error, f.Gone); err != nil {
+					toMillis(f.Next), f.Failures, f.Status, f.Error, f.Gone, f.Items); err != nil {
+					return err
+				}
+			}
+			update := tx.StmtContext(ctx, s.matched)
+			for id, m := range batch.matched {
+				blob, err := binary.Append([]byte{}, binary.LittleEndian, m)
+				if err == nil {
+					_, err = update.ExecContext(ctx, blob, id[:])
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -98,7 +133,8 @@ func (s *Store) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed = err; err != nil {
-		maps.Copy(batch, s.pending) // what came meanwhile is later
+		maps.Copy(batch.fetched, s.pending.fetched) // what came meanwhile is later
+		maps.Copy(batch.matched, s.pending.matched)
 		s.pending = batch
 	}
 	return err

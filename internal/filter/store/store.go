@@ -62,7 +62,8 @@ var migrations = []string{
 		id      BLOB PRIMARY KEY CHECK (length(id) = 16),
 		spec    TEXT NOT NULL,
 		created INTEGER NOT NULL,
-		changed INTEGER NOT NULL
+		changed INTEGER NOT NULL,
+		matches BLOB NOT NULL DEFAULT x''
 	) STRICT, WITHOUT ROWID;
 	CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 	CREATE TABLE sources (
@@ -73,7 +74,8 @@ var migrations = []string{
 		failures  INTEGER NOT NULL,
 		status    INTEGER NOT NULL,
 		error     TEXT NOT NULL,
-		gone      INTEGER NOT NULL
+		gone      INTEGER NOT NULL,
+		items     INTEGER NOT NULL
 	) STRICT, WITHOUT ROWID;`,
 }
 
@@ -83,12 +85,12 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	get, several, fetched *sql.Stmt
+	get, several, fetched, matched *sql.Stmt
 
 	mu      sync.Mutex
-	pending map[string]Fetch // by URL: what is to be written
-	failed  error            // of the last flush
-	flushes sync.Mutex       // one at a time
+	pending pending    // what is to be written
+	failed  error      // of the last flush
+	flushes sync.Mutex // one at a time
 
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -118,7 +120,7 @@ func Open(path string, log *slog.Logger) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	s := &Store{db: db, path: path, log: log, pending: make(map[string]Fetch)}
+	s := &Store{db: db, path: path, log: log, pending: newPending()}
 	if err := s.prepare(); err != nil {
 		db.Close() //nolint:errcheck // it cannot be used in any case
 		return nil, s.explain("open", err)
@@ -140,15 +142,19 @@ func (s *Store) prepare() (err error) {
 	if err := s.migrate(); err != nil {
 		return err
 	}
-	if s.get, err = s.db.Prepare("SELECT spec, created, changed FROM filters WHERE id = ?"); err != nil {
+	if s.get, err = s.db.Prepare("SELECT spec, created, changed, matches FROM filters WHERE id = ?"); err != nil {
 		return err
 	}
-	if s.several, err = s.db.Prepare("SELECT id, spec, created, changed FROM filters " +
+	if s.several, err = s.db.Prepare("SELECT id, spec, created, changed, matches FROM filters " +
 		"WHERE id IN (SELECT unhex(value) FROM json_each(?))"); err != nil {
 		return err
 	}
+	if s.matched, err = s.db.Prepare("UPDATE filters SET matches = ? WHERE id = ?"); err != nil {
+		return err
+	}
 	s.fetched, err = s.db.Prepare(`INSERT OR REPLACE INTO sources
-		(url, fetched, succeeded, next, failures, status, error, gone) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`)
+		(url, fetched, succeeded, next, failures, status, error, gone, items)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 	return err
 }
 
@@ -219,6 +225,7 @@ func (s *Store) Get(ctx context.Context, id ID) (Filter, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		return f, ErrNotFound
 	}
+	s.overlay(&f)
 	return f, s.explain("read a filter", err)
 }
 
@@ -241,6 +248,7 @@ func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
 	for rows.Next() && err == nil {
 		var f Filter
 		if err = f.scanWithID(rows); err == nil {
+			s.overlay(&f)
 			all = append(all, f)
 		}
 	}
@@ -251,7 +259,7 @@ func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
 // called meanwhile by who iterates.
 func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 	return func(yield func(Filter, error) bool) {
-		rows, err := s.db.QueryContext(ctx, "SELECT id, spec, created, changed FROM filters ORDER BY id")
+		rows, err := s.db.QueryContext(ctx, "SELECT id, spec, created, changed, matches FROM filters ORDER BY id")
 		if err != nil {
 			yield(Filter{}, s.explain("read filters", err))
 			return

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -307,4 +308,31 @@ func TestADatabaseLockedByAnotherProcessSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(t, path)
+}
+
+func TestWhatRulesHaveMatchedIsWrittenWithWhatWasFetched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "filters.db")
+	s := open(t, path)
+	kept, gone := filter("https://a.example/"), filter("https://b.example/")
+	if err := s.Add(t.Context(), kept, gone); err != nil {
+		t.Fatal(err)
+	}
+	want := []store.Match{{Rule: 1 << 63, At: 7, Items: 25}}
+	s.Matched(kept.ID, []store.Match{{Rule: 5}})
+	s.Matched(kept.ID, want)
+	s.Matched(gone.ID, want)
+	if f, err := s.Get(t.Context(), kept.ID); err != nil || !slices.Equal(f.Matches, want) {
+		t.Errorf("before it is written: %+v, %v", f.Matches, err)
+	}
+	if err := s.Delete(t.Context(), gone.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, path)
+	all, err := s.Several(t.Context(), []store.ID{kept.ID, gone.ID})
+	if err != nil || len(all) != 1 || !slices.Equal(all[0].Matches, want) {
+		t.Errorf("%+v, %v", all, err)
+	}
 }
