@@ -7,7 +7,7 @@
 // What it promises:
 //
 //   - Nothing is lost between the machines, and nothing counts twice. An agent keeps a window until the
-//     leader says that it has it: see Window. Histograms cross the network bucket by bucket.
+//     leader says that it has it: see Window. Histograms cross the network whole.
 //   - The leader's clock alone counts. A window of a fleet is what all agents measured between two of the
 //     leader's Collects, so clocks need not agree.
 //   - A rate is shared evenly, and the schedules of agents interleave, so that constant arrivals of

@@ -1,12 +1,9 @@
 package agent
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"sync"
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
@@ -55,9 +52,9 @@ type window struct {
 	Busy        float64  `json:"busy"`
 	Connections int      `json:"connections"`
 	InFlight    int      `json:"in_flight"`
-	Latency     []byte   `json:"latency"` // see appendHistogram
-	ShedLatency []byte   `json:"shed_latency"`
-	Lag         []byte   `json:"lag"`
+	Latency     string   `json:"latency"` // as measure.Encode writes histograms
+	ShedLatency string   `json:"shed_latency"`
+	Lag         string   `json:"lag"`
 
 	Statuses map[int]uint64   `json:"statuses,omitempty"`
 	Parts    []measure.Part   `json:"parts,omitempty"`
@@ -79,8 +76,7 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:],
 		In: w.In, Out: w.Out,
 		CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
-		Latency: appendHistogram(nil, w.Latency), ShedLatency: appendHistogram(nil, w.ShedLatency),
-		Lag:      appendHistogram(nil, w.Lag),
+		Latency: encoded(w.Latency), ShedLatency: encoded(w.ShedLatency), Lag: encoded(w.Lag),
 		Statuses: statuses, Parts: w.Detail.Parts, Samples: w.Detail.Samples,
 	})
 	if err != nil {
@@ -111,20 +107,18 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 			return 0, fmt.Errorf("a window with answers of status %d", code)
 		}
 	}
-	histograms := [...]struct {
-		text []byte
-		to   *hdr.Histogram
-	}{{o.Latency, w.Latency}, {o.ShedLatency, w.ShedLatency}, {o.Lag, w.Lag}}
-	for _, h := range histograms { // all of them or none
-		if err := checkHistogram(h.text, h.to.TotalCount()); err != nil {
-			return 0, err
-		}
-	}
 	got := measure.Window{
 		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out,
 		CPU: time.Duration(o.CPU), Busy: o.Busy,
-		Latency: empty(), ShedLatency: empty(), Lag: empty(),
 		Detail: &measure.Detail{Parts: o.Parts, Samples: o.Samples},
+	}
+	for _, h := range []struct {
+		text string
+		to   **hdr.Histogram
+	}{{o.Latency, &got.Latency}, {o.ShedLatency, &got.ShedLatency}, {o.Lag, &got.Lag}} {
+		if *h.to, err = measure.Decode(h.text); err != nil {
+			return 0, err
+		}
 	}
 	for code, n := range o.Statuses {
 		got.Detail.Statuses[code] = n
@@ -132,62 +126,13 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	copy(got.Failed[:], o.Failed)
 	w.Add(&got)
 	w.Connections, w.InFlight = o.Connections, o.InFlight
-	for _, h := range histograms {
-		addHistogram(h.text, h.to)
-	}
 	return o.Seq, nil
 }
 
-// empty is a histogram that nothing is ever recorded in.
-var empty = sync.OnceValue(measure.NewHistogram)
-
-// appendHistogram appends the counts of h: of every bucket that has any, how many buckets it is beyond the
-// one before it, and its count, both as unsigned varints.
-func appendHistogram(dst []byte, h *hdr.Histogram) []byte {
-	last := 0
-	for i, n := range measure.Counts(h) {
-		dst = binary.AppendUvarint(dst, uint64(i-last))
-		dst = binary.AppendUvarint(dst, uint64(n))
-		last = i
+func encoded(h *hdr.Histogram) string {
+	text, err := measure.Encode(h)
+	if err != nil {
+		panic("BUG: a histogram cannot be encoded: " + err.Error())
 	}
-	return dst
-}
-
-var errHistogram = errors.New("a histogram that cannot be read")
-
-// bucket reads the first bucket of what appendHistogram wrote.
-func bucket(text []byte) (ahead, n uint64, rest []byte, ok bool) {
-	ahead, a := binary.Uvarint(text)
-	if a <= 0 {
-		return 0, 0, nil, false
-	}
-	n, b := binary.Uvarint(text[a:])
-	if b <= 0 {
-		return 0, 0, nil, false
-	}
-	return ahead, n, text[a+b:], true
-}
-
-// checkHistogram finds what cannot be added to a histogram that has so many values.
-func checkHistogram(text []byte, has int64) error {
-	most, at, left := uint64(len(measure.Buckets())), uint64(0), uint64(math.MaxInt64-has)
-	for len(text) > 0 {
-		ahead, n, rest, ok := bucket(text)
-		if !ok || ahead >= most-at || n > left {
-			return errHistogram
-		}
-		at, left, text = at+ahead, left-n, rest
-	}
-	return nil
-}
-
-// addHistogram adds what appendHistogram wrote, and checkHistogram has found good, to h, which is one of
-// measure's.
-func addHistogram(text []byte, h *hdr.Histogram) {
-	at := uint64(0)
-	for len(text) > 0 {
-		ahead, n, rest, _ := bucket(text)
-		at, text = at+ahead, rest
-		measure.Recount(h, int(at), int64(n))
-	}
+	return text
 }

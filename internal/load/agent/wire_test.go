@@ -74,25 +74,6 @@ func TestWindowsCrossTheNetworkWhole(t *testing.T) {
 	}
 }
 
-func TestEveryBucketHasAValueOfItsOwn(t *testing.T) {
-	h := measure.NewHistogram()
-	for _, v := range measure.Buckets() {
-		if err := h.RecordValue(v); err != nil {
-			t.Fatal(err)
-		}
-	}
-	counts := h.Export().Counts
-	for i := range measure.Buckets() {
-		if counts[i] != 1 {
-			t.Fatalf("bucket %d of %d has %d values", i, len(counts), counts[i])
-		}
-	}
-	measure.Record(h, measure.Longest)
-	if h.Export().Counts[len(measure.Buckets())-1] != 2 {
-		t.Error("the longest latency is not in the last bucket")
-	}
-}
-
 func TestWindowsThatCannotBeAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
 		``:                                       "cannot be read",

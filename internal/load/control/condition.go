@@ -180,28 +180,12 @@ const span = time.Second
 
 // Watch follows conditions through a run. A figure is that of the last second, and a condition with "for"
 // has to hold at every window of that time.
-//
-// It runs beside the threads that send, so it sums up only what conditions are about, and of latencies only
-// the buckets that have any: whole histograms took six times as long.
 type Watch struct {
 	conditions []Condition
-	latency    bool            // one of them is about latency
-	since      []time.Duration // end of the window at which it began to hold; -1 while it does not
-	last       []past
+	since      []time.Duration   // end of the window at which it began to hold; -1 while it does not
+	last       []*measure.Window // without what no condition is about
 	sum        *measure.Window
 	none       *hdr.Histogram // stays empty
-}
-
-// past is a window that a Watch has seen.
-type past struct {
-	measure.Window // without its histograms
-	latencies      []bucket
-}
-
-// bucket is how many latencies a histogram has in a bucket.
-type bucket struct {
-	index int
-	n     int64
 }
 
 // NewWatch returns a Watch that has seen nothing yet.
@@ -210,7 +194,6 @@ func NewWatch(conditions []Condition) *Watch {
 		sum: measure.NewWindow(), none: measure.NewHistogram()}
 	for i := range w.since {
 		w.since[i] = -1
-		w.latency = w.latency || conditions[i].ofLatency()
 	}
 	return w
 }
@@ -272,26 +255,23 @@ func (w *Watch) waiting() bool {
 // push keeps what it needs of next, forgets what is older than span, and sums up what is left.
 func (w *Watch) push(next *measure.Window) {
 	slack := (next.End - next.Start) / 2
-	var p past
+	kept := &measure.Window{}
 	for len(w.last) > 0 && w.last[0].End <= next.End-span+slack {
-		p = w.last[0] // its memory is used again
+		kept = w.last[0] // its memory is used again
 		w.last = append(w.last[:0], w.last[1:]...)
 	}
-	p.Window, p.latencies = *next, p.latencies[:0]
-	p.Latency, p.ShedLatency, p.Lag, p.Detail = w.none, w.none, w.none, nil
-	if w.latency {
-		for i, n := range measure.Counts(next.Latency) {
-			p.latencies = append(p.latencies, bucket{i, n})
-		}
+	latency := kept.Latency
+	if latency == nil {
+		latency = measure.NewHistogram()
 	}
-	w.last = append(w.last, p)
+	latency.Reset()
+	latency.Merge(next.Latency)
+	*kept = *next
+	kept.Latency, kept.ShedLatency, kept.Lag, kept.Detail = latency, w.none, w.none, nil
+	w.last = append(w.last, kept)
 	w.sum.Reset()
-	for i := range w.last {
-		l := &w.last[i]
-		w.sum.Add(&l.Window)
-		for _, b := range l.latencies {
-			measure.Recount(w.sum.Latency, b.index, b.n)
-		}
+	for _, l := range w.last {
+		w.sum.Add(l)
 		if !math.IsNaN(l.Target.CPU) {
 			w.sum.Target.CPU = l.Target.CPU
 		}

@@ -139,14 +139,3 @@ func TestEveryKindOfAnswerIsOne(t *testing.T) {
 		}
 	}
 }
-
-func TestCountsAreAllThatWasRecorded(t *testing.T) {
-	w, _ := random(rand.New(rand.NewPCG(5, 6)))
-	again := NewHistogram()
-	for i, n := range Counts(w.Latency) {
-		Recount(again, i, n)
-	}
-	if !again.Equals(w.Latency) {
-		t.Error("recounted it is another histogram")
-	}
-}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"weir/internal/load/measure"
 )
 
 // CompareOptions say what a difference is worth.
@@ -153,7 +155,7 @@ func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
 	search, both := false, true
 	for i, runs := range [][]*Result{a, b} {
 		for j, r := range runs {
-			h, err := DecodeHistogram(r.Histogram)
+			h, err := measure.Decode(r.Histogram)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", which(i, j, len(runs)), err)
 			}

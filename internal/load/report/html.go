@@ -14,6 +14,7 @@ import (
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 
+	"weir/internal/load/measure"
 	"weir/internal/webui/uplot"
 )
 
@@ -247,7 +248,7 @@ func pageData(r *Result) (string, error) {
 		Y column `json:"y"`
 	}{column{}, column{}}
 	if r.Histogram != "" {
-		h, err := DecodeHistogram(r.Histogram)
+		h, err := measure.Decode(r.Histogram)
 		if err != nil {
 			return "", err
 		}

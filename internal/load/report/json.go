@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"weir/internal/load/measure"
 	"weir/internal/strictjson"
 )
 
@@ -71,7 +72,7 @@ func ReadJSON(rd io.Reader) (*Result, error) {
 			"this is not a result of weir load that this weir reads: its version is %d, expected %d",
 			r.Version, Version)
 	}
-	if _, err := DecodeHistogram(r.Histogram); err != nil {
+	if _, err := measure.Decode(r.Histogram); err != nil {
 		return nil, fmt.Errorf("the result's field \"histogram\": %w", err)
 	}
 	if r.Failures == nil {

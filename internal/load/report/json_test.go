@@ -161,11 +161,11 @@ func TestHistogramComesBack(t *testing.T) {
 	} {
 		h := measure.NewHistogram()
 		fill(h)
-		text, err := EncodeHistogram(h)
+		text, err := measure.Encode(h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodeHistogram(text)
+		got, err := measure.Decode(text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -182,16 +182,16 @@ func TestHistogramsWithOtherBucketsAreRefused(t *testing.T) {
 		hdr.New(int64(measure.Shortest)*2, int64(measure.Longest), 3),
 		hdr.New(int64(measure.Shortest), math.MaxInt64, 3),
 	} {
-		text, err := EncodeHistogram(h)
+		text, err := measure.Encode(h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeHistogram(text); err == nil ||
+		if _, err := measure.Decode(text); err == nil ||
 			!strings.Contains(err.Error(), "buckets are others") {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	if _, err := DecodeHistogram(strings.Repeat("A", maxEncoded+1)); err == nil {
+	if _, err := measure.Decode(strings.Repeat("A", 1<<20)); err == nil {
 		t.Error("a histogram of any length is read")
 	}
 }
@@ -201,7 +201,7 @@ func FuzzDecodeHistogram(f *testing.F) {
 	for i := range 100 {
 		measure.Record(h, time.Duration(i*i)*time.Microsecond)
 	}
-	text, err := EncodeHistogram(h)
+	text, err := measure.Encode(h)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func FuzzDecodeHistogram(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(raw[:20])
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		h, err := DecodeHistogram(base64.StdEncoding.EncodeToString(raw))
+		h, err := measure.Decode(base64.StdEncoding.EncodeToString(raw))
 		if err != nil {
 			return
 		}
@@ -222,11 +222,11 @@ func FuzzDecodeHistogram(f *testing.F) {
 		if l.P50 > l.P99 || l.P99 > l.Max {
 			t.Errorf("quantiles fall: %+v", l)
 		}
-		again, err := EncodeHistogram(h)
+		again, err := measure.Encode(h)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodeHistogram(again)
+		got, err := measure.Decode(again)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -185,7 +185,7 @@ func (r *Recorder) Result() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.total
-	text, err := EncodeHistogram(t.Latency)
+	text, err := measure.Encode(t.Latency)
 	if err != nil {
 		return nil, err
 	}

@@ -167,7 +167,7 @@ func (f *fakeRun) result(started time.Time, reason string) *report.Result {
 			measure.Record(latencies, time.Duration(*p.P50*1000))
 		}
 	}
-	h, err := report.EncodeHistogram(latencies)
+	h, err := measure.Encode(latencies)
 	if err != nil {
 		panic(err)
 	}
