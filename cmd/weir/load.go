@@ -228,11 +228,10 @@ func whenLong(over <-chan struct{}, say func()) {
 
 // show shows a run while it lasts. The channel it returns is closed when all was shown.
 func show(run *load.Run, live *report.Live) chan struct{} {
-	points, _ := run.Watch()
 	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
-		for p := range points {
+		for p := range run.Watch() {
 			live.Add(p)
 		}
 		live.Close()

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"sync"
 	"time"
 
 	"weir/internal/load/agent"
@@ -40,11 +39,9 @@ type Run struct {
 	rateAsked chan rateAsked
 	ended     chan struct{} // closed once the load is over
 
-	recorder *report.Recorder
+	points chan report.Point // for Watch
 
-	mu       sync.Mutex
-	watchers map[chan report.Point]struct{}
-	over     bool
+	recorder *report.Recorder
 }
 
 // rateAsked is a person's wish for another rate, and where its answer goes.
@@ -84,7 +81,7 @@ func New(ctx context.Context, p Plan, o Options) (*Run, error) {
 	}
 	r := &Run{
 		plan: p, token: o.Token, observe: o.Observe, rateAsked: make(chan rateAsked),
-		ended: make(chan struct{}), watchers: make(map[chan report.Point]struct{}),
+		ended: make(chan struct{}), points: make(chan report.Point, 64),
 	}
 	if r.scenario, err = scenario.Open(ctx, spec, p.Own); err != nil {
 		if _, lookup := errors.AsType[*net.DNSError](err); lookup {
@@ -159,7 +156,7 @@ func (r *Run) Load() float64 {
 // has what there is. It may be called once. An error, which a search also ends with when its target is
 // gone, comes with what was measured until then, or with nil before the first window.
 func (r *Run) Do(ctx context.Context) (*report.Result, error) {
-	defer r.dismiss()
+	defer close(r.points)
 	load, err := r.start(ctx)
 	if err != nil {
 		close(r.ended)
@@ -292,13 +289,9 @@ func (r *Run) publish(w *measure.Window, d control.Decision) {
 	if r.observe != nil {
 		r.observe(w, point)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for c := range r.watchers {
-		select {
-		case c <- point:
-		default: // it is slow, and misses some
-		}
+	select {
+	case r.points <- point:
+	default: // who watches is slow, and misses some
 	}
 }
 
@@ -341,17 +334,6 @@ func (r *Run) judge(result *report.Result, target measure.Target) {
 	}
 }
 
-// dismiss lets the watchers go.
-func (r *Run) dismiss() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	for c := range r.watchers {
-		close(c)
-	}
-	clear(r.watchers)
-}
-
 // ErrNoLoad says that a run has not begun, or is over.
 var ErrNoLoad = errors.New("there is no load now whose rate could be changed")
 
@@ -369,26 +351,9 @@ func (r *Run) SetRate(ctx context.Context, rate float64) error {
 	}
 }
 
-// Watch returns every point from now on, until stop is called or the run ends, which closes points. Who is
-// slow misses some.
-func (r *Run) Watch() (points <-chan report.Point, stop func()) {
-	c := make(chan report.Point, 64)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		close(c)
-		return c, func() {}
-	}
-	r.watchers[c] = struct{}{}
-	return c, func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if _, there := r.watchers[c]; there {
-			delete(r.watchers, c)
-			close(c)
-		}
-	}
-}
+// Watch returns the points as they come, for one reader, until the run ends, which closes them. Who is slow
+// misses some.
+func (r *Run) Watch() <-chan report.Point { return r.points }
 
 // Latency is that of all that was measured so far.
 func (r *Run) Latency() report.Latency { return r.recorder.Latency() }

@@ -70,35 +70,14 @@ type loop struct {
 	mail     atomic.Bool // inbox is not empty
 	inbox    struct {
 		sync.Mutex
-		messages []message
+		messages []func() // run on the loop's thread
 		ended    bool
 	}
-	took []message
+	took []func()
 	gone chan struct{}
 	// noPwait2 says that the system knows no epoll_pwait2: waits are in milliseconds, and the rest is spun.
 	noPwait2 bool
 }
-
-// message is what other goroutines tell a loop.
-type message struct {
-	kind   messageKind
-	change change
-	at     int64
-	n      int
-	next   *sheet
-	full   chan<- *sheet
-}
-
-type messageKind uint8
-
-const (
-	msgRate messageKind = iota
-	msgEnd
-	msgConnections
-	msgSwap
-	msgStop
-	msgKill
-)
 
 // target is what a loop knows of one of the targets.
 type target struct {
@@ -195,16 +174,16 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 	return l, nil
 }
 
-func (l *loop) setRate(c change)      { l.post(message{kind: msgRate, change: c}) }
-func (l *loop) setEnd(at int64)       { l.post(message{kind: msgEnd, at: at}) }
-func (l *loop) setConnections(n int)  { l.post(message{kind: msgConnections, n: n}) }
-func (l *loop) stop()                 { l.post(message{kind: msgStop}) }
-func (l *loop) kill()                 { l.post(message{kind: msgKill}) }
+func (l *loop) setRate(c change)      { l.post(func() { l.schedule.set(c) }) }
+func (l *loop) setEnd(at int64)       { l.post(func() { l.schedule.until(at) }) }
+func (l *loop) setConnections(n int)  { l.post(func() { l.want(n) }) }
+func (l *loop) stop()                 { l.post(l.halt) }
+func (l *loop) kill()                 { l.post(func() { l.halt(); l.killed = true }) }
 func (l *loop) done() <-chan struct{} { return l.gone }
 
 func (l *loop) swap(next *sheet) *sheet {
 	full := make(chan *sheet, 1)
-	if l.post(message{kind: msgSwap, next: next, full: full}) {
+	if l.post(func() { full <- l.swapNow(next) }) {
 		return <-full
 	}
 	<-l.gone
@@ -213,8 +192,8 @@ func (l *loop) swap(next *sheet) *sheet {
 	return got
 }
 
-// post hands the loop a message; false means that the loop has ended.
-func (l *loop) post(m message) bool {
+// post has the loop run m; false means that it has ended.
+func (l *loop) post(m func()) bool {
 	l.inbox.Lock()
 	defer l.inbox.Unlock()
 	if l.inbox.ended {
@@ -430,21 +409,7 @@ func (l *loop) readInbox() {
 	l.mail.Store(false)
 	l.inbox.Unlock()
 	for _, m := range l.took {
-		switch m.kind {
-		case msgRate:
-			l.schedule.set(m.change)
-		case msgEnd:
-			l.schedule.until(m.at)
-		case msgConnections:
-			l.want(m.n)
-		case msgSwap:
-			m.full <- l.swapNow(m.next)
-		case msgStop:
-			l.halt()
-		case msgKill:
-			l.halt()
-			l.killed = true
-		}
+		m()
 	}
 	clear(l.took)
 }

@@ -158,12 +158,11 @@ func newID(now time.Time) string {
 // drive makes the load, passes its points on, and keeps its result.
 func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 	defer u.release(this)
-	points, stop := this.runner.Watch()
 	passed := make(chan struct{})
 	go func() {
 		defer close(passed)
 		var next float64
-		for p := range points {
+		for p := range this.runner.Watch() {
 			u.live.point(p)
 			if p.Measured && p.At >= next { // once a second, as it costs some of the time that the load wants
 				next = p.At + 1
@@ -173,7 +172,6 @@ func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 		}
 	}()
 	result, err := this.runner.Do(ctx)
-	stop()
 	<-passed
 
 	end := status{State: over, ID: id}

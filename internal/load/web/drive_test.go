@@ -240,6 +240,7 @@ func TestARunThatFailsSaysWhy(t *testing.T) {
 type failingRun struct{ *fakeRun }
 
 func (f *failingRun) Do(context.Context) (*report.Result, error) {
+	close(f.seen)
 	return nil, errors.New("the target is gone")
 }
 

@@ -21,16 +21,16 @@ type fakeRun struct {
 	tick  time.Duration // of real time a window of 100 ms
 	steps <-chan time.Time
 
-	mu       sync.Mutex
-	rate     float64
-	points   []report.Point
-	watchers map[chan report.Point]struct{}
+	mu     sync.Mutex
+	rate   float64
+	points []report.Point
+	seen   chan report.Point
 }
 
 const fakeCeiling = 4000
 
 func newFake(plan load.Plan, tick time.Duration) *fakeRun {
-	f := &fakeRun{plan: plan, tick: tick, rate: 1000, watchers: make(map[chan report.Point]struct{})}
+	f := &fakeRun{plan: plan, tick: tick, rate: 1000, seen: make(chan report.Point, 64)}
 	fmt.Sscanf(plan.Rate, "%g", &f.rate) //nolint:errcheck // then it is 1000
 	return f
 }
@@ -54,20 +54,7 @@ func (f *fakeRun) SetRate(_ context.Context, rate float64) error {
 	return nil
 }
 
-func (f *fakeRun) Watch() (<-chan report.Point, func()) {
-	c := make(chan report.Point, 64)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.watchers[c] = struct{}{}
-	return c, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if _, there := f.watchers[c]; there {
-			delete(f.watchers, c)
-			close(c)
-		}
-	}
-}
+func (f *fakeRun) Watch() <-chan report.Point { return f.seen }
 
 func (f *fakeRun) Latency() report.Latency { return report.Latency{Max: 9000, P50: 1230, P99: 4560} }
 
@@ -115,11 +102,9 @@ func (f *fakeRun) point(n int) report.Point {
 		p.TargetCPU, p.TargetMemory = ptr(noise(use)), ptr(noise(180e6+20e6*use))
 	}
 	f.points = append(f.points, p)
-	for c := range f.watchers {
-		select {
-		case c <- p:
-		default:
-		}
+	select {
+	case f.seen <- p:
+	default:
 	}
 	return p
 }
@@ -127,14 +112,7 @@ func (f *fakeRun) point(n int) report.Point {
 func ptr(v float64) *float64 { return &v }
 
 func (f *fakeRun) Do(ctx context.Context) (*report.Result, error) {
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for c := range f.watchers {
-			close(c)
-		}
-		clear(f.watchers)
-	}()
+	defer close(f.seen)
 	steps := f.steps
 	if steps == nil {
 		t := time.NewTicker(f.tick)

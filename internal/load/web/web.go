@@ -41,9 +41,8 @@ type Runner interface {
 	Do(ctx context.Context) (*report.Result, error)
 	// SetRate changes the load from now on: requests a second, or connections in the closed model.
 	SetRate(ctx context.Context, rate float64) error
-	// Watch returns the points from now on, as they come. The channel is closed when the run is over or
-	// stop was called.
-	Watch() (points <-chan report.Point, stop func())
+	// Watch returns the points as they come, and is closed when the run is over.
+	Watch() <-chan report.Point
 	// Points returns the points so far, a bounded number: those of a long run are merged.
 	Points() []report.Point
 	// Latency is that of all that was measured so far.
