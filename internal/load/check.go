@@ -115,15 +115,8 @@ func (p *Plan) closed() bool {
 
 // spec is the part of a plan that says what is asked for, with its files read.
 func (p *Plan) spec() (scenario.Spec, error) {
-	s := scenario.Spec{
-		URL: p.URL, Method: p.Method, Body: p.Body, Headers: p.Headers, Scenario: p.Scenario,
-		Target: p.Target,
-		Users:  p.Users, FirstUser: p.FirstUser, Every: time.Duration(p.Every),
-		Items: p.Items, MaxItem: p.MaxItem, MaxIndex: p.MaxIndex,
-		Feeds: p.Feeds, FeedPool: p.FeedPool, FeedURL: p.FeedURL, FeedURLs: p.FeedURLs,
-		Requests: p.Requests, Vars: p.Vars, VarsOrder: p.VarsOrder,
-		Seed: p.Seed, Insecure: p.Insecure, HTTP2: p.HTTP2, Timeout: time.Duration(p.Timeout),
-	}
+	s := p.Spec
+	s.Every, s.Timeout = time.Duration(p.Every), time.Duration(p.Timeout)
 	return s, s.ReadFiles()
 }
 

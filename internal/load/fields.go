@@ -219,12 +219,13 @@ var Fields = []Field{
 }
 
 // members are where the members of a plan's JSON are in Plan.
-var members = func() map[string]int {
-	members := make(map[string]int)
-	t := reflect.TypeFor[Plan]()
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		members[name] = i
+var members = func() map[string][]int {
+	members := make(map[string][]int)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Plan]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if known := members[name]; len(known) == 0 || len(f.Index) < len(known) {
+			members[name] = f.Index
+		}
 	}
 	for i := range Fields {
 		f := &Fields[i]
@@ -252,7 +253,7 @@ func FieldOfFlag(flag string) (Field, bool) {
 
 // member returns the member of p that f is about, a pointer.
 func (p *Plan) member(f *Field) any {
-	return reflect.ValueOf(p).Elem().Field(members[f.Name]).Addr().Interface()
+	return reflect.ValueOf(p).Elem().FieldByIndex(members[f.Name]).Addr().Interface()
 }
 
 // Files calls change with each file that p names, by its member.

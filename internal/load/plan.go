@@ -1,34 +1,19 @@
 package load
 
-import "time"
+import (
+	"time"
+
+	"weir/internal/load/scenario"
+)
 
 // Plan is all that a person says about a run: the command line, the web UI and plan files each make one.
 // Durations are written as "30s", rates as "5000/s", conditions as "p99 > 50ms for 5s".
 type Plan struct {
 	Name string `json:"name,omitempty"`
 
-	// What is asked for.
-	URL     string   `json:"url,omitempty"` // one URL; else a scenario
-	Method  string   `json:"method,omitempty"`
-	Headers []string `json:"headers,omitempty"` // "Name: value"
-	Body    string   `json:"body,omitempty"`
-	// Feed, predict, sequence, poll, requests, or a mix: "feed=3,predict=1".
-	Scenario string `json:"scenario,omitempty"`
-	Target   string `json:"target,omitempty"` // the scenario's origin
-	// Of feed and predict: ids to choose from; of poll: readers.
-	Users     int      `json:"users,omitempty"`
-	FirstUser uint64   `json:"first_user,omitempty"` // the smallest id
-	Items     int      `json:"items,omitempty"`      // items a prediction, or items a feed request
-	MaxItem   int      `json:"max_item,omitempty"`   // ids of items to choose from
-	MaxIndex  int      `json:"max_index,omitempty"`  // of sequence: where it begins again
-	Feeds     int      `json:"feeds,omitempty"`      // of poll: feeds a user
-	FeedPool  int      `json:"feed_pool,omitempty"`  // of poll: different feeds
-	FeedURL   string   `json:"feed_url,omitempty"`   // of poll: with {feed}, {user} and {n}
-	FeedURLs  string   `json:"feed_urls,omitempty"`  // of poll: file of URLs, a subscription each
-	Every     Duration `json:"every,omitempty"`      // how often each user comes
-	Requests  string   `json:"requests,omitempty"`   // file of requests, JSONL
-	Vars      string   `json:"vars,omitempty"`       // CSV of variables for it
-	VarsOrder string   `json:"vars_order,omitempty"` // sequential, random
+	// What is asked for, without what its files hold.
+	scenario.Spec
+	Every Duration `json:"every,omitempty"` // how often each user comes
 
 	// How much.
 	Mode        string   `json:"mode"`                  // constant, classic, adaptive
@@ -50,9 +35,6 @@ type Plan struct {
 	MaxConnections int      `json:"max_connections,omitempty"`
 	Warm           int      `json:"warm,omitempty"` // connections
 	Threads        int      `json:"threads,omitempty"`
-	HTTP2          bool     `json:"http2,omitempty"`
-	Insecure       bool     `json:"insecure,omitempty"`
-	Seed           uint64   `json:"seed"`
 	NoCheck        bool     `json:"no_check,omitempty"`       // begin without having asked
 	TargetMetrics  string   `json:"target_metrics,omitempty"` // URL of the target's Prometheus metrics
 	Agents         []string `json:"agents,omitempty"`         // host:port
@@ -68,7 +50,7 @@ func Default() Plan {
 		Timeout:        Duration(10 * time.Second),
 		MaxConnections: 10_000,
 		Warm:           64,
-		Seed:           1,
+		Spec:           scenario.Spec{Seed: 1},
 	}
 }
 

@@ -50,19 +50,19 @@ func ReadPlan(text []byte) (Plan, error) {
 	}
 	v := reflect.ValueOf(&p).Elem()
 	for name, raw := range given {
-		i, known := members[name]
+		f, known := field(func(f *Field) bool { return f.Name == name })
 		if !known {
 			return p, fmt.Errorf("plans have no member %.40q", name)
 		}
 		if bytes.Equal(raw, []byte("null")) {
 			continue
 		}
-		member := v.Field(i)
+		member := v.FieldByIndex(members[name])
 		if err := json.Unmarshal(raw, member.Addr().Interface()); err != nil {
 			return p, &FieldError{name, fmt.Sprintf("%s must be %s, got %.60s", name,
 				kind(member.Type()), raw)}
 		}
-		if f, _ := field(func(f *Field) bool { return f.Name == name }); member.IsZero() && f.Default {
+		if member.IsZero() && f.Default {
 			return p, &FieldError{name, noZero(name, member.Interface())}
 		}
 	}

@@ -52,11 +52,11 @@ type Spec struct {
 	VarsText     string `json:"vars_text,omitempty"`
 	VarsOrder    string `json:"vars_order,omitempty"` // sequential, random
 
-	Seed     uint64 `json:"seed,omitempty"`
-	Insecure bool   `json:"insecure,omitempty"` // Check believes any certificate
-	// Check asks by HTTP/2, as the load will; agents check nothing.
-	HTTP2   bool          `json:"-"`
-	Timeout time.Duration `json:"timeout,omitempty"` // of Check's requests (10 s)
+	Seed uint64 `json:"seed"`
+	// As the load will, Check believes any certificate, and asks by HTTP/2.
+	Insecure bool          `json:"insecure,omitempty"`
+	HTTP2    bool          `json:"http2,omitempty"`
+	Timeout  time.Duration `json:"timeout,omitempty"` // of Check's requests (10 s)
 
 	// Part of Parts is this runner's share of the requests, when there are several.
 	Part  int `json:"part,omitempty"`
