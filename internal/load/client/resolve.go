@@ -15,20 +15,36 @@ import (
 // ErrNotOwned says that a target is neither on this machine nor named as one's own.
 var ErrNotOwned = errors.New("load goes to this machine only")
 
+// ParseURL reads an absolute URL of http or https.
+func ParseURL(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		return nil, fmt.Errorf("expected a URL, as in http://127.0.0.1:8080, got %q", text)
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err
+		}
+		return nil, fmt.Errorf("%q is no URL: %w", text, err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("expected a URL of http or https, as in http://127.0.0.1:8080, got %q", text)
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("the URL %q has no host: expected one as in http://127.0.0.1:8080", text)
+	case u.User != nil:
+		return nil, fmt.Errorf("the URL of %s has a user and password in it, which are not sent: use a "+
+			"header, as in \"Authorization: Basic ...\"", u.Host)
+	}
+	return u, nil
+}
+
 // Resolve looks the origin of a URL up. A host that is not loopback, by every address it has, is refused
 // with ErrNotOwned unless it is in owned, as a host or as host:port.
 func Resolve(ctx context.Context, rawURL string, owned []string) (Target, error) {
-	u, err := url.Parse(rawURL)
-	switch {
-	case err != nil:
-		return Target{}, fmt.Errorf("target: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https":
-		return Target{}, fmt.Errorf("target %q: write it as http://host:port or https://host:port", rawURL)
-	case u.Hostname() == "":
-		return Target{}, fmt.Errorf("target %q names no host: write it as http://host:port", rawURL)
-	case u.User != nil:
-		return Target{}, errors.New(
-			"target: a user and password in the URL are not sent; use --header 'Authorization: ...'")
+	u, err := ParseURL(rawURL)
+	if err != nil {
+		return Target{}, err
 	}
 	port := uint64(80)
 	if u.Scheme == "https" {

@@ -107,13 +107,13 @@ func TestResolveKeepsLoadOnThisMachine(t *testing.T) {
 		{"http://[2001:db8::1]:8080", []string{"[2001:db8::1]"}, "[2001:db8::1]:8080"},
 		{"http://0.0.0.0:80", nil, "--i-own-this-target"},
 		{"http://[::ffff:10.0.0.1]:80", nil, "--i-own-this-target"},
-		{"127.0.0.1:8080", nil, "target"},
-		{"ftp://127.0.0.1", nil, "http://host:port"},
-		{"http://", nil, "names no host"},
+		{"127.0.0.1:8080", nil, "expected a URL"},
+		{"ftp://127.0.0.1", nil, "expected a URL of http or https"},
+		{"http://", nil, "has no host"},
 		{"http://me:secret@127.0.0.1", nil, "Authorization"},
 		{"http://127.0.0.1:0", nil, "port"},
 		{"http://127.0.0.1:65536", nil, "port"},
-		{"http://%zz", nil, "target"},
+		{"http://%zz", nil, "no URL"},
 	} {
 		got, err := Resolve(context.Background(), test.url, test.owned)
 		switch {

@@ -52,7 +52,7 @@ func TestARequestIsWrittenAsItIsDescribed(t *testing.T) {
 		{`{"url":"/","body":"{{a}} {{{a}}}&"}`, "a\n\"\"\"\"\n", "POST /" + host +
 			"Content-Length: 4\r\n\r\n\" \"&"},
 		{`{"url":"/","body":{"t":"<{{a}}>"}}`, "a\n\"\"\"\\\n\"\n", "POST /" + host +
-			"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{\"t\":\"<\\\"\\\\\\u000a>\"}"},
+			"Content-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"t\":\"<\\\"\\\\\\n>\"}"},
 		{`{"url":"/","body":{"n":"{{{n}}}","t":"{{n}}","u":"\"{{n}}"}}`, "n\n-1.5\n", "POST /" + host +
 			"Content-Type: application/json\r\nContent-Length: 34\r\n\r\n" +
 			"{\"n\":-1.5,\"t\":\"-1.5\",\"u\":\"\\\"-1.5\"}"},

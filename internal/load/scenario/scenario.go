@@ -253,7 +253,7 @@ func (b *builder) target() (place, error) {
 	if b.spec.Target == "" {
 		return place{}, errors.New("--target says where requests go, as in --target http://127.0.0.1:8080")
 	}
-	u, err := parseOrigin(b.spec.Target)
+	u, err := client.ParseURL(b.spec.Target)
 	if err != nil {
 		return place{}, fmt.Errorf("--target: %w", err)
 	}
@@ -277,7 +277,7 @@ func (b *builder) locate(text, mark string) (at place, target string, err error)
 		if at, err = b.target(); err != nil {
 			return at, "", err
 		}
-		u, err := parseOrigin("http://path" + text)
+		u, err := client.ParseURL("http://path" + text)
 		if err != nil {
 			return at, "", err
 		}
@@ -294,7 +294,7 @@ func (b *builder) locate(text, mark string) (at place, target string, err error)
 			"what is filled in can stand in path and query alone, not in the host of %q",
 			strings.ReplaceAll(text, mark, "..."))
 	}
-	u, err := parseOrigin(text)
+	u, err := client.ParseURL(text)
 	if err != nil {
 		return at, "", err
 	}

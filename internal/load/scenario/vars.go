@@ -1,13 +1,14 @@
 package scenario
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -170,7 +171,8 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 				at+1)
 		}
 	case formURL:
-		return appendEscaped(b, value), nil
+		// So that it is one segment of a path, or one value of a query.
+		return append(b, strings.ReplaceAll(url.QueryEscape(value), "+", "%20")...), nil
 	case formPath, formRawURL:
 		if f == formPath && !strings.HasPrefix(value, "/") {
 			return b, fmt.Errorf("expected a path that begins with /, got %.40q", value)
@@ -185,7 +187,13 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 		if !utf8.ValidString(value) {
 			return b, fmt.Errorf("%.40q is not UTF-8, which JSON wants", value)
 		}
-		return appendQuoted(b, value), nil
+		var quoted bytes.Buffer
+		e := json.NewEncoder(&quoted)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(value); err != nil {
+			panic("BUG: text is no JSON: " + err.Error())
+		}
+		return append(b, quoted.Bytes()[1:quoted.Len()-len("\"\n")]...), nil
 	case formJSON:
 		if !json.Valid([]byte(value)) {
 			return b, fmt.Errorf(
@@ -193,33 +201,4 @@ func (f form) append(b []byte, value string) ([]byte, error) {
 		}
 	}
 	return append(b, value...), nil
-}
-
-// appendEscaped appends value percent-encoded, so that it is one segment of a path, or one value of a query.
-func appendEscaped(b []byte, value string) []byte {
-	for i := range len(value) {
-		c := value[i]
-		if 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-			b = append(b, c)
-		} else {
-			b = append(b, '%', "0123456789ABCDEF"[c>>4], "0123456789ABCDEF"[c&15])
-		}
-	}
-	return b
-}
-
-// appendQuoted appends value as it stands within the quotes of a JSON text.
-func appendQuoted(b []byte, value string) []byte {
-	for i := range len(value) {
-		switch c := value[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c < ' ':
-			b = append(b, `\u00`...)
-			b = append(strconv.AppendUint(b, uint64(c>>4), 16), "0123456789abcdef"[c&15])
-		default:
-			b = append(b, c)
-		}
-	}
-	return b
 }

@@ -123,30 +123,6 @@ func appendFields(b []byte, host string, fields []field) []byte {
 	return b
 }
 
-// parseOrigin reads an absolute URL of http or https.
-func parseOrigin(text string) (*url.URL, error) {
-	if !strings.Contains(text, "://") {
-		return nil, fmt.Errorf("expected a URL, as in http://127.0.0.1:8080, got %q", text)
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err
-		}
-		return nil, fmt.Errorf("%q is no URL: %w", text, err)
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("expected a URL of http or https, as in http://127.0.0.1:8080, got %q", text)
-	case u.Hostname() == "":
-		return nil, fmt.Errorf("the URL %q has no host: expected one as in http://127.0.0.1:8080", text)
-	case u.User != nil:
-		return nil, fmt.Errorf("the URL of %s has a user and password in it, which are not sent: use a "+
-			"header, as in \"Authorization: Basic ...\"", u.Host)
-	}
-	return u, nil
-}
-
 // requestTarget is u's path and query as they stand in a request line: with everything encoded that cannot.
 func requestTarget(u *url.URL) string {
 	target := u.RequestURI()
