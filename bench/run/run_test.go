@@ -174,7 +174,7 @@ func TestABarIsDecidedByTheMedian(t *testing.T) {
 		for i, v := range c.values {
 			f.put("feed", weir, cpu, i+1, v)
 		}
-		j := f.decide(bar{"feed", c.name, fig(weir, cpu), key{}, "%.1f", c.sense, c.bar, c.aim, ""})
+		j := f.decide(bar{"feed", c.name, key{"", weir, cpu}, key{}, "%.1f", c.sense, c.bar, c.aim, ""})
 		if j.Result != c.result {
 			t.Errorf("%s: %s, want %s", c.name, j.Result, c.result)
 		}
@@ -208,27 +208,6 @@ func TestEveryBarBelongsToAServiceAndIsReported(t *testing.T) {
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the report lacks %q:\n%s", want, text.String())
-		}
-	}
-}
-
-func TestAllocationsAreZeroOnlyIfAPackageHasTestsAndAllPass(t *testing.T) {
-	for _, c := range []struct {
-		name, log string
-		want      map[string]float64
-	}{
-		{"passed", "=== RUN   TestA\n--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t0.1s\n",
-			map[string]float64{"weir/internal/server": 0}},
-		{"cached", "--- PASS: TestA (0.00s)\nPASS\nok  \tweir/internal/server\t(cached)\n",
-			map[string]float64{"weir/internal/server": 0}},
-		{"failed", "--- PASS: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tweir/a\t0.1s\nFAIL\n--- " +
-			"PASS: TestA (0.00s)\nok  \tweir/b\t0.1s\n",
-			map[string]float64{"weir/a": 1, "weir/b": 0}},
-		{"skipped", "--- SKIP: TestA (0.00s)\nPASS\nok  \tweir/a\t0.1s\n", map[string]float64{}},
-		{"none", "PASS\nok  \tweir/internal/server\t0.1s [no tests to run]\n", map[string]float64{}},
-	} {
-		if got := parseAllocations(c.log); !maps.Equal(got, c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }
