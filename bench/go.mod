@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/gofiber/fiber/v2 v2.52.15
+	github.com/prometheus/procfs v0.22.0
 	golang.org/x/sys v0.49.0
 )
 

@@ -3,33 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log"
 	"math/rand/v2"
 	"slices"
 	"sync"
 )
 
-// feedStorage holds the lists and the positions.
-type feedStorage interface {
-	// Feed returns a copy of the user's list, or an error for an unknown user.
-	Feed(userID uint32) ([]uint32, error)
-	Offset(userID uint32) int
-	SetOffset(userID uint32, offset int)
-}
-
-// randomStorage hands out items when a list has too few left.
-type randomStorage interface {
-	Random(n int, except []uint32) []uint32
-}
-
-type errorRecorder interface {
-	Record(err error)
-}
-
 type recommender struct {
-	feeds  feedStorage
-	random randomStorage
-	errors errorRecorder
+	feeds  *memoryFeeds
+	golden goldenItems // when a list has too few left
+	record func(error)
 }
 
 var errNoItems = errors.New("no feed items")
@@ -39,7 +21,7 @@ func (r *recommender) next(userID uint32, size int) ([]uint32, error) {
 	var items []uint32
 	feed, err := r.feeds.Feed(userID)
 	if err != nil {
-		r.errors.Record(err)
+		r.record(err)
 	} else {
 		offset := r.feeds.Offset(userID)
 		end := min(offset+size, len(feed))
@@ -47,13 +29,13 @@ func (r *recommender) next(userID uint32, size int) ([]uint32, error) {
 		r.feeds.SetOffset(userID, end)
 	}
 	if missing := size - len(items); missing > 0 {
-		items = append(items, r.random.Random(missing, items)...)
+		items = append(items, r.golden.Random(missing, items)...)
 	}
 	if len(items) == 0 {
 		return nil, errNoItems
 	}
 	if len(items) < size {
-		r.errors.Record(fmt.Errorf("user %d: %d items asked for, %d found", userID, size, len(items)))
+		r.record(fmt.Errorf("user %d: %d items asked for, %d found", userID, size, len(items)))
 	}
 	return items, nil
 }
@@ -75,6 +57,7 @@ func newMemoryFeeds(rng *rand.Rand, users uint32, items int, maxItem uint32) *me
 	return m
 }
 
+// Feed returns a copy of the user's list, or an error for an unknown user.
 func (m *memoryFeeds) Feed(userID uint32) ([]uint32, error) {
 	list, ok := m.lists[userID]
 	if !ok {
@@ -110,7 +93,3 @@ func (g goldenItems) Random(n int, except []uint32) []uint32 {
 	}
 	return picked
 }
-
-type logErrors struct{}
-
-func (logErrors) Record(err error) { log.Print(err) }

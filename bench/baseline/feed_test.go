@@ -7,14 +7,11 @@ import (
 	"testing"
 )
 
-type recorded []error
-
-func (r *recorded) Record(err error) { *r = append(*r, err) }
-
 func TestAListIsServedInOrderAndThenFilledFromTheGoldenItems(t *testing.T) {
-	errs := &recorded{}
+	var errs []error
 	feeds := newMemoryFeeds(rand.New(rand.NewPCG(1, 0)), 2, 25, 1000)
-	r := &recommender{feeds: feeds, random: goldenItems{5001, 5002, 5003, 5004, 5005, 5006}, errors: errs}
+	r := &recommender{feeds: feeds, golden: goldenItems{5001, 5002, 5003, 5004, 5005, 5006},
+		record: func(err error) { errs = append(errs, err) }}
 
 	list := slices.Clone(feeds.lists[1])
 	for _, part := range [][]uint32{list[:10], list[10:20]} {
@@ -33,18 +30,18 @@ func TestAListIsServedInOrderAndThenFilledFromTheGoldenItems(t *testing.T) {
 			t.Errorf("%d is no golden item", item)
 		}
 	}
-	if len(*errs) != 0 {
-		t.Errorf("errors %v", *errs)
+	if len(errs) != 0 {
+		t.Errorf("errors %v", errs)
 	}
 	if !slices.Equal(feeds.lists[1], list) {
 		t.Error("what became of an answer changed the list")
 	}
 
 	// An unknown user, and fewer golden items than asked for: two errors and a short answer.
-	if got, err := r.next(99, 10); err != nil || len(got) != 6 || len(*errs) != 2 {
-		t.Errorf("got %v, %v, with the errors %v", got, err, *errs)
+	if got, err := r.next(99, 10); err != nil || len(got) != 6 || len(errs) != 2 {
+		t.Errorf("got %v, %v, with the errors %v", got, err, errs)
 	}
-	r.random = goldenItems{}
+	r.golden = nil
 	if _, err := r.next(99, 10); !errors.Is(err, errNoItems) {
 		t.Errorf("with nothing to give the error is %v", err)
 	}

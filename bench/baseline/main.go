@@ -46,8 +46,8 @@ func serve(listen string, users uint32, items int, maxItem uint32, seed uint64) 
 	}
 	service := &recommender{
 		feeds:  newMemoryFeeds(rng, users, items, maxItem),
-		random: goldenItems(golden),
-		errors: logErrors{},
+		golden: golden,
+		record: func(err error) { log.Print(err) },
 	}
 
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})

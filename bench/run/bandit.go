@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,41 +60,26 @@ func (b *bench) measureBandit(ctx context.Context) error {
 	if err := b.importArms(ctx); err != nil {
 		return err
 	}
-	var asleep *process // the baseline
-	defer func() {
-		if asleep != nil {
-			asleep.stop()
+	slow := sleeper{
+		server: server{name: baseline, path: "/health", patience: 2 * time.Minute,
+			command: "build/bin/bandit --listen {addr} --features " + b.path("bandit", "arms.csv")},
+		first: func(p *process) error {
+			_, err := b.askPool(ctx, p, baselineGrows, forms[0], "--connections", banditConnections)
+			return err
+		},
+	}
+	defer slow.stop()
+	return b.inTurns([]string{baseline, weir}, func(name string, round int) error {
+		if name == baseline {
+			return slow.turn(ctx, b, func(p *process) error { return b.banditTurn(ctx, p, round, forms[:1]) })
 		}
-	}()
-	return b.inTurns([]string{baseline, weir}, func(name string, round int) (err error) {
-		if name == weir {
-			if err := b.during(ctx, b.predicting(), func(p *process) error {
-				return b.banditTurn(ctx, p, round, forms)
-			}); err != nil {
-				return err
-			}
-			return b.feedBesidePredictions(ctx, round)
-		}
-		if asleep == nil {
-			s := server{name: baseline, path: "/health", patience: 2 * time.Minute,
-				command: "build/bin/bandit --listen {addr} --features " + b.path("bandit", "arms.csv")}
-			if asleep, err = b.start(ctx, s); err != nil {
-				return err
-			}
-			if _, err := b.askPool(ctx, asleep, baselineGrows, forms[0], "--connections",
-				banditConnections); err != nil {
-				return err
-			}
-		} else if err := asleep.wake(); err != nil {
+		err := b.during(ctx, b.predicting(), func(p *process) error {
+			return b.banditTurn(ctx, p, round, forms)
+		})
+		if err != nil {
 			return err
 		}
-		if err := asleep.settle(ctx); err != nil {
-			return err
-		}
-		if err := b.banditTurn(ctx, asleep, round, forms[:1]); err != nil {
-			return err
-		}
-		return asleep.sleep()
+		return b.feedBesidePredictions(ctx, round)
 	})
 }
 
@@ -215,15 +201,8 @@ func checkScores(ctx context.Context, addr string, r request) error {
 	if len(scores) != predictItems {
 		return fmt.Errorf("%d scores, want %d", len(scores), predictItems)
 	}
-	same := true
-	for i, s := range scores {
-		if !(s >= 0 && s <= 1) {
-			return fmt.Errorf("score %d is %g", i, s)
-		}
-		same = same && s == scores[0]
-	}
-	if same {
-		return fmt.Errorf("all %d scores are %g", len(scores), scores[0])
+	if least, most := slices.Min(scores), slices.Max(scores); !(least >= 0 && most <= 1) || least == most {
+		return fmt.Errorf("scores from %g to %g", least, most)
 	}
 	return nil
 }

@@ -70,31 +70,14 @@ func (b *bench) measureFeed(ctx context.Context) error {
 	if err := forget(lists); err != nil {
 		return err
 	}
-	var asleep *process // the baseline, which takes long to start
-	defer func() {
-		if asleep != nil {
-			asleep.stop()
-		}
-	}()
+	slow := sleeper{server: servers[baseline]}
+	defer slow.stop()
 	return b.inTurns(order, func(name string, round int) error {
 		measure := func(p *process) error { return b.feedTurn(ctx, p, lists, round) }
-		if name != baseline {
-			return b.during(ctx, servers[name], measure)
+		if name == baseline {
+			return slow.turn(ctx, b, measure)
 		}
-		if asleep == nil {
-			if asleep, err = b.start(ctx, servers[name]); err != nil {
-				return err
-			}
-		} else if err := asleep.wake(); err != nil {
-			return err
-		}
-		if err := asleep.settle(ctx); err != nil {
-			return err
-		}
-		if err := measure(asleep); err != nil {
-			return err
-		}
-		return asleep.sleep()
+		return b.during(ctx, servers[name], measure)
 	})
 }
 
@@ -198,16 +181,14 @@ func (b *bench) askOffloaded(args ...string) []string {
 
 // beside calls do while another weir load asks p, for as long as a measurement takes.
 func (b *bench) beside(ctx context.Context, p *process, args []string, do func() error) (*load, error) {
-	type end struct {
-		l   *load
-		err error
-	}
-	over := make(chan end, 1)
+	var l *load
+	var loadErr error
+	over := make(chan struct{})
 	go func() {
-		l, err := b.weirLoad(ctx, p, b.duration, args...)
-		over <- end{l, err}
+		defer close(over)
+		l, loadErr = b.weirLoad(ctx, p, b.duration, args...)
 	}()
 	err := do()
-	other := <-over
-	return other.l, errors.Join(err, other.err)
+	<-over
+	return l, errors.Join(err, loadErr)
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"log"
+	"maps"
 	"slices"
 )
 
@@ -51,14 +52,7 @@ func (f *figures) ratios(a, b key) []float64 {
 	return ratios
 }
 
-func (f *figures) rounds(k key) []int {
-	var rounds []int
-	for round := range f.values[k] {
-		rounds = append(rounds, round)
-	}
-	slices.Sort(rounds)
-	return rounds
-}
+func (f *figures) rounds(k key) []int { return slices.Sorted(maps.Keys(f.values[k])) }
 
 // median returns the middle of the values, or false when there are none.
 func median(values []float64) (float64, bool) {

@@ -172,15 +172,16 @@ func (b *bench) wrk(ctx context.Context, p *process, d time.Duration, connection
 
 // parseWrk reads the line that the scripts in bench/wrk print.
 func parseWrk(out string) (*load, error) {
-	_, line, ok := cutLast(out, "summary: ")
-	if !ok {
+	const summary = "summary: "
+	at := strings.LastIndex(out, summary)
+	if at < 0 {
 		return nil, errors.New("no summary in the output")
 	}
 	var s struct {
 		Requests, Micros, P50, P99, Not2xx float64
 		SocketErrors                       float64 `json:"socket_errors"`
 	}
-	if err := json.NewDecoder(strings.NewReader(line)).Decode(&s); err != nil {
+	if err := json.NewDecoder(strings.NewReader(out[at+len(summary):])).Decode(&s); err != nil {
 		return nil, fmt.Errorf("not a summary: %w", err)
 	}
 	switch {

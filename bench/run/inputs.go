@@ -3,8 +3,9 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -52,29 +53,23 @@ func (b *bench) writeBanditInputs() error {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	err := writeFile(b.path("bandit", "arms.csv"), func(w *bufio.Writer) {
-		fmt.Fprintln(w, "item,alpha,beta,segment")
-		row := func(id int64, segment string) {
-			alpha, beta := posterior(rng)
-			fmt.Fprintf(w, "%d,%.9g,%.9g,%s\n", id, alpha, beta, segment)
-		}
-		for i := range b.arms {
-			row(itemID(i), "")
-			for s := 0; i%segmentedItems == 0 && s < banditSegments; s++ {
-				row(itemID(i), segmentName(s))
-			}
-		}
-	})
-	if err != nil {
-		return err
+	arms := bytes.NewBufferString("item,alpha,beta,segment\n")
+	row := func(id int64, segment string) {
+		alpha, beta := posterior(rng)
+		fmt.Fprintf(arms, "%d,%.9g,%.9g,%s\n", id, alpha, beta, segment)
 	}
-	err = writeFile(b.path("bandit", "users.csv"), func(w *bufio.Writer) {
-		fmt.Fprintln(w, "user,segment")
-		for u := 0; u < banditUsers; u += 2 {
-			fmt.Fprintf(w, "u%d,%s\n", u, segmentName(u/2%banditSegments))
+	for i := range b.arms {
+		row(itemID(i), "")
+		for s := 0; i%segmentedItems == 0 && s < banditSegments; s++ {
+			row(itemID(i), segmentName(s))
 		}
-	})
-	if err != nil {
+	}
+	users := bytes.NewBufferString("user,segment\n")
+	for u := 0; u < banditUsers; u += 2 {
+		fmt.Fprintf(users, "u%d,%s\n", u, segmentName(u/2%banditSegments))
+	}
+	if err := errors.Join(os.WriteFile(b.path("bandit", "arms.csv"), arms.Bytes(), 0o644),
+		os.WriteFile(b.path("bandit", "users.csv"), users.Bytes(), 0o644)); err != nil {
 		return err
 	}
 	for _, f := range forms {
@@ -92,20 +87,6 @@ func (b *bench) writePool(f form, items int) error {
 		requests = append(requests, f.write(a))
 	}
 	return writeRequests(b.pool(f), requests)
-}
-
-func writeFile(path string, write func(*bufio.Writer)) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriterSize(f, 1<<20)
-	write(w)
-	if err := w.Flush(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close()
 }
 
 // asked is a request before it has a form.

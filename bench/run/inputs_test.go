@@ -138,8 +138,8 @@ func TestAnswersWithoutScoresAreNotMeasured(t *testing.T) {
 	scores := func(n int, s string) string { return `{"scores":[0.5` + strings.Repeat(","+s, n-1) + `]}` }
 	for said, want := range map[string]string{
 		scores(predictItems, "0.25"): "",
-		scores(predictItems, "0.5"):  "all 400 scores are 0.5",
-		scores(predictItems, "1.5"):  "score 1 is 1.5",
+		scores(predictItems, "0.5"):  "scores from 0.5 to 0.5",
+		scores(predictItems, "1.5"):  "scores from 0.5 to 1.5",
 		scores(7, "0.25"):            "7 scores, want 400",
 		"nothing":                    "invalid character",
 	} {

@@ -7,10 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"unsafe"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,14 +17,11 @@ import (
 // of its data files what is in the page cache, each page once, whoever brought it there. Program
 // text is left out on all sides.
 func (p *process) memory(data []string) (int64, error) {
-	b, err := os.ReadFile(p.proc("status"))
-	if err != nil {
-		return 0, fmt.Errorf("%s is gone: %w", p.name, err)
-	}
-	total, err := parseOwn(string(b))
+	status, err := p.status()
 	if err != nil {
 		return 0, err
 	}
+	total := int64(status.RssAnon + status.RssShmem)
 	for _, path := range data {
 		n, err := residentUnder(path)
 		if err != nil {
@@ -36,30 +32,12 @@ func (p *process) memory(data []string) (int64, error) {
 	return total, nil
 }
 
-// parseOwn adds up RssAnon and RssShmem of /proc/PID/status.
-func parseOwn(status string) (int64, error) {
-	anon, err := parseStatus(status, "RssAnon")
+func (p *process) status() (procfs.ProcStatus, error) {
+	proc, err := p.proc()
 	if err != nil {
-		return 0, err
+		return procfs.ProcStatus{}, err
 	}
-	shared, err := parseStatus(status, "RssShmem")
-	return anon + shared, err
-}
-
-// parseStatus returns a size of /proc/PID/status in bytes.
-func parseStatus(status, field string) (int64, error) {
-	for line := range strings.Lines(status) {
-		name, value, _ := strings.Cut(line, ":")
-		if name != field {
-			continue
-		}
-		kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("not a size: %q", line)
-		}
-		return kb << 10, nil
-	}
-	return 0, fmt.Errorf("no %s in the process status: this needs Linux 4.5", field)
+	return proc.NewStatus()
 }
 
 // residentUnder returns how many bytes of the file, or of the files under the directory, are in
@@ -134,6 +112,10 @@ func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // descriptors returns how many files and sockets the process has open.
 func (p *process) descriptors() (int64, error) {
-	open, err := os.ReadDir(p.proc("fd"))
-	return int64(len(open)), err
+	proc, err := p.proc()
+	if err != nil {
+		return 0, err
+	}
+	n, err := proc.FileDescriptorsLen()
+	return int64(n), err
 }

@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"slices"
@@ -89,16 +87,10 @@ func (b *bench) measureShed(ctx context.Context) error {
 	})
 }
 
-// look is the reject probability some time after the overload.
-type look struct {
-	after       time.Duration
-	probability float64
-}
-
 // recovery looks at the reject probability during a light load after an overload.
 func (b *bench) recovery(ctx context.Context, p *process, put func(string, float64),
 	ask func() (*load, error)) error {
-	over := time.Now()
+	over, refused := time.Now(), time.Duration(0) // how long after the overload something was refused last
 	done := make(chan error, 1)
 	go func() {
 		light, err := ask()
@@ -107,46 +99,34 @@ func (b *bench) recovery(ctx context.Context, p *process, put func(string, float
 		}
 		done <- err
 	}()
-	var looks []look
 	for {
 		select {
 		case err := <-done:
-			put(recovers, lastRefusal(looks).Seconds())
+			put(recovers, refused.Seconds())
 			return err
 		case <-time.After(50 * time.Millisecond):
 		}
-		var status strings.Builder
-		if err := call(ctx, http.MethodGet, "http://"+p.admin+"/admin/shed", "", &status); err != nil {
+		var answer strings.Builder
+		if err := call(ctx, http.MethodGet, "http://"+p.admin+"/admin/shed", "", &answer); err != nil {
 			return err
 		}
-		probability, err := parseProbability(strings.NewReader(status.String()))
+		probability, err := parseProbability(answer.String())
 		if err != nil {
 			return err
 		}
-		looks = append(looks, look{time.Since(over), probability})
-	}
-}
-
-// lastRefusal returns when something was refused last, 0 if nothing was.
-func lastRefusal(looks []look) time.Duration {
-	for _, l := range slices.Backward(looks) {
-		if l.probability > 0 {
-			return l.after
+		if probability > 0 {
+			refused = time.Since(over)
 		}
 	}
-	return 0
 }
 
 // parseProbability returns the reject probability of the class low, which is rejected first.
-func parseProbability(answer io.Reader) (float64, error) {
+func parseProbability(answer string) (float64, error) {
 	var status struct {
 		Probability struct{ Low *float64 }
 	}
-	if err := json.NewDecoder(answer).Decode(&status); err != nil {
-		return 0, fmt.Errorf("/admin/shed does not say the reject probability: %w", err)
-	}
-	if status.Probability.Low == nil {
-		return 0, errors.New("/admin/shed does not say the reject probability of the class low")
+	if err := json.Unmarshal([]byte(answer), &status); err != nil || status.Probability.Low == nil {
+		return 0, fmt.Errorf("/admin/shed does not say the reject probability of the class low: %.200s", answer)
 	}
 	return *status.Probability.Low, nil
 }

@@ -10,13 +10,12 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -167,73 +166,42 @@ func (p *process) stop() error {
 func (p *process) sleep() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *process) wake() error  { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
+// proc is where the system tells of the process.
+func (p *process) proc() (procfs.Proc, error) {
+	proc, err := procfs.NewProc(p.cmd.Process.Pid)
+	if err != nil {
+		err = fmt.Errorf("%s is gone: %w", p.name, err)
+	}
+	return proc, err
+}
+
 // cpu returns the processor time, user and system, that all threads of the process have used.
 func (p *process) cpu() (time.Duration, error) {
-	b, err := os.ReadFile(p.proc("stat"))
+	proc, err := p.proc()
 	if err != nil {
-		return 0, fmt.Errorf("%s is gone: %w", p.name, err)
-	}
-	return parseCPU(string(b))
-}
-
-func (p *process) proc(file string) string {
-	return filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid), file)
-}
-
-// parseCPU reads utime and stime, fields 14 and 15, out of /proc/PID/stat. Field 2, the command in
-// parentheses, may hold anything.
-func parseCPU(stat string) (time.Duration, error) {
-	_, rest, ok := cutLast(stat, ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return 0, fmt.Errorf("not a process status: %q", stat)
-	}
-	user, err1 := strconv.ParseUint(fields[11], 10, 63)
-	system, err2 := strconv.ParseUint(fields[12], 10, 63)
-	if err := errors.Join(err1, err2); err != nil {
 		return 0, err
 	}
-	return time.Duration(user+system) * clockTick, nil
+	stat, err := proc.Stat()
+	return ticks(stat.CPUTime()), err
 }
 
 // coreBusy returns for how long a core has not been idle since the machine started.
 func coreBusy(core int) (time.Duration, error) {
-	b, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, err
 	}
-	return parseBusy(string(b), core)
+	stat, err := fs.Stat()
+	c, ok := stat.CPU[int64(core)]
+	if err == nil && !ok {
+		err = fmt.Errorf("no core %d in /proc/stat", core)
+	}
+	return ticks(c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal), err // guests are part of user
 }
 
-// parseBusy adds up a core's times in /proc/stat: user, nice, system, (idle, iowait,) irq, softirq
-// and steal. The guests' times that follow are part of user.
-func parseBusy(stat string, core int) (time.Duration, error) {
-	for line := range strings.Lines(stat) {
-		fields := strings.Fields(line)
-		if len(fields) < 9 || fields[0] != fmt.Sprint("cpu", core) {
-			continue
-		}
-		var ticks int64
-		for i, f := range fields[1:9] {
-			n, err := strconv.ParseInt(f, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("not a core's times: %q", line)
-			}
-			if i != 3 && i != 4 {
-				ticks += n
-			}
-		}
-		return time.Duration(ticks) * clockTick, nil
-	}
-	return 0, fmt.Errorf("no core %d in /proc/stat", core)
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
+// ticks rounds seconds to whole ones.
+func ticks(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second)).Round(clockTick)
 }
 
 // settle waits until the process has nothing left to do from its start (loading, warming,

@@ -11,9 +11,10 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // machine is what was measured on.
@@ -33,37 +34,30 @@ type machine struct {
 // describe reads what can be read of the machine and prepares it for measuring. What cannot be read stays
 // empty.
 func describe() (m machine, restore func()) {
-	read := func(path string) string {
-		b, _ := os.ReadFile(path)
-		return strings.TrimSpace(string(b))
+	m.Date = time.Now().UTC().Format(time.DateOnly)
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(release))
 	}
-	field := func(text, name string) string {
-		for line := range strings.Lines(text) {
-			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
-				return strings.TrimSpace(v)
-			}
-		}
-		return ""
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		log.Print(err)
 	}
-	cpus := read("/proc/cpuinfo")
-	m = machine{
-		Date:   time.Now().UTC().Format(time.DateOnly),
-		Kernel: read("/proc/sys/kernel/osrelease"),
-		// The model name of a virtual machine may say next to nothing.
-		CPU: fmt.Sprintf("%s (family %s, model %s)", field(cpus, "model name"), field(cpus, "cpu family"),
-			field(cpus, "model")),
+	// The model name of a virtual machine may say next to nothing.
+	if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = fmt.Sprintf("%s (family %s, model %s)", cpus[0].ModelName, cpus[0].CPUFamily, cpus[0].Model)
 	}
-	if kb, err := strconv.Atoi(strings.TrimSuffix(field(read("/proc/meminfo"), "MemTotal"),
-		" kB")); err == nil {
-		m.Memory = fmt.Sprintf("%.0f GiB", float64(kb)/(1<<20))
+	if mem, err := fs.Meminfo(); err == nil && mem.MemTotalBytes != nil {
+		m.Memory = fmt.Sprintf("%.0f GiB", float64(*mem.MemTotalBytes)/(1<<30))
 	}
 	if out, err := exec.Command("bin/weir", "version").Output(); err == nil {
 		m.Weir = strings.TrimSpace(string(out))
 	}
-	m.Load1, _, _ = strings.Cut(read("/proc/loadavg"), " ")
-	if load1, err := strconv.ParseFloat(m.Load1, 64); err == nil && load1 > 0.5 {
-		log.Printf("the load average is %.2f: somebody else is at work here, and the figures will show it",
-			load1)
+	if load, err := fs.LoadAvg(); err == nil {
+		m.Load1 = fmt.Sprintf("%.2f", load.Load1)
+		if load.Load1 > 0.5 {
+			log.Printf("the load average is %s: somebody else is at work here, and the figures will show it",
+				m.Load1)
+		}
 	}
 	restore = func() {}
 	if awake, err := stayAwake(); err != nil {

@@ -18,35 +18,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCPUTimeIsUserAndSystemWhateverTheCommandIsCalled(t *testing.T) {
-	got, err := parseCPU("7 (a) b ) R 1 2 3 4 5 6 7 8 9 10 120 30 0 0 20 0 5 0 100 200\n")
-	if err != nil || got != 1500*time.Millisecond {
-		t.Errorf("got %v, %v, want 1.5s", got, err)
-	}
-	if _, err := parseCPU("7 (a) R 1 2"); err == nil {
-		t.Error("a short status is no error")
-	}
+// This process, as if the bench had started it.
+func own() *process {
+	return &process{name: "own", cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
 }
 
-func TestABusyCoreIsOneThatIsNotIdle(t *testing.T) {
-	const stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 100 20 3 5000 700 4 5 6 50 0\ncpu1 1 1 1 1 1 1 1 1 1 1\n" +
-		"intr 5\n"
-	got, err := parseBusy(stat, 0)
-	if err != nil || got != 1380*time.Millisecond {
-		t.Errorf("got %v, %v, want 1.38s", got, err)
+func TestAProcessThatWorksUsesItsCPUAndItsCore(t *testing.T) {
+	p := own()
+	before, err := p.cpu()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := parseBusy(stat, 2); err == nil {
+	busy, err := coreBusy(0)
+	if err != nil || busy <= 0 {
+		t.Fatalf("a core was busy for %v, %v", busy, err)
+	}
+	for now := before; now < before+clockTick; { // by being asked
+		if now, err = p.cpu(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := coreBusy(1 << 20); err == nil {
 		t.Error("a core that is not there is no error")
+	}
+	p.cmd.Process.Pid = 1 << 30
+	if _, err := p.cpu(); err == nil || !strings.Contains(err.Error(), "own is gone") {
+		t.Errorf("a process that is not there: %v", err)
 	}
 }
 
 func TestOwnMemoryIsAnonymousAndSharedPages(t *testing.T) {
-	got, err := parseOwn("VmRSS:\t  900 kB\nRssAnon:\t  12 kB\nRssFile:\t  800 kB\nRssShmem:\t  3 kB\n")
-	if err != nil || got != 15<<10 {
-		t.Errorf("got %d, %v, want 15 KiB", got, err)
+	before, err := own().memory(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := parseOwn("VmRSS:\t  900 kB\n"); err == nil {
-		t.Error("a status without RssAnon is no error")
+	pages, err := unix.Mmap(-1, 0, 16<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(pages) //nolint:errcheck // the test is over
+	for i := range pages {
+		pages[i] = 1
+	}
+	if after, err := own().memory(nil); err != nil || after < before+12<<20 {
+		t.Errorf("16 MiB more are %d after %d bytes, %v", after, before, err)
 	}
 }
 
@@ -269,25 +284,12 @@ func TestFollowingBeginsWhenTheRateIsRightAndStays(t *testing.T) {
 	}
 }
 
-func TestRecoveryIsWhenSomethingWasRefusedLast(t *testing.T) {
-	const ms = time.Millisecond
-	for name, test := range map[string]struct {
-		looks []look
-		want  time.Duration
-	}{
-		"never looked":  {nil, 0},
-		"less and less": {[]look{{50 * ms, 1}, {150 * ms, 0.001}, {200 * ms, 0}}, 150 * ms},
-		"once more":     {[]look{{50 * ms, 0.3}, {100 * ms, 0}, {900 * ms, 0.01}, {950 * ms, 0}}, 900 * ms},
-	} {
-		if got := lastRefusal(test.looks); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-	if p, err := parseProbability(strings.NewReader(`{"probability":{"normal":0,"low":0.4}}`)); p != 0.4 ||
+func TestTheRejectProbabilityIsThatOfTheClassLow(t *testing.T) {
+	if p, err := parseProbability(`{"probability":{"normal":0,"low":0.4}}`); p != 0.4 ||
 		err != nil {
 		t.Errorf("%v, error %v", p, err)
 	}
-	if _, err := parseProbability(strings.NewReader(`{"probability":{"normal":1}}`)); err == nil {
+	if _, err := parseProbability(`{"probability":{"normal":1}}`); err == nil {
 		t.Error("a status without the class low is no error")
 	}
 }

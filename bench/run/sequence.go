@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/big"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 )
@@ -134,19 +133,13 @@ func (b *bench) walk(ctx context.Context, p *process, round int) error {
 			return err
 		}
 	}
-	status, err := os.ReadFile(p.proc("status"))
+	status, err := p.status()
 	if err != nil {
-		return fmt.Errorf("%s is gone: %w", p.name, err)
+		return err
 	}
-	for _, f := range []struct{ name, field string }{
-		{residentAfter, "VmRSS"}, {"of that anonymous, MiB", "RssAnon"},
-		{"resident at most on the walk, MiB", "VmHWM"},
-	} {
-		bytes, err := parseStatus(string(status), f.field)
-		if err != nil {
-			return err
-		}
-		b.put("sequence", p.name, f.name, round, mib(bytes))
+	for name, bytes := range map[string]uint64{residentAfter: status.VmRSS,
+		"of that anonymous, MiB": status.RssAnon, "resident at most on the walk, MiB": status.VmHWM} {
+		b.put("sequence", p.name, name, round, mib(int64(bytes)))
 	}
 	return checkCurrent(ctx, p.addr, walkTo, 0)
 }

@@ -113,6 +113,38 @@ func (b *bench) during(ctx context.Context, s server, do func(*process) error) (
 	return do(p)
 }
 
+// sleeper is a server that is slow to start, and sleeps between its turns.
+type sleeper struct {
+	server
+	first func(*process) error // once it has started
+	p     *process
+}
+
+// turn calls do with the server, idle.
+func (s *sleeper) turn(ctx context.Context, b *bench, do func(*process) error) (err error) {
+	if s.p != nil {
+		err = s.p.wake()
+	} else if s.p, err = b.start(ctx, s.server); err == nil && s.first != nil {
+		err = s.first(s.p)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.p.settle(ctx); err != nil {
+		return err
+	}
+	if err := do(s.p); err != nil {
+		return err
+	}
+	return s.p.sleep()
+}
+
+func (s *sleeper) stop() {
+	if s.p != nil {
+		s.p.stop() //nolint:errcheck // it is no longer wanted
+	}
+}
+
 // lists returns the file of a number of users' lists, which it makes once: the same seed makes the same file.
 func (b *bench) lists(ctx context.Context, users int) (string, error) {
 	path := b.path(fmt.Sprintf("lists-%dx%d.weir", users, b.items))
