@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -33,16 +32,4 @@ func newBar(what, unit string, total int64) *progressbar.ProgressBar {
 		options = append(options, progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit))
 	}
 	return progressbar.NewOptions64(total, options...)
-}
-
-// byteSize writes a number of bytes for people.
-func byteSize(n int64) string {
-	if n < 1<<10 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n)/(1<<10), 0
-	for ; size >= 1<<10 && unit < 5; unit++ {
-		size /= 1 << 10
-	}
-	return fmt.Sprintf("%.2f %ciB", size, "KMGTPE"[unit])
 }

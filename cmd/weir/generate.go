@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/config"
 	"weir/internal/feed"
 )
 
@@ -53,7 +54,7 @@ the new one is complete.`,
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(),
 				"%s: %d users, %d items each, %s, %d bits an item, in %.1f s\n",
-				out, stats.Users, stats.Longest, byteSize(stats.Bytes), stats.ItemBits,
+				out, stats.Users, stats.Longest, config.Size(stats.Bytes), stats.ItemBits,
 				time.Since(start).Seconds())
 			return err
 		},

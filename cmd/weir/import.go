@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/feed"
 	"weir/internal/ingest"
 
@@ -112,7 +113,7 @@ duplicates  %s left out
 bad rows    %d left out
 `, out, counted(s.Rows, "row"), took.Seconds(), s.Users, s.Items, items,
 		counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"),
-		s.Bytes, byteSize(s.Bytes), counted(s.Duplicates, "item"), s.Bad)
+		s.Bytes, config.Size(s.Bytes), counted(s.Duplicates, "item"), s.Bad)
 	return err
 }
 

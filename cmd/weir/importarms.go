@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/bandit"
 	"weir/internal/bandit/arms"
+	"weir/internal/config"
 
 	"github.com/spf13/cobra"
 )
@@ -93,6 +94,6 @@ bytes       %d (%s)
 bad rows    %d left out
 `, common.out, counted(s.Rows, "row"), took.Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms,
 		s.SegmentArms, s.UserArms,
-		s.Users, s.Segments, s.Bytes, byteSize(s.Bytes), s.Bad)
+		s.Users, s.Segments, s.Bytes, config.Size(s.Bytes), s.Bad)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
 
@@ -93,7 +94,7 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 	} else if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, byteSize(s.Stats().Bytes),
+	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, config.Size(s.Stats().Bytes),
 		time.Since(start).Seconds())
 	return err
 }
@@ -155,7 +156,7 @@ func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool
 		return printJSON(out, r)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\tsnapshot of format %d, %s\n", path, r.Format, byteSize(r.Bytes))
+	fmt.Fprintf(w, "%s\tsnapshot of format %d, %s\n", path, r.Format, config.Size(r.Bytes))
 	fmt.Fprintf(w, "publication\t%s\n", r.Made)
 	fmt.Fprintf(w, "users\t%d, ids are %ss, index %s, %d slots\n", r.Users, r.UserKind, r.Index, r.Slots)
 	fmt.Fprintf(w, "items\t%d, ids are %ss", r.Items, r.ItemKind)

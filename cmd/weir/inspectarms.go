@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/bandit/arms"
+	"weir/internal/config"
 	"weir/internal/disk"
 
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 	out := cmd.OutOrStdout()
 	if q.verify {
 		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path,
-			byteSize(f.Stats().Bytes), time.Since(start).Seconds())
+			config.Size(f.Stats().Bytes), time.Since(start).Seconds())
 		return err
 	}
 	return disk.Guard(func() error {
@@ -101,7 +102,7 @@ func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 			s.UserArms, s.Users, segments})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Format.Version, byteSize(s.Bytes))
+	fmt.Fprintf(w, "%s\tarms of format %d, %s\n", path, arms.Format.Version, config.Size(s.Bytes))
 	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms,
 		s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
 	fmt.Fprintf(w, "users\t%d with a segment\n", s.Users)

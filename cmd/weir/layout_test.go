@@ -40,6 +40,7 @@ var mayImport = map[string][]string{
 	"weir/internal/shed":              {"weir/internal/metrics"},
 	"weir/internal/admin": {"weir/internal/server", "weir/internal/disk", "weir/internal/strictjson",
 		"weir/internal/config", "weir/internal/webui"},
+	"weir/internal/doctor":                        {"weir/internal/shed", "weir/internal/disk", "weir/internal/config"},
 	"weir/internal/flight":                        {"weir/internal/metrics"},
 	"weir/internal/bandit/featurestore":           {"weir/internal/flight", "weir/internal/metrics"},
 	"weir/internal/bandit/featurestore/feasttest": {"weir/internal/systest"},
@@ -103,7 +104,8 @@ var systemCalls = []string{"unsafe", "golang.org/x/sys/unix", "golang.org/x/sys/
 
 // kernels are the packages whose Linux files talk to the system: both ends of a connection, and what
 // watches the box.
-var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed"}
+var kernels = []string{"weir/internal/server", "weir/internal/load/client", "weir/internal/shed",
+	"weir/internal/doctor"}
 
 // forTests are packages that only tests and each other import.
 var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest",

@@ -165,11 +165,11 @@ func (f *limitsFlag) format(l shed.Limits) string {
 // limitMemory keeps the garbage collector to a share of what this process's cgroup may have. Without that
 // it lets the heap grow until there is nothing left, which the shedder takes for overload and the kernel
 // for a reason to kill.
-func (s *shedFlags) limitMemory() error {
-	if s.memory == 0 || os.Getenv("GOMEMLIMIT") != "" {
+func limitMemory(ratio float64) error {
+	if ratio == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
 	}
-	_, err := memlimit.Set(memlimit.WithRatio(s.memory))
+	_, err := memlimit.Set(memlimit.WithRatio(ratio))
 	return err
 }
 

@@ -95,7 +95,7 @@ func TestTheMemoryLimitIsShownAndTheEnvironmentWins(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 	t.Setenv("GOMEMLIMIT", "512MiB")
-	if err := (&shedFlags{memory: 0.7}).limitMemory(); err != nil || debug.SetMemoryLimit(-1) != 512<<20 {
+	if err := limitMemory(0.7); err != nil || debug.SetMemoryLimit(-1) != 512<<20 {
 		t.Errorf("%v; the limit is now %d", err, debug.SetMemoryLimit(-1))
 	}
 }

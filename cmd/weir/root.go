@@ -49,7 +49,8 @@ func (e usageError) Unwrap() error { return e.err }
 const exitCodes = `Exit codes of every command:
 
     0  it did what it was asked; a server or a load run was ended by SIGINT or SIGTERM
-    1  it failed: a file is missing or damaged, a port is taken, a condition of --fail-when holds
+    1  it failed: a file is missing or damaged, a port is taken, a condition of --fail-when holds, or
+       weir doctor has found something bad
     2  the command line cannot be understood or makes no sense; nothing was created`
 
 func newRoot() *cobra.Command {
@@ -86,7 +87,7 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(),
-		newArms(), newFilter(), newInspect(),
+		newArms(), newFilter(), newInspect(), newDoctor(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

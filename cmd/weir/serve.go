@@ -69,12 +69,8 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	config.Complete(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		sources := config.Sources{File: cmp.Or(file, os.Getenv("WEIR_CONFIG")), Prefix: "WEIR",
-			Lookup: os.LookupEnv}
-		from, err := sources.Fill(cmd.Flags(), "config", "check", "help")
-		if wrong := (*config.SettingError)(nil); errors.As(err, &wrong) {
-			return usageError{cmd.CommandPath(), err}
-		} else if err != nil {
+		from, err := fillSettings(cmd, cmd.Flags())
+		if err != nil {
 			return err
 		}
 		cfg, keys, err := kernel.config(cmd)
@@ -99,6 +95,18 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		return kernel.serve(cmd, cfg, dataDir, services, keys)
 	}
 	return cmd
+}
+
+// fillSettings sets those flags of serve that the command line has left out, by the environment and the file, and
+// returns where each that is set has its value from.
+func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, error) {
+	sources := config.Sources{File: cmp.Or(textFlag(flags, "config"), os.Getenv("WEIR_CONFIG")), Prefix: "WEIR",
+		Lookup: os.LookupEnv}
+	from, err := sources.Fill(flags, "config", "check", "help")
+	if wrong := (*config.SettingError)(nil); errors.As(err, &wrong) {
+		err = usageError{cmd.CommandPath(), err}
+	}
+	return from, err
 }
 
 // printSources checks what the services have been told, and prints where each setting comes from, without
@@ -216,7 +224,7 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	}
 	slog.SetDefault(log) // for what libraries have to say
 	cfg.TLS = keys.config()
-	if err := k.shed.limitMemory(); err != nil {
+	if err := limitMemory(k.shed.memory); err != nil {
 		log.Warn("the limit of memory could not be found; set GOMEMLIMIT if there is one", "error", err)
 	}
 	return cfg, keys, nil
@@ -336,6 +344,7 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 		runtime.GOMAXPROCS(cfg.Loops + max(1, cfg.Loops/2))
 	}
 	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
+	logWorst(cfg.Log, examine(cfg, dataDir))
 	a, err := openApp(ctx, cfg, dataDir, on, off...)
 	if err != nil {
 		return k.failure(cfg.Log, err)

@@ -42,6 +42,18 @@ func (b *Bytes) Set(v string) error {
 // Type implements pflag.Value.
 func (b *Bytes) Type() string { return "size" }
 
+// Size writes a number of bytes for people, to three digits or so: 1.50 GiB.
+func Size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/(1<<10), 0
+	for ; size >= 1<<10 && unit < 5; unit++ {
+		size /= 1 << 10
+	}
+	return fmt.Sprintf("%.2f %ciB", size, "KMGTPE"[unit])
+}
+
 var units = []struct {
 	name  string
 	bytes int64

@@ -61,7 +61,7 @@ func TestAllocateFillsHoles(t *testing.T) {
 }
 
 func TestFileSystemsThatReserveNothingAreRefused(t *testing.T) {
-	for _, magic := range []int64{btrfsMagic, zfsMagic, bcachefsMagic, btrfsMagic - 1<<32} {
+	for _, magic := range []int64{0x9123683e, 0x2fc12fc1, 0xca451a4e, 0x9123683e - 1<<32} {
 		if err := reserves(magic); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("magic %#x: %v, want ErrUnsupported", magic, err)
 		}

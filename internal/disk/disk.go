@@ -139,6 +139,22 @@ func writeZeros(f *os.File, off, n int64) error {
 	return nil
 }
 
+// Volume is a file system.
+type Volume struct {
+	Kind             string // "ext4" for one; of those without a name here the magic number
+	Size, Free       uint64 // bytes; Free is what there is for others than root
+	Files, FreeFiles uint64 // inodes; zeros where their number has no bound
+}
+
+// VolumeOf returns the file system that a directory is on. Other systems than Linux: errors.ErrUnsupported.
+func VolumeOf(dir string) (Volume, error) {
+	v, err := volumeOf(dir)
+	if err != nil {
+		err = fmt.Errorf("file system of %s: %w", dir, err)
+	}
+	return v, err
+}
+
 // advise adds what to change to errors that a person can do something about.
 func advise(err error, path string) error {
 	dir := filepath.Dir(path)

@@ -39,30 +39,41 @@ func owns(f *os.File, size int64) bool {
 	return err == nil && info.Size >= size && info.Blocks*512 >= info.Size
 }
 
-// Not all of these are in x/sys/unix.
-const (
-	btrfsMagic    = 0x9123683e
-	zfsMagic      = 0x2fc12fc1
-	bcachefsMagic = 0xca451a4e
-)
+// kinds names file systems by their magic numbers of statfs(2).
+var kinds = map[uint32]string{
+	0xef53: "ext4", 0x58465342: "xfs", 0x9123683e: "btrfs", 0x2fc12fc1: "zfs", 0xca451a4e: "bcachefs",
+	0xf2f52010: "f2fs", 0x01021994: "tmpfs", 0x858458f6: "ramfs", 0x794c7630: "overlay", 0x6969: "nfs",
+	0x01021997: "9p", 0x65735546: "fuse", 0xff534d42: "cifs", 0xfe534d42: "smb2", 0x00c36400: "ceph",
+	0x6a656a63: "virtiofs", 0x4d44: "vfat", 0x2011bab0: "exfat",
+}
 
-// reserves refuses file systems, told by their magic number of statfs(2), on which fallocated space does
-// not belong to the file: they write every change to a new place, and that place may be missing.
-func reserves(magic int64) error {
-	var name string
-	switch uint32(magic) { // the field is signed and of either width
-	case btrfsMagic:
-		name = "btrfs"
-	case zfsMagic:
-		name = "zfs"
-	case bcachefsMagic:
-		name = "bcachefs"
-	default:
-		return nil
+// kindOf names a file system; the field is signed and of either width.
+func kindOf(magic int64) string {
+	if kind, ok := kinds[uint32(magic)]; ok {
+		return kind
 	}
-	return fmt.Errorf("%s cannot reserve space for files written in place: choose a directory on ext4 or "+
-		"xfs: %w",
-		name, errors.ErrUnsupported)
+	return fmt.Sprintf("%#x", uint32(magic))
+}
+
+// reserves refuses file systems on which fallocated space does not belong to the file: they write every
+// change to a new place, and that place may be missing.
+func reserves(magic int64) error {
+	switch kind := kindOf(magic); kind {
+	case "btrfs", "zfs", "bcachefs":
+		return fmt.Errorf("%s cannot reserve space for files written in place: choose a directory on ext4 or "+
+			"xfs: %w", kind, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+func volumeOf(dir string) (Volume, error) {
+	var fs unix.Statfs_t
+	if err := retry(func() error { return unix.Statfs(dir, &fs) }); err != nil {
+		return Volume{}, err
+	}
+	block := uint64(fs.Frsize)
+	return Volume{Kind: kindOf(int64(fs.Type)), Size: fs.Blocks * block, Free: fs.Bavail * block,
+		Files: fs.Files, FreeFiles: fs.Ffree}, nil
 }
 
 // retry repeats a call that a signal interrupted.

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
-	"path/filepath"
+	"path"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -20,7 +22,7 @@ const (
 
 // System returns the signals of the machine and of the Go runtime. They are Linux's but for the last.
 func System(stallsOf string) []Signal {
-	box := &box{root: "/"}
+	box := &box{root: os.DirFS("/")}
 	return []Signal{
 		{Name: MemoryAvailable, Unit: Bytes, Falling: true, Read: onLinux(box.memoryAvailable)},
 		{Name: Load, Unit: Number, Read: onLinux(box.loadPerCPU)},
@@ -40,16 +42,13 @@ func onLinux(read func() (float64, error)) func() (float64, error) {
 
 // box reads the files by which Linux says how it is, below root, which tests put elsewhere.
 type box struct {
-	root string
+	root fs.FS
 	own  ownCgroups
 }
 
+// read reads a file by its path, with or without the slash at its beginning.
 func (b *box) read(path string) ([]byte, error) {
-	text, err := os.ReadFile(filepath.Join(b.root, path))
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
+	return fs.ReadFile(b.root, strings.TrimPrefix(path, "/"))
 }
 
 // loadPerCPU reads the load average over about a minute: threads that run, wait for a processor or for a
@@ -79,7 +78,7 @@ func (b *box) stalls(resource, of string) func() (float64, error) {
 	var last time.Duration
 	var at time.Time
 	return func() (float64, error) {
-		path := "proc/pressure/" + resource
+		file := "proc/pressure/" + resource
 		if of == OwnCgroup {
 			groups, err := b.cgroups()
 			if err != nil {
@@ -89,15 +88,15 @@ func (b *box) stalls(resource, of string) func() (float64, error) {
 				return 0, errors.New("there is no cgroup of version 2, whose stalls are counted; " +
 					"--shed-stalls-of host takes the host's")
 			}
-			path = filepath.Join(groups.unified, resource+".pressure")
+			file = path.Join(groups.unified, resource+".pressure")
 		}
-		text, err := b.read(path)
+		text, err := b.read(file)
 		if err != nil {
 			return 0, err
 		}
 		total, err := parseStalls(text)
 		if err != nil {
-			return 0, fmt.Errorf("/%s: %w", path, err)
+			return 0, fmt.Errorf("%s: %w", file, err)
 		}
 		now := time.Now()
 		stalled, passed := total-last, now.Sub(at)

@@ -1,13 +1,12 @@
 package shed
 
 import (
-	"errors"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 )
@@ -15,7 +14,7 @@ import (
 // fakeBox returns a box whose files are those given.
 func fakeBox(t *testing.T, files map[string]string) *box {
 	t.Helper()
-	b := &box{root: t.TempDir()}
+	b := &box{root: fstest.MapFS{}}
 	for path, text := range files {
 		b.write(t, path, text)
 	}
@@ -24,11 +23,7 @@ func fakeBox(t *testing.T, files map[string]string) *box {
 
 func (b *box) write(t *testing.T, path, text string) {
 	t.Helper()
-	path = filepath.Join(b.root, path)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755),
-		os.WriteFile(path, []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	b.root.(fstest.MapFS)[path] = &fstest.MapFile{Data: []byte(text)}
 }
 
 const (
@@ -118,6 +113,48 @@ func TestAvailableMemoryIsTheLeastOfAllLimits(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", got, err, test.want)
 			}
 		})
+	}
+}
+
+func TestLimitsOfCgroupsAreTheLeastOfAllAncestors(t *testing.T) {
+	const mib = 1 << 20
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  Cgroups
+	}{
+		"a kernel without them": {map[string]string{}, Cgroups{}},
+		"version 2": {map[string]string{
+			"proc/self/cgroup": "0::/a/b\n", "proc/self/mountinfo": mountsV2,
+			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "1048576\n",
+			"sys/fs/cgroup/a/b/cpu.max":  "400000 100000\n",
+			"sys/fs/cgroup/a/b/cpu.stat": "usage_usec 5\nnr_periods 200\nnr_throttled 50\n",
+			"sys/fs/cgroup/a/cpu.max":    "150000 100000\n",
+			"sys/fs/cgroup/a/cpu.stat":   "usage_usec 5\nnr_periods 0\nnr_throttled 0\n",
+		}, Cgroups{mib, 1.5, 0.25}},
+		"version 1": {map[string]string{
+			"proc/self/cgroup": "4:cpu,cpuacct:/x\n3:memory:/a\n0::/\n", "proc/self/mountinfo": mountsV1,
+			"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "2097152\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   unlimited,
+			"sys/fs/cgroup/cpu/x/cpu.cfs_quota_us":         "50000\n",
+			"sys/fs/cgroup/cpu/x/cpu.cfs_period_us":        "100000\n",
+			"sys/fs/cgroup/cpu/x/cpu.stat":                 "nr_periods 4\nnr_throttled 1\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":           "-1\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us":          "100000\n",
+		}, Cgroups{2 * mib, 0.5, 0.25}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ReadCgroups(fakeBox(t, test.files).root)
+			if err != nil || got != test.want {
+				t.Errorf("got %+v, %v; want %+v", got, err, test.want)
+			}
+		})
+	}
+	for _, quota := range []string{"", "a lot", "100000", "100000 0", "-5 100000"} {
+		_, err := ReadCgroups(fakeBox(t, map[string]string{"proc/self/cgroup": "0::/a\n",
+			"proc/self/mountinfo": mountsV2, "sys/fs/cgroup/a/cpu.max": quota}).root)
+		if err == nil {
+			t.Errorf("the quota %q is taken", quota)
+		}
 	}
 }
 
@@ -234,7 +271,7 @@ func TestThisMachineCanBeRead(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has these files")
 	}
-	b := &box{root: "/"}
+	b := &box{root: os.DirFS("/")}
 	if got, err := b.memoryAvailable(); err != nil || got < 1<<20 {
 		t.Errorf("memory: %v, %v", got, err)
 	}
@@ -247,12 +284,13 @@ func FuzzSystemFiles(f *testing.F) {
 	f.Add([]byte(meminfo), []byte("0::/a/b\n"), []byte(mountsV2))
 	f.Add([]byte("0.50 1.02 0.80 3/201 12345\n"), []byte("9:name=systemd:/\n3:memory:/a\n0::/\n"),
 		[]byte(mountsV1))
-	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"), []byte("4:memory:/docker/abc/../x\n"),
+	f.Add([]byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"),
+		[]byte("4:memory:/docker/abc/../x\n"),
 		[]byte("35 31 0:32 /docker/abc /sys\\040fs rw - cgroup cgroup rw,memory\n"))
 	f.Add([]byte("max\n"), []byte("0::/../..\n"), []byte("29 23 0:26 /../.. / rw - cgroup2 x y\n"))
 	f.Add([]byte("inactive_file 123\n"), []byte(":::\n"), []byte(" - cgroup\n"))
 	f.Fuzz(func(t *testing.T, text, membership, mounts []byte) {
-		if n, err := parseAvailable(text); err == nil && n%1024 != 0 {
+		if n, err := parseMemInfo(text, "MemAvailable"); err == nil && n%1024 != 0 {
 			t.Errorf("available: %d", n)
 		}
 		if v, err := parseLoad(text); err == nil && !(v >= 0) {

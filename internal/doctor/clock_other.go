@@ -1,0 +1,7 @@
+//go:build !linux
+
+package doctor
+
+import "errors"
+
+func clockSynced() (bool, error) { return false, errors.ErrUnsupported }
