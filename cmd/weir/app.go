@@ -41,6 +41,8 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
+	log, kept := admin.Keep(cfg.Log)
+	cfg.Log = log
 	if cfg.Ports, err = server.Listen(cfg); err != nil {
 		return nil, err
 	}
@@ -63,6 +65,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore,
 		Reject: func() bool { return a.Server.Reject() }}
 	for _, o := range openers {
+		env.Log = log.With("service", o.Name())
 		service, err := o.Open(ctx, env)
 		if err != nil {
 			return nil, err
@@ -88,6 +91,9 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		a.Handle(r)
 	}
 	a.openSettings(dataDir)
+	for _, r := range kept.Routes() {
+		a.Handle(r)
+	}
 	for _, o := range off {
 		if absent, ok := o.(server.Absent); ok {
 			for _, r := range absent.Absent() {

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/admin"
 	"weir/internal/config"
 	"weir/internal/server"
 	"weir/internal/shed"
@@ -212,7 +213,7 @@ func (k *kernelFlags) add(cmd *cobra.Command, more ...config.Group) {
 // config returns what the flags say, once they are parsed, and has limited memory as they say.
 func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, error) {
 	cobra.CheckErr(k.level.UnmarshalText([]byte(k.logLevel)))
-	log := newLog(cmd.ErrOrStderr(), k.logFormat, &k.level)
+	log, _ := admin.Keep(newLog(cmd.ErrOrStderr(), k.logFormat, &k.level))
 	cfg, err := k.read()
 	if err != nil {
 		return server.Config{}, nil, usageError{cmd.CommandPath(), err}

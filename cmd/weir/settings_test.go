@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -153,4 +154,36 @@ func TestSettingsOfServicesTakeEffectAtOnce(t *testing.T) {
 	p.settings("POST", "/undo", "", 200)
 	p.settings("DELETE", "/bandit-max-items", "", 200)
 	predict(200)
+}
+
+func TestErrorsAndTheLogAreShownAndCleared(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	p := start(t, "--data", data, "--bandit=false")
+	p.kill()
+	if err := os.WriteFile(filepath.Join(data, "settings.json"),
+		[]byte(`{"live":{"idle-timeout":{"value":"-3s"}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, "--data", data, "--bandit=false")
+	want := func(method, path string, status int, says ...string) {
+		t.Helper()
+		got, text := ask(t, method, "http://"+p.admin+path, "")
+		if wantSays(t, path, text, says...); got != status {
+			t.Errorf("%s %s: %d %s, want %d", method, path, got, text, status)
+		}
+		if strings.Contains(text, filepath.Dir(data)) {
+			t.Errorf("%s %s says where the data is: %s", method, path, text)
+		}
+	}
+	const leftOut = "a setting that was changed while the server served is left out"
+	want("GET", "/admin/errors", 200, leftOut, `"level":"warn"`, `"service":"kernel"`, `"count":1`,
+		`{"name":"setting","value":"idle-timeout"}`)
+	want("GET", "/admin/log?level=info&text=serving", 200, "weir is serving")
+	want("GET", "/admin/log?service=sequence", 200, `"service":"sequence"`)
+	want("GET", "/admin/log?level=loud", 422, "level must be")
+	want("GET", "/admin/log?limit=-1", 422, "limit must be a whole number")
+	want("DELETE", "/admin/errors", 200, `{"cleared":1}`)
+	want("GET", "/admin/errors", 200, `{"held":0,"groups":[]}`)
+	want("GET", "/admin/log?level=warn", 200, leftOut)
+	p.kill()
 }
