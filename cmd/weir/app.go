@@ -41,8 +41,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}
-	log, kept := admin.Keep(cfg.Log)
-	cfg.Log = log
+	cfg.Log, _ = admin.Keep(cfg.Log)
 	if cfg.Ports, err = server.Listen(cfg); err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore,
 		Reject: func() bool { return a.Server.Reject() }}
 	for _, o := range openers {
-		env.Log = log.With("service", o.Name())
+		env.Log = cfg.Log.With("service", o.Name())
 		service, err := o.Open(ctx, env)
 		if err != nil {
 			return nil, err
@@ -84,14 +83,11 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
-	if a.admin, err = admin.New(admin.Options{Services: a.services}); err != nil {
+	if a.admin, err = admin.New(admin.Options{Services: a.services, Settings: a.Settings(),
+		SettingsFile: settingsFile(dataDir), Log: cfg.Log}); err != nil {
 		return nil, err
 	}
 	for _, r := range a.admin.Routes() {
-		a.Handle(r)
-	}
-	a.openSettings(dataDir)
-	for _, r := range kept.Routes() {
 		a.Handle(r)
 	}
 	for _, o := range off {
@@ -106,21 +102,12 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	return a, nil
 }
 
-// openSettings takes up what was changed while an earlier server served.
-func (a *app) openSettings(dataDir string) {
-	groups := []admin.Group{{Service: "kernel", Settings: a.Settings()}}
-	for _, s := range a.services {
-		if t, ok := s.(server.Tunable); ok {
-			groups = append(groups, admin.Group{Service: s.Name(), Settings: t.Settings()})
-		}
+// settingsFile is where settings are kept that change while a server serves: nowhere without a directory.
+func settingsFile(dataDir string) string {
+	if dataDir == "" {
+		return ""
 	}
-	path := ""
-	if dataDir != "" {
-		path = filepath.Join(dataDir, "settings.json")
-	}
-	for _, r := range admin.OpenSettings(path, groups, a.log).Routes() {
-		a.Handle(r)
-	}
+	return filepath.Join(dataDir, "settings.json")
 }
 
 // answers says whether a service that is on has a route of the same method and path.

@@ -14,9 +14,12 @@ import (
 	"fmt"
 	"html"
 	"io/fs"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 
+	"weir/internal/config"
 	"weir/internal/server"
 	"weir/internal/webui"
 )
@@ -30,6 +33,12 @@ var frame string
 // Options say what an Admin is about.
 type Options struct {
 	Services []server.Service
+	// Settings are the kernel's that may change while it serves, SettingsFile is where they are kept, and
+	// those of the services, when they were changed; "" is nowhere.
+	Settings     []config.Setting
+	SettingsFile string
+	// Log is the server's log.
+	Log *slog.Logger
 }
 
 // Admin is the dashboard of one server.
@@ -38,6 +47,9 @@ type Admin struct {
 	assets *webui.Assets
 	pages  map[string][]byte // rendered and gzipped, by name
 	hub    *webui.Hub
+
+	settings *Settings
+	log      *Log
 }
 
 // ownPages returns the pages that belong to no service: those before and those after the services'.
@@ -47,13 +59,18 @@ func ownPages() (before, after []webui.Page) {
 		panic("BUG: " + err.Error())
 	}
 	page := func(name, title string) webui.Page { return webui.Page{Name: name, Title: title, Files: files} }
-	return []webui.Page{page("overview", "Overview")}, nil
+	return []webui.Page{page("overview", "Overview")},
+		[]webui.Page{page("configuration", "Configuration"), page("errors", "Errors & log")}
 }
 
 // New returns the dashboard of services. Close ends it.
 func New(o Options) (*Admin, error) {
 	a := &Admin{o: o, pages: map[string][]byte{}}
 	a.hub = webui.NewHub(func() any { return struct{}{} }, server.WriteProblem)
+	_, a.log = Keep(o.Log)
+	a.log.Listen(a.hub.Send)
+	a.settings = openSettings(o)
+	a.settings.notify = func(names []string) { a.hub.Send("setting", map[string][]string{"names": names}) }
 	before, after := ownPages()
 	pages, sets := before, []fs.FS{static}
 	for _, s := range o.Services {
@@ -104,12 +121,12 @@ func (a *Admin) render(p webui.Page, pages []webui.Page) ([]byte, error) {
 
 // Routes are those of the dashboard.
 func (a *Admin) Routes() []server.Route {
-	return []server.Route{
+	return slices.Concat(a.settings.routes(), a.log.routes(), []server.Route{
 		{Pattern: "GET /", Handler: home, Admin: true},
 		{Pattern: "GET /ui/assets/{name...}", Stream: a.assets, Admin: true},
 		{Pattern: "GET /ui/{page}", Stream: http.HandlerFunc(a.page), Admin: true},
 		{Pattern: "GET /admin/events", Stream: a.hub, Admin: true},
-	}
+	})
 }
 
 // Events is where what happens is told to the pages.

@@ -141,8 +141,7 @@ func TestSecretsAndPathsAreNotKept(t *testing.T) {
 	log, l := kept()
 	dir := t.TempDir()
 	_, err := os.Open(filepath.Join(dir, "missing.weir"))
-	bad := "http://ada:hunter2@feeds.example.org/a\x7f?key=s3cret"
-	_, urlErr := url.Parse(bad)
+	_, urlErr := url.Parse(string([]byte("http://ada:hunter2@feeds.example.org/a\x7f?key=s3cret")))
 	log.Error("cannot read "+dir+"/inner/x.toml", "error", err, "path", dir+"/feeds.weir", "admin_token", "abc123",
 		"header", "Authorization: Bearer abc123.def", "url", "https://ada:hunter2@feeds.example.org/rss?key=s3cret",
 		"config", `password = "hunter2"`, "route", "GET /feed/{user}", "wrong", urlErr,

@@ -14,8 +14,8 @@ import (
 	"weir/internal/server"
 )
 
-// Routes are /admin/errors and /admin/log.
-func (l *Log) Routes() []server.Route {
+// routes are /admin/errors and /admin/log.
+func (l *Log) routes() []server.Route {
 	return []server.Route{
 		{Pattern: "GET /admin/errors", Handler: l.getErrors, Admin: true},
 		{Pattern: "DELETE /admin/errors", Handler: l.deleteErrors, Admin: true},

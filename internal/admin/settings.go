@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/config"
 	"weir/internal/disk"
+	"weir/internal/server"
 )
 
 // mostChanges is how many changes are remembered.
@@ -80,6 +81,17 @@ type moved struct {
 	Name string  `json:"name"`
 	From *string `json:"from"`
 	To   *string `json:"to"`
+}
+
+// openSettings returns the settings of a server.
+func openSettings(o Options) *Settings {
+	groups := []Group{{"kernel", o.Settings}}
+	for _, s := range o.Services {
+		if t, ok := s.(server.Tunable); ok {
+			groups = append(groups, Group{s.Name(), t.Settings()})
+		}
+	}
+	return OpenSettings(o.SettingsFile, groups, o.Log)
 }
 
 // OpenSettings returns the settings of groups after it has taken up what was set while an earlier server

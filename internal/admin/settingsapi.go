@@ -77,8 +77,8 @@ func (s *Settings) show() shownSettings {
 	return shown
 }
 
-// Routes are below /admin/settings.
-func (s *Settings) Routes() []server.Route {
+// routes are below /admin/settings.
+func (s *Settings) routes() []server.Route {
 	return []server.Route{
 		{Pattern: "GET /admin/settings", Handler: s.get, Admin: true},
 		{Pattern: "PATCH /admin/settings", Handler: s.patch, Admin: true},
