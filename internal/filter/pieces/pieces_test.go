@@ -138,6 +138,27 @@ func TestTenThousandSubsetsGunzipToTheAnswer(t *testing.T) {
 	}
 }
 
+func TestAnAnswerIsHardlyLargerThanWhatIsCompressedAsAWhole(t *testing.T) {
+	for _, format := range []syndication.Format{syndication.RSS, syndication.Atom, syndication.JSON} {
+		f := parse(t, source(format, 25))
+		d, err := New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for keep, most := range map[uint64]float64{1<<25 - 1: 1.4, 0xf0f0f0: 1.5, 0x155_5555: 1.9} {
+			bits := syndication.Bits{keep}
+			list, _ := d.Gzip(nil, nil, bits, written(f), d.Tail(bits, written(f)))
+			var whole bytes.Buffer
+			w := gzip.NewWriter(&whole)
+			w.Write(bytes.Join(d.Plain(nil, bits, written(f)), nil))
+			w.Close()
+			if n := len(bytes.Join(list, nil)); float64(n) > most*float64(whole.Len()) {
+				t.Errorf("%v, items %x: %d bytes, and %d as a whole", format, keep, n, whole.Len())
+			}
+		}
+	}
+}
+
 func TestACutOffSourceIsClosed(t *testing.T) {
 	whole := source(syndication.RSS, 5)
 	f := parse(t, whole[:len(whole)-400])
@@ -168,7 +189,7 @@ func TestIncompressiblePartsAreStored(t *testing.T) {
 	for keep := range uint64(4) {
 		check(t, f, d, syndication.Bits{keep}, "")
 	}
-	if size := d.Memory(); size > len(text)+1000 {
+	if size := d.Memory(); size > 2*len(text)+1000 {
 		t.Errorf("takes %d bytes for %d", size, len(text))
 	}
 }
