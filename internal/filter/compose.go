@@ -42,8 +42,8 @@ func choose(feed *syndication.Feed, keep syndication.Bits, o selection.Options) 
 // compose puts a filter's answer together anew, of the items that stay of all its sources. What cannot be
 // had is left out as long as there is something. The caller holds making of the filter's source, and releases
 // what is returned.
-func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, set *rules.Set, now time.Time) (
-	made opened, until time.Time, err error) {
+func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, set *rules.Set,
+	now time.Time) (made opened, until time.Time, err error) {
 	spec := stored.Spec
 	c := &content{}
 	o, err := options(spec)

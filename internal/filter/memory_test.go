@@ -8,8 +8,8 @@ import (
 	"weir/internal/filter/syndication"
 )
 
-// A source remembers of a feed when it may be fetched and what its items are called, and does not keep it: a parsed feed is ten
-// times as large as what answers.
+// A source remembers of a feed when it may be fetched and what its items are called, and does not keep it: a
+// parsed feed is ten times as large as what answers.
 func TestAFeedThatWasReadIsNotKept(t *testing.T) {
 	src := newSource("")
 	src.state.Store(new(state))

@@ -55,7 +55,8 @@ func (s *Service) newState(f store.Fetch, checked time.Time) *state {
 		st.fields = fmt.Appendf(nil, "Cache-Control: public, max-age=60\r\nWeir-Stale: the source has failed "+
 			"since %s; failures: %d\r\n", f.Succeeded.UTC().Format(time.RFC3339), f.Failures)
 	} else {
-		st.fields = fmt.Appendf(nil, "Cache-Control: public, max-age=%d\r\n", int(s.live.Load().Interval.Seconds()))
+		st.fields = fmt.Appendf(nil, "Cache-Control: public, max-age=%d\r\n",
+			int(s.live.Load().Interval.Seconds()))
 	}
 	return st
 }

@@ -64,7 +64,8 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 		var f Fetch
 		var url string
 		var fetched, succeeded, next int64
-		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone, &f.Items)
+		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone,
+			&f.Items)
 		if err != nil {
 			return nil, s.explain("read sources", err)
 		}

@@ -142,7 +142,8 @@ func (s *Store) prepare() (err error) {
 	if err := s.migrate(); err != nil {
 		return err
 	}
-	if s.get, err = s.db.Prepare("SELECT spec, created, changed, matches FROM filters WHERE id = ?"); err != nil {
+	s.get, err = s.db.Prepare("SELECT spec, created, changed, matches FROM filters WHERE id = ?")
+	if err != nil {
 		return err
 	}
 	if s.several, err = s.db.Prepare("SELECT id, spec, created, changed, matches FROM filters " +
@@ -259,7 +260,8 @@ func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
 // called meanwhile by who iterates.
 func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 	return func(yield func(Filter, error) bool) {
-		rows, err := s.db.QueryContext(ctx, "SELECT id, spec, created, changed, matches FROM filters ORDER BY id")
+		rows, err := s.db.QueryContext(ctx,
+			"SELECT id, spec, created, changed, matches FROM filters ORDER BY id")
 		if err != nil {
 			yield(Filter{}, s.explain("read filters", err))
 			return

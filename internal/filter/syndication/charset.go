@@ -176,16 +176,17 @@ func multibyte(b []byte) (whole, wrong int) {
 // detected is how much of a document its charset is detected by, from the first byte that is not ASCII.
 const detected = 64 << 10
 
-// leastConfidence is that of a detection which is better than the assumption of windows-1252, in percent. What
-// is known of charsets of one byte from three words is less.
+// leastConfidence is that of a detection which is better than the assumption of windows-1252, in percent.
+// What is known of charsets of one byte from three words is less.
 const leastConfidence = 30
 
 // detect returns the charset that bytes look most like, by how often they follow each other in languages, and
 // otherwise, which need not fit, where that says nothing.
 func detect(b []byte, otherwise string) (string, encoding.Encoding) {
 	from := max(0, bytes.IndexFunc(b, func(r rune) bool { return r >= utf8.RuneSelf }))
-	results, _ := chardet.NewHtmlDetector().DetectAll(b[from:min(len(b), from+detected)]) // its error is none
-	slices.SortFunc(results, func(x, y chardet.Result) int {                              // those of the same confidence come in any order
+	// It fails where it detects nothing. Results of the same confidence come in any order.
+	results, _ := chardet.NewHtmlDetector().DetectAll(b[from:min(len(b), from+detected)])
+	slices.SortFunc(results, func(x, y chardet.Result) int {
 		return cmp.Or(y.Confidence-x.Confidence, strings.Compare(x.Charset, y.Charset))
 	})
 	for _, r := range results {

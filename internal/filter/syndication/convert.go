@@ -38,7 +38,8 @@ func (f *Feed) Convert(dst []byte, to Format, items []Ref, self string) []byte {
 type xmlWriter struct{ dst []byte }
 
 // extensionNamespaces are declared in every document that is written.
-const extensionNamespaces = ` xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/"` +
+const extensionNamespaces = ` xmlns:content="http://purl.org/rss/1.0/modules/content/"` +
+	` xmlns:dc="http://purl.org/dc/elements/1.1/"` +
 	` xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" xmlns:media="http://search.yahoo.com/mrss/"` +
 	` xmlns:podcast="https://podcastindex.org/namespace/1.0"`
 
