@@ -128,16 +128,22 @@ func newFilterAdd() *cobra.Command {
 
 func newFilterList() *cobra.Command {
 	var client filterClient
-	var tag, folder string
+	var tag, folder, search string
+	var failing bool
 	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags")}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
-	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder")
+	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
+	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
+	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return client.with(cmd.Context(), func() error {
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			defer table.Flush()
-			query := url.Values{"tag": {tag}, "folder": {folder}}
+			query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
+			if failing {
+				query.Set("state", "failing")
+			}
 			for {
 				var page struct {
 					Filters []filter.Shown
@@ -280,8 +286,10 @@ func newFilterTest() *cobra.Command {
 func newFilterImport() *cobra.Command {
 	var client filterClient
 	cmd := &cobra.Command{Use: "import FILE",
-		Short: "Add a filter for each feed of an OPML file, all of them or none",
+		Short: "Add a filter for each feed of an OPML file that can be one and is not there yet",
 		Args:  exactly(1, "the OPML file, or - for standard input")}
+	var dry bool
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be added, and what not")
 	client.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		text, err := readFileOr(cmd.InOrStdin(), args[0])
@@ -289,10 +297,17 @@ func newFilterImport() *cobra.Command {
 			return err
 		}
 		return client.with(cmd.Context(), func() error {
-			var answer struct{ Added int }
+			var answer filter.Imported
 			if err := client.get(cmd.Context(), "POST", "/admin/filters/opml",
-				map[string]string{"opml": string(text)}, &answer); err != nil {
+				map[string]any{"opml": string(text), "dry_run": dry}, &answer); err != nil {
 				return err
+			}
+			for _, r := range answer.Reasons {
+				fmt.Fprintf(cmd.OutOrStdout(), "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
+			}
+			if dry {
+				fmt.Fprintf(cmd.OutOrStdout(), "%d filters would be added\n", answer.Added)
+				return nil
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
 			return nil

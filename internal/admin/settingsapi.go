@@ -158,10 +158,7 @@ func (s *Settings) answer(w *server.Response, r *server.Request, err error) serv
 	case fields:
 		w.Problem(http.StatusUnprocessableEntity, wrong.Error())
 		// Whose error it is stands beside the detail, so that a page can show it there.
-		w.Body = w.Body[:len(w.Body)-1]
-		w.Body = append(w.Body, `,"fields":`...)
-		w.JSON(wrong)
-		w.Body = append(w.Body, '}')
+		w.Extend("fields", wrong)
 	case errors.Is(err, errNothingToUndo):
 		w.Problem(http.StatusConflict, err.Error())
 	default:

@@ -5,14 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"weir/internal/filter/opml"
@@ -35,7 +32,9 @@ func (s *Service) Routes() []server.Route {
 		admin("GET /admin/filters/{id}", s.getFilter),
 		admin("PATCH /admin/filters/{id}", s.patchFilter),
 		admin("DELETE /admin/filters/{id}", s.deleteFilter),
+		admin("POST /admin/filters/{id}/fetch", s.postFetch),
 		admin("GET /admin/filters/{id}/icon", s.getIcon),
+		admin("GET /admin/filters/labels", s.getLabels),
 		admin("POST /admin/filters/preview", s.postPreview),
 		admin("POST /admin/filters/discover", s.postDiscover),
 		admin("GET /admin/filters/sources", s.getSources),
@@ -52,24 +51,11 @@ func (s *Service) Routes() []server.Route {
 type Shown struct {
 	store.Filter
 	Path   string  `json:"path"`
+	URL    string  `json:"url,omitempty"` // where readers get it, if Config.Base says so
 	Source []State `json:"sources,omitempty"`
 	// Matches has an element for each rule.
 	Matches []Match `json:"matches,omitempty"`
 	Notes   []Note  `json:"notes,omitempty"`
-}
-
-// State is a source as the admin port shows it.
-type State struct {
-	URL       string     `json:"url"`
-	Filters   int        `json:"filters"`
-	Fetched   *time.Time `json:"fetched,omitempty"`
-	Succeeded *time.Time `json:"succeeded,omitempty"`
-	Next      *time.Time `json:"next,omitempty"`
-	Failures  int        `json:"failures"`
-	Status    int        `json:"status,omitempty"`
-	Error     string     `json:"error,omitempty"`
-	Gone      bool       `json:"gone,omitempty"`
-	Items     int64      `json:"items"` // that were new, ever
 }
 
 // Note is something that its owner should know of a rule.
@@ -79,22 +65,18 @@ type Note struct {
 }
 
 func (s *Service) show(f store.Filter) Shown {
-	return Shown{Filter: f, Path: s.cfg.Path + "/" + f.ID.String()}
-}
-
-func (s *Service) state(src *source) State {
-	st := src.state.Load()
-	at := func(t time.Time) *time.Time {
-		if t.IsZero() {
-			return nil
-		}
-		return &t
+	shown := Shown{Filter: f, Path: s.cfg.Path + "/" + f.ID.String()}
+	if s.cfg.Base != "" {
+		shown.URL = s.cfg.Base + shown.Path
 	}
-	s.mu.Lock()
-	users := len(src.filters)
-	s.mu.Unlock()
-	return State{redact(src.url), users, at(st.Fetched), at(st.Succeeded), at(st.Next),
-		st.Failures, st.Status, st.Error, st.Gone, st.Items}
+	for _, url := range f.URLs {
+		state := State{URL: redact(url)}
+		if src := s.source(url); src != nil {
+			state = s.state(src)
+		}
+		shown.Source = append(shown.Source, state)
+	}
+	return shown
 }
 
 // read reads the body of a request to the admin port; false means that it is answered.
@@ -108,7 +90,15 @@ func read(w *server.Response, r *server.Request, v any) bool {
 
 // refuse answers a request of the admin port that has failed.
 func (s *Service) refuse(w *server.Response, err error) server.Outcome {
+	field, isField := errors.AsType[*FieldError](err)
+	syntax, isSyntax := errors.AsType[*rules.SyntaxError](err)
 	switch {
+	case isField:
+		w.Problem(http.StatusUnprocessableEntity, err.Error())
+		w.Extend("fields", map[string]string{field.Field: err.Error()})
+		if isSyntax {
+			w.Extend("place", map[string]int{"line": syntax.Line, "column": syntax.Column})
+		}
 	case errors.Is(err, store.ErrNotFound):
 		w.Problem(http.StatusNotFound, noFilter)
 	case errors.Is(err, store.ErrChanged):
@@ -138,8 +128,7 @@ func (s *Service) postFilter(w *server.Response, r *server.Request) server.Outco
 	now := time.Now().UTC().Truncate(time.Second)
 	f := store.Filter{ID: store.NewID(), Created: now, Changed: now}
 	if err := in.apply(&f.Spec); err != nil {
-		w.Problem(http.StatusUnprocessableEntity, err.Error())
-		return server.Done
+		return s.refuse(w, err)
 	}
 	if err := s.add(r.Context(), f); err != nil {
 		return s.refuse(w, err)
@@ -159,6 +148,7 @@ func (s *Service) add(ctx context.Context, filters ...store.Filter) error {
 	}
 	for _, f := range filters {
 		s.enter(f)
+		s.labels.count(f.Spec, 1)
 	}
 	return nil
 }
@@ -173,57 +163,6 @@ func (s *Service) notes(spec store.Spec) (notes []Note) {
 		notes = append(notes, Note{p.Rule + 1, p.String()})
 	}
 	return notes
-}
-
-// listed is how many filters an answer to GET /admin/filters has at most.
-const listed = 1000
-
-// getFilters answers GET /admin/filters?tag=&folder=&after=&limit=.
-func (s *Service) getFilters(w *server.Response, r *server.Request) server.Outcome {
-	given := map[string]string{}
-	for q := r.Query; ; {
-		key, value, rest, more, ok := r.NextQuery(q)
-		if !ok {
-			w.Problem(http.StatusUnprocessableEntity, "the query holds a malformed percent-escape")
-			return server.Done
-		}
-		if !more {
-			break
-		}
-		given[string(key)] = string(value)
-		q = rest
-	}
-	limit := listed
-	if text, ok := given["limit"]; ok {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > listed {
-			w.Problem(http.StatusUnprocessableEntity, fmt.Sprintf("limit must be a whole number from 1 to %d",
-				listed))
-			return server.Done
-		}
-		limit = n
-	}
-	answer := struct {
-		Filters []Shown `json:"filters"`
-		After   string  `json:"after,omitempty"` // is to be asked for to get more
-	}{Filters: []Shown{}}
-	after, _ := store.ParseID(given["after"])
-	for f, err := range s.store.All(r.Context()) {
-		if err != nil {
-			return s.refuse(w, err)
-		}
-		if given["after"] != "" && bytes.Compare(f.ID[:], after[:]) <= 0 ||
-			given["tag"] != "" && !slices.Contains(f.Tags, given["tag"]) ||
-			given["folder"] != "" && f.Folder != given["folder"] {
-			continue
-		}
-		if len(answer.Filters) == limit {
-			answer.After = answer.Filters[limit-1].ID.String()
-			break
-		}
-		answer.Filters = append(answer.Filters, s.show(f))
-	}
-	return answerJSON(w, http.StatusOK, answer)
 }
 
 // stored returns the filter that a request names.
@@ -241,15 +180,10 @@ func (s *Service) getFilter(w *server.Response, r *server.Request) server.Outcom
 	if err != nil {
 		return s.refuse(w, err)
 	}
-	shown := s.show(f)
-	for _, url := range f.URLs {
-		if src := s.source(url); src != nil {
-			shown.Source = append(shown.Source, s.state(src))
-		}
+	shown, err := s.showWhole(r.Context(), f)
+	if err != nil {
+		return s.refuse(w, err)
 	}
-	items := 0
-	shown.Matches, items = s.matches(r.Context(), &f)
-	shown.Notes = append(s.notes(f.Spec), unmatched(shown.Matches, items)...)
 	return answerJSON(w, http.StatusOK, shown)
 }
 
@@ -274,14 +208,15 @@ func (s *Service) patchFilter(w *server.Response, r *server.Request) server.Outc
 	changed := f
 	changed.URLs = slices.Clone(f.URLs)
 	if err := in.apply(&changed.Spec); err != nil {
-		w.Problem(http.StatusUnprocessableEntity, err.Error())
-		return server.Done
+		return s.refuse(w, err)
 	}
 	changed.Changed = time.Now().UTC().Truncate(time.Second)
 	if err := s.store.Update(r.Context(), f, changed.Spec, changed.Changed); err != nil {
 		return s.refuse(w, err)
 	}
 	s.enter(changed)
+	s.labels.count(f.Spec, -1)
+	s.labels.count(changed.Spec, 1)
 	s.forget(r.Context(), f.URLs)
 	shown := s.show(changed)
 	shown.Notes = s.notes(changed.Spec)
@@ -300,6 +235,7 @@ func (s *Service) deleteFilter(w *server.Response, r *server.Request) server.Out
 		return s.refuse(w, err)
 	}
 	s.remove(f.ID)
+	s.labels.count(f.Spec, -1)
 	s.forget(r.Context(), f.URLs)
 	w.Status = http.StatusNoContent
 	return server.Done
@@ -316,40 +252,19 @@ func (s *Service) forget(ctx context.Context, urls []string) {
 	}
 }
 
-// getSources answers GET /admin/filters/sources: those that fail first, the longest first.
-func (s *Service) getSources(w *server.Response, _ *server.Request) server.Outcome {
-	all := s.all()
-	slices.SortFunc(all, func(a, b *source) int {
-		x, y := a.state.Load(), b.state.Load()
-		if x.Failures != y.Failures {
-			return y.Failures - x.Failures
-		}
-		return strings.Compare(a.url, b.url)
-	})
-	answer := struct {
-		Sources []State `json:"sources"`
-		Total   int     `json:"total"`
-		Failing int     `json:"failing"`
-	}{Sources: []State{}, Total: len(all)}
-	for _, src := range all {
-		st := s.state(src)
-		if st.Failures > 0 {
-			answer.Failing++
-		}
-		if len(answer.Sources) < listed {
-			answer.Sources = append(answer.Sources, st)
-		}
-	}
-	return answerJSON(w, http.StatusOK, answer)
-}
-
 // getRules answers GET /admin/filters/rules, the global ones.
 func (s *Service) getRules(w *server.Response, _ *server.Request) server.Outcome {
 	set := s.global.Load().set
 	if set == nil {
 		set = &rules.Set{Rules: rules.Rules{}}
 	}
-	return answerJSON(w, http.StatusOK, set)
+	return answerJSON(w, http.StatusOK, GlobalRules{set, set.Rules.String()})
+}
+
+// GlobalRules are the rules that come before those of each filter.
+type GlobalRules struct {
+	*rules.Set
+	Text string `json:"text"` // of the rules, one a line
 }
 
 // putRules answers PUT /admin/filters/rules.
@@ -361,14 +276,11 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 	if !read(w, r, &in) {
 		return server.Done
 	}
-	set := rules.Set{Mode: in.Mode}
-	if err := json.Unmarshal(in.Rules, &set.Rules); err != nil || len(set.Rules) > maxRules {
-		if err == nil {
-			err = fmt.Errorf("there may be %d", maxRules)
-		}
-		w.Problem(http.StatusUnprocessableEntity, "rules: "+err.Error())
-		return server.Done
+	list, err := readRules(in.Rules)
+	if err != nil {
+		return s.refuse(w, err)
 	}
+	set := &rules.Set{Mode: in.Mode, Rules: list}
 	text, err := json.Marshal(set)
 	if err != nil {
 		return s.refuse(w, err)
@@ -383,7 +295,7 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 		return s.refuse(w, err)
 	}
 	s.global.Store(global)
-	return answerJSON(w, http.StatusOK, set)
+	return answerJSON(w, http.StatusOK, GlobalRules{set, set.Rules.String()})
 }
 
 // streamBackup answers GET /admin/filters/backup with the store's file.

@@ -264,7 +264,7 @@ func (s *Service) await(ctx context.Context, src *source) error {
 	now := time.Now()
 	for _, part := range parts {
 		if part.version.Load() == 0 && !refused(part, now) || now.After(part.state.Load().Next) {
-			under = append(under, s.refresh(part))
+			under = append(under, s.refresh(part, false))
 		}
 	}
 	for _, done := range under {

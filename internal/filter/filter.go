@@ -82,6 +82,8 @@ type Service struct {
 	filters shards
 	global  atomic.Pointer[globalRules]
 	writing sync.Mutex // changes of filters and settings, one at a time
+	labels  labels
+	icons   icons
 
 	mu       sync.Mutex // guards sources and their filters
 	sources  map[string]*source
@@ -172,6 +174,7 @@ func (s *Service) load(ctx context.Context) error {
 			return err
 		}
 		s.enter(f)
+		s.labels.count(f.Spec, 1)
 	}
 	for url, fetched := range known {
 		if src := s.sources[url]; src != nil {
@@ -275,13 +278,7 @@ func (s *Service) count(m *metrics.Registry) {
 	m.Gauge("weir_filter_filters", "Filters.", func() float64 { return float64(s.filters.count()) })
 	m.Gauge("weir_filter_failing_sources", "Sources that could not be fetched the last time.",
 		func() float64 {
-			n := 0
-			for _, src := range s.all() {
-				if src.state.Load().Failures > 0 {
-					n++
-				}
-			}
-			return float64(n)
+			return float64(failing(s.all()))
 		})
 }
 

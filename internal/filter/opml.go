@@ -2,10 +2,14 @@ package filter
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"weir/internal/filter/opml"
 	"weir/internal/filter/rules"
@@ -17,36 +21,112 @@ import (
 // folderSeparator stands between the names of nested folders.
 const folderSeparator = "/"
 
-// postOPML answers POST /admin/filters/opml: a filter for each feed of a list, all of them or none.
+// Imported says what became of the feeds of a list.
+type Imported struct {
+	Added   int       `json:"added"` // or would be
+	Skipped int       `json:"skipped"`
+	Filters []Taken   `json:"filters"` // up to 1000 that were added
+	Reasons []Skipped `json:"reasons"` // up to 1000 that were not
+}
+
+// Taken is a feed of a list that became a filter, or would.
+type Taken struct {
+	ID     string `json:"id,omitempty"`
+	Title  string `json:"title,omitempty"`
+	URL    string `json:"url"`
+	Folder string `json:"folder,omitempty"`
+	Rules  int    `json:"rules"`
+}
+
+// Skipped is a feed of a list that did not become a filter.
+type Skipped struct {
+	Title  string `json:"title,omitempty"`
+	URL    string `json:"url"`
+	Reason string `json:"reason"`
+}
+
+// postOPML answers POST /admin/filters/opml: a filter for each feed of a list that can be one and is not
+// there yet; the store takes all of these or none. With dry_run it only says what it would do.
 func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome {
 	var in struct {
-		OPML string `json:"opml"`
+		OPML   string `json:"opml"`
+		DryRun bool   `json:"dry_run"`
 	}
 	if !read(w, r, &in) {
 		return server.Done
 	}
 	feeds, err := opml.Read(strings.NewReader(in.OPML))
 	if err != nil {
-		w.Problem(http.StatusUnprocessableEntity, "opml: "+err.Error())
-		return server.Done
+		return s.refuse(w, &FieldError{"opml", fmt.Errorf("opml: %w", err)})
 	}
+	there, err := s.present(r.Context())
+	if err != nil {
+		return s.refuse(w, err)
+	}
+	answer := Imported{Filters: []Taken{}, Reasons: []Skipped{}}
 	now := time.Now().UTC().Truncate(time.Second)
 	var filters []store.Filter
 	for _, feed := range feeds {
 		f := store.Filter{ID: store.NewID(), Created: now, Changed: now, Spec: specOf(feed)}
+		reason := ""
 		if err := check(&f.Spec); err != nil {
-			w.Problem(http.StatusUnprocessableEntity,
-				fmt.Sprintf("opml: the feed %.100q: %v", feed.Title, err))
-			return server.Done
+			reason = err.Error()
+		} else if s.cfg.Base != "" && strings.HasPrefix(f.URLs[0], s.cfg.Base+s.cfg.Path+"/") {
+			reason = "it is a filtered feed of this server"
+		} else if there[decides(f.Spec)] || plainSpec(f.Spec) && there[reads(f.Spec)] {
+			reason = "there is such a filter"
 		}
+		if reason != "" {
+			if answer.Skipped++; answer.Skipped <= listed {
+				answer.Reasons = append(answer.Reasons, Skipped{feed.Title, feed.URL, reason})
+			}
+			continue
+		}
+		there[decides(f.Spec)], there[reads(f.Spec)] = true, true
 		filters = append(filters, f)
+		taken := Taken{f.ID.String(), f.Title, redact(f.URLs[0]), f.Folder, len(f.Rules)}
+		if in.DryRun {
+			taken.ID = ""
+		}
+		if len(answer.Filters) < listed {
+			answer.Filters = append(answer.Filters, taken)
+		}
+	}
+	answer.Added = len(filters)
+	if in.DryRun {
+		return answerJSON(w, http.StatusOK, answer)
 	}
 	if err := s.add(r.Context(), filters...); err != nil {
 		return s.refuse(w, err)
 	}
-	return answerJSON(w, http.StatusCreated, struct {
-		Added int `json:"added"`
-	}{len(filters)})
+	return answerJSON(w, http.StatusCreated, answer)
+}
+
+// present returns hashes of what the filters that there are decide, and of what they read.
+func (s *Service) present(ctx context.Context) (map[uint64]bool, error) {
+	all := make(map[uint64]bool, 2*s.filters.count())
+	for f, err := range s.store.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		all[decides(f.Spec)], all[reads(f.Spec)] = true, true
+	}
+	return all, nil
+}
+
+// decides returns a hash that two filters have in common that do the same.
+func decides(spec store.Spec) uint64 {
+	spec.Title, spec.Folder, spec.Tags, spec.Report = "", "", nil, false
+	text, _ := json.Marshal(spec) //nolint:errcheck // it was stored so
+	return xxh3.Hash(text)
+}
+
+// reads returns a hash that two filters have in common that have the same sources.
+func reads(spec store.Spec) uint64 { return xxh3.HashString(strings.Join(spec.URLs, " ")) }
+
+// plainSpec says whether a filter leaves its source as it is.
+func plainSpec(spec store.Spec) bool {
+	return len(spec.Rules) == 0 && spec.Limit == 0 && spec.Sort == "" && spec.Dedup == nil && spec.Format == ""
 }
 
 func specOf(feed opml.Feed) store.Spec {

@@ -46,15 +46,16 @@ func (s *Service) poll(ctx context.Context) {
 					break
 				}
 				if st := src.state.Load(); !st.Gone && !now.Before(st.Next) && src.asked.Load() > idle {
-					s.refresh(src)
+					s.refresh(src, false)
 				}
 			}
 		}
 	}
 }
 
-// refresh fetches a source, unless that is under way. The channel is closed when it is done.
-func (s *Service) refresh(src *source) <-chan struct{} {
+// refresh fetches a source, unless that is under way; anew although it is fresh if that is asked for. The
+// channel is closed when it is done.
+func (s *Service) refresh(src *source, anew bool) <-chan struct{} {
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	if src.fetching == nil {
@@ -69,18 +70,24 @@ func (s *Service) refresh(src *source) <-chan struct{} {
 				src.mu.Unlock()
 				close(done)
 			}()
-			s.fetch(ctx, src)
+			s.fetch(ctx, src, anew)
 		})
 	}
 	return src.fetching
 }
 
 // fetch asks for a source and takes up what has changed.
-func (s *Service) fetch(ctx context.Context, src *source) {
+func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
 	before := src.state.Load()
 	f := before.Fetch
-	f.Fetched = time.Now().UTC()
-	entry, err := s.cache.Get(ctx, src.url, http.Header{"Accept": {accept}})
+	f.Fetched, f.Attempt = time.Now().UTC(), store.Attempt{}
+	f.Tried++
+	header := http.Header{"Accept": {accept}}
+	if anew {
+		header.Set("Cache-Control", "no-cache")
+	}
+	entry, err := s.cache.Get(ctx, src.url, header)
+	f.Took = time.Since(f.Fetched)
 	if ctx.Err() != nil {
 		if err == nil {
 			entry.Release()
@@ -102,6 +109,7 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 		}
 	}
 	if err != nil {
+		f.Detail = detail(err, src.url, entry)
 		s.failed(src, before, &f, err)
 		if entry != nil {
 			entry.Release()
@@ -109,8 +117,10 @@ func (s *Service) fetch(ctx context.Context, src *source) {
 		return
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
+	f.Bytes, f.Same = int64(len(entry.Body())), entry.Version == src.version.Load()
 	if feed != nil {
 		f.Items = src.know(feed).items
+		f.Title = strings.Clone(shorten(feed.Title, maxLabel))
 	}
 	f.Next = s.next(f.Fetched, entry.Fresh, src.known.Load())
 	s.polls[0].Add(0, 1)
@@ -196,6 +206,28 @@ func plain(err error) string {
 		return "its name cannot be looked up: " + dns.Err
 	}
 	return err.Error()
+}
+
+// detail says all that is known of a fetch that failed, to the owner.
+func detail(err error, url string, entry *httpcache.Entry) string {
+	text := err.Error()
+	if entry != nil && entry.URL != url {
+		text += "; it was redirected to " + redact(entry.URL)
+	}
+	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
+		if after := status.Header.Get("Retry-After"); after != "" {
+			text += "; Retry-After: " + after
+		}
+	} else if entry != nil && entry.Err == nil {
+		text += fmt.Sprintf("; what came are %d bytes of %q", len(entry.Body()),
+			entry.Header.Get("Content-Type"))
+	}
+	return shorten(text, 1000)
+}
+
+// shorten cuts a text off.
+func shorten(text string, bytes int) string {
+	return strings.ToValidUTF8(text[:min(len(text), bytes)], "")
 }
 
 // redact hides the password in a URL.

@@ -1,7 +1,6 @@
 package filter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +18,19 @@ import (
 	"weir/internal/server"
 )
 
+// shownItems is how many items that stay, and as many that do not, a preview shows.
+const shownItems = 500
+
+// previewAge is how old what a preview is of may be where nobody reads the source.
+const previewAge = time.Hour
+
 // Preview is what a filter would make of its sources now.
 type Preview struct {
+	Title   string        `json:"title,omitempty"` // of the first source
 	Kept    int           `json:"kept"`
 	Dropped int           `json:"dropped"`
-	Items   []PreviewItem `json:"items"`
+	Items   []PreviewItem `json:"items"` // up to 500 that stay, then up to 500 that do not
+	Rules   []PreviewRule `json:"rules"` // the filter's own
 	Notes   []Note        `json:"notes,omitempty"`
 	Damage  []string      `json:"damage,omitempty"` // of the sources: what was mended
 	Feeds   []Found       `json:"feeds,omitempty"`  // where a URL is that of a page: the feeds it links to
@@ -37,7 +44,15 @@ type PreviewItem struct {
 	Date   *time.Time `json:"date,omitempty"`
 	Kept   bool       `json:"kept"`
 	Rule   string     `json:"rule,omitempty"`
+	Number int        `json:"number,omitempty"` // of the rule among the filter's own, from 1; 0 of a global one
 	Reason string     `json:"reason,omitempty"` // where it was none: it occurs twice, or is beyond the limit
+}
+
+// PreviewRule is what a rule does to the items that there are.
+type PreviewRule struct {
+	Line    int    `json:"line"` // where it begins in the text it came in
+	Text    string `json:"text"`
+	Matched int    `json:"matched"` // items, whether it has decided about them or not
 }
 
 // Found is a feed or icon that a page links to.
@@ -56,25 +71,34 @@ func (s *Service) postPreview(w *server.Response, r *server.Request) server.Outc
 	}
 	var spec store.Spec
 	err := in.apply(&spec)
-	var set *rules.Set
-	if err == nil {
-		set, err = s.set(spec)
+	if err != nil {
+		return s.refuse(w, err)
+	}
+	set := &rules.Set{Global: s.global.Load().set}
+	if set.Rules, err = in.rules(); err == nil {
+		err = set.Mode.UnmarshalText([]byte(spec.Mode))
 	}
 	if err != nil {
-		w.Problem(http.StatusUnprocessableEntity, err.Error())
-		return server.Done
+		return s.refuse(w, err)
 	}
 	answer, err := s.preview(r.Context(), spec, set)
 	if err != nil {
 		return s.refuseUpstream(w, err)
 	}
-	answer.Notes = append(s.notes(spec), answer.Notes...)
+	for _, p := range set.Problems() {
+		answer.Notes = append(answer.Notes, Note{p.Rule + 1, p.String()})
+	}
 	return answerJSON(w, http.StatusOK, answer)
 }
 
 // preview reads the sources of a specification and says what becomes of their items.
 func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) (*Preview, error) {
-	answer := &Preview{Items: []PreviewItem{}}
+	answer := &Preview{Items: []PreviewItem{}, Rules: []PreviewRule{}}
+	numbers := make(map[*rules.Rule]int, len(set.Rules))
+	for i, rule := range set.Rules {
+		numbers[rule] = i + 1
+		answer.Rules = append(answer.Rules, PreviewRule{Line: rule.Place().Line, Text: rule.String()})
+	}
 	now := time.Now()
 	o, err := options(spec)
 	if err != nil {
@@ -83,15 +107,15 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 	if len(spec.URLs) > 1 {
 		o.Sort = selection.Newest
 	}
-	var kept []syndication.Ref
 	type decided struct {
 		feed *syndication.Feed
 		rules.Decision
 	}
 	var all []decided
 	matches := newMatches(len(set.Rules))
+	var kept []syndication.Ref
 	for _, link := range spec.URLs {
-		entry, err := s.ask(ctx, link)
+		entry, err := s.ready(ctx, link)
 		if err != nil {
 			return nil, err
 		}
@@ -106,60 +130,84 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 			}
 			return nil, fmt.Errorf("%s: %w", redact(link), err)
 		}
+		if len(all) == 0 {
+			answer.Title = feed.Title
+		}
 		verdict := set.Decide(feed, now)
 		countMatches(matches, verdict)
 		all = append(all, decided{feed, verdict})
 		kept = feed.Refs(kept, verdict.Keep)
 		for _, d := range feed.Damage {
 			if !slices.Contains(answer.Damage, d) {
-				answer.Damage = append(answer.Damage, strings.Clone(d))
+				answer.Damage = append(answer.Damage, d)
 			}
 		}
 	}
 	by := make(map[syndication.Ref]*rules.Rule)
-	var others []syndication.Ref
+	for _, d := range all {
+		for i, rule := range d.By {
+			by[syndication.Ref{Feed: d.feed, Item: i}] = rule
+		}
+	}
+	show := func(ref syndication.Ref, to *int, shown PreviewItem) {
+		if *to++; *to > shownItems {
+			return
+		}
+		it := &ref.Feed.Items[ref.Item]
+		shown.Title, shown.URL, shown.GUID = it.PlainTitle(), it.URL, it.GUID
+		if at := it.Date(); !at.IsZero() {
+			shown.Date = &at
+		}
+		if rule := by[ref]; rule != nil {
+			shown.Rule, shown.Number = rule.String(), numbers[rule]
+		}
+		answer.Items = append(answer.Items, shown)
+	}
+	stays := make(map[syndication.Ref]bool)
+	for _, ref := range selection.Select(kept, o) {
+		stays[ref] = true
+		show(ref, &answer.Kept, PreviewItem{Kept: true})
+	}
 	for _, d := range all {
 		for i := range d.feed.Items {
-			ref := syndication.Ref{Feed: d.feed, Item: i}
-			if by[ref] = d.By[i]; !d.Keep.Has(i) {
-				others = append(others, ref)
+			ref, reason := syndication.Ref{Feed: d.feed, Item: i}, ""
+			if stays[ref] {
+				continue
 			}
+			if d.Keep.Has(i) {
+				reason = "it occurs twice, or is beyond the limit"
+			}
+			show(ref, &answer.Dropped, PreviewItem{Reason: reason})
 		}
 	}
-	stay := selection.Select(slices.Clone(kept), o)
-	inside := make(map[syndication.Ref]bool, len(stay))
-	for _, ref := range stay {
-		inside[ref] = true
+	for i, m := range matches {
+		answer.Rules[i].Matched = m.Items
 	}
-	for _, ref := range stay {
-		answer.show(ref, true, by[ref], "")
-	}
-	for _, ref := range kept {
-		if !inside[ref] {
-			answer.show(ref, false, by[ref], "it occurs twice, or is beyond the limit")
-		}
-	}
-	for _, ref := range others {
-		answer.show(ref, false, by[ref], "")
-	}
-	answer.Notes = unmatched(matches, len(answer.Items))
+	answer.Notes = unmatched(matches, len(by))
 	return answer, nil
 }
 
-func (p *Preview) show(ref syndication.Ref, kept bool, by *rules.Rule, reason string) {
-	it := &ref.Feed.Items[ref.Item]
-	shown := PreviewItem{Title: it.Title, URL: it.URL, GUID: it.GUID, Kept: kept, Reason: reason}
-	if at := it.Date(); !at.IsZero() {
-		shown.Date = &at
+// errKnown is a failure of a source that is not repeated for a preview.
+type errKnown string
+
+func (e errKnown) Error() string { return string(e) }
+
+// ready returns what there is of a URL, and fetches it only where that is nothing, or old: who types a rule
+// asks many times. The caller releases the entry.
+func (s *Service) ready(ctx context.Context, link string) (*httpcache.Entry, error) {
+	src := s.source(link)
+	if entry, ok := s.cache.Peek(link); ok {
+		if entry.Status == http.StatusOK && (src != nil || time.Since(entry.Checked) < previewAge) {
+			return entry, nil
+		}
+		entry.Release()
 	}
-	if by != nil {
-		shown.Rule = by.String()
+	if src != nil {
+		if st := src.state.Load(); st.Failures > 0 && time.Now().Before(st.Next) {
+			return nil, errKnown(st.Error)
+		}
 	}
-	if p.Items = append(p.Items, shown); kept {
-		p.Kept++
-	} else {
-		p.Dropped++
-	}
+	return s.ask(ctx, link)
 }
 
 // ask fetches a URL for an owner, who waits. The caller releases the entry.
@@ -184,6 +232,7 @@ func (s *Service) refuseUpstream(w *server.Response, err error) server.Outcome {
 		status = http.StatusGatewayTimeout
 	}
 	w.Problem(status, "the source cannot be read: "+plain(err))
+	w.Extend("fields", map[string]string{"url": plain(err)})
 	return server.Done
 }
 
@@ -210,8 +259,7 @@ func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Out
 	}
 	u, err := parseURL(in.URL)
 	if err != nil {
-		w.Problem(http.StatusUnprocessableEntity, err.Error())
-		return server.Done
+		return s.refuse(w, &FieldError{"url", err})
 	}
 	entry, err := s.ask(r.Context(), u.String())
 	if err != nil {
@@ -232,69 +280,4 @@ func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Out
 		return s.refuseUpstream(w, err)
 	}
 	return answerJSON(w, http.StatusOK, answer)
-}
-
-// getIcon answers GET /admin/filters/{id}/icon with the picture that a filter's source, or its site, has.
-func (s *Service) getIcon(w *server.Response, r *server.Request) server.Outcome {
-	f, err := s.stored(r)
-	if err != nil {
-		return s.refuse(w, err)
-	}
-	for _, link := range s.icons(r.Context(), f.URLs[0]) {
-		entry, err := s.ask(r.Context(), link)
-		if err != nil {
-			continue
-		}
-		kind := http.DetectContentType(entry.Body()) // never what scripts can be in
-		if body := entry.Body(); strings.HasPrefix(kind, "image/") && len(body) <= 1<<20 {
-			w.ContentType = kind
-			w.Field("Cache-Control", "private, max-age=86400")
-			w.Body = append(w.Body, body...)
-			entry.Release()
-			return server.Done
-		}
-		entry.Release()
-	}
-	w.Problem(http.StatusNotFound, "neither the feed nor its site has an icon")
-	return server.Done
-}
-
-// icons returns where the icon of a source may be.
-func (s *Service) icons(ctx context.Context, link string) (links []string) {
-	site := link
-	if entry, err := s.ask(ctx, link); err == nil {
-		if feed, err := s.parse(ctx, entry.Body(), entry.Header.Get("Content-Type"), entry.URL); err == nil {
-			for _, icon := range []string{feed.Icon, feed.Image} {
-				if icon != "" {
-					links = append(links, strings.Clone(icon))
-				}
-			}
-			if feed.Link != "" {
-				site = strings.Clone(feed.Link)
-			}
-		}
-		entry.Release()
-	}
-	base, err := url.Parse(link)
-	if err != nil {
-		return links
-	}
-	u, err := base.Parse(site)
-	if err != nil {
-		return links
-	}
-	if entry, err := s.ask(ctx, u.String()); err == nil {
-		if bytes.Contains(entry.Body()[:min(len(entry.Body()), 4096)], []byte("<")) {
-			for _, f := range found(entry) {
-				if f.Icon {
-					links = append(links, f.URL)
-				}
-			}
-		}
-		entry.Release()
-	}
-	if favicon, err := u.Parse("/favicon.ico"); err == nil {
-		links = append(links, favicon.String())
-	}
-	return links
 }

@@ -2,7 +2,6 @@ package filter
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -40,10 +39,23 @@ type Input struct {
 	Report *bool            `json:"report_failures"`
 }
 
-// apply changes a specification as the input says, and returns what is wrong with it.
+// FieldError says which member of an Input is wrong.
+type FieldError struct {
+	Field string
+	Err   error
+}
+
+func (e *FieldError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *FieldError) Unwrap() error { return e.Err }
+
+func wrong(field, format string, a ...any) error { return &FieldError{field, fmt.Errorf(format, a...)} }
+
+// apply changes a specification as the input says. Its error is a FieldError.
 func (in *Input) apply(spec *store.Spec) error {
 	if in.URL != nil && in.URLs != nil {
-		return errors.New("url and urls mean the same: give one of them")
+		return wrong("url", "url and urls mean the same: give one of them")
 	}
 	if in.URL != nil {
 		spec.URLs = []string{*in.URL}
@@ -58,11 +70,11 @@ func (in *Input) apply(spec *store.Spec) error {
 	set(&spec.Dedup, in.Dedup)
 	set(&spec.Format, in.Format)
 	set(&spec.Report, in.Report)
-	if in.Rules != nil {
-		var list rules.Rules
-		if err := json.Unmarshal(*in.Rules, &list); err != nil {
-			return fmt.Errorf("rules: %w", err)
-		}
+	list, err := in.rules()
+	if err != nil {
+		return err
+	}
+	if list != nil {
 		spec.Rules = nil
 		for _, rule := range list {
 			spec.Rules = append(spec.Rules, rule.String())
@@ -71,50 +83,80 @@ func (in *Input) apply(spec *store.Spec) error {
 	return check(spec)
 }
 
+// rules returns the rules of the input, nil if it says nothing of them.
+func (in *Input) rules() (rules.Rules, error) {
+	if in.Rules == nil {
+		return nil, nil
+	}
+	list, err := readRules(*in.Rules)
+	if err == nil && list == nil {
+		list = rules.Rules{}
+	}
+	return list, err
+}
+
+// readRules reads the rules of a request.
+func readRules(text json.RawMessage) (list rules.Rules, err error) {
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, &FieldError{"rules", fmt.Errorf("rules: %w", err)}
+	}
+	if len(list) > maxRules {
+		return nil, wrong("rules", "rules: there may be %d", maxRules)
+	}
+	return list, nil
+}
+
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// check returns what is wrong with a specification, and brings its URLs into one form.
+// check returns what is wrong with a specification, a FieldError, and brings its URLs into one form.
 func check(spec *store.Spec) error {
 	if len(spec.URLs) == 0 || len(spec.URLs) > maxURLs {
-		return fmt.Errorf("a filter has from 1 to %d URLs", maxURLs)
+		return wrong("urls", "a filter has from 1 to %d URLs", maxURLs)
 	}
 	for i, text := range spec.URLs {
 		u, err := parseURL(text)
 		if err != nil {
-			return err
+			return &FieldError{"urls", err}
 		}
 		spec.URLs[i] = u.String()
 		if slices.Contains(spec.URLs[:i], spec.URLs[i]) {
-			return fmt.Errorf("%.100q is there twice", text)
+			return wrong("urls", "%.100q is there twice", text)
 		}
 	}
 	if spec.Mode == "" {
 		spec.Mode = rules.Drop.String()
 	}
 	if new(rules.Mode).UnmarshalText([]byte(spec.Mode)) != nil {
-		return errors.New("mode must be keep or drop")
+		return wrong("mode", "mode must be keep or drop")
 	}
-	if _, err := options(*spec); err != nil {
-		return err
+	if _, err := options(store.Spec{Sort: spec.Sort}); err != nil {
+		return &FieldError{"sort", err}
+	}
+	if _, err := options(store.Spec{Dedup: spec.Dedup}); err != nil {
+		return &FieldError{"dedup", err}
 	}
 	_, known := views[spec.Format]
 	switch {
 	case !known:
-		return errors.New("format must be rss, atom or json, or empty for that of the source")
+		return wrong("format", "format must be rss, atom or json, or empty for that of the source")
 	case spec.Limit < 0 || spec.Limit > 10_000:
-		return errors.New("limit must be from 1 to 10000, or 0 for none")
+		return wrong("limit", "limit must be from 1 to 10000, or 0 for none")
 	case len(spec.Rules) > maxRules:
-		return fmt.Errorf("there may be %d rules", maxRules)
+		return wrong("rules", "there may be %d rules", maxRules)
 	case len(spec.Tags) > maxTags:
-		return fmt.Errorf("there may be %d tags", maxTags)
+		return wrong("tags", "there may be %d tags", maxTags)
+	case len(spec.Title) > maxLabel:
+		return wrong("title", "the title may have %d bytes", maxLabel)
+	case len(spec.Folder) > maxLabel:
+		return wrong("folder", "the folder may have %d bytes", maxLabel)
 	}
-	for _, label := range append([]string{spec.Title, spec.Folder}, spec.Tags...) {
-		if len(label) > maxLabel {
-			return fmt.Errorf("title, folder and tags may each have %d bytes", maxLabel)
+	for _, tag := range spec.Tags {
+		if len(tag) > maxLabel || strings.TrimSpace(tag) == "" || strings.Contains(tag, ",") {
+			return wrong("tags", "a tag has up to %d bytes, not only blanks, and no comma", maxLabel)
 		}
 	}
 	return nil

@@ -115,6 +115,14 @@ func (w *Response) ProblemTitle(status int, title, detail string) {
 	}
 }
 
+// Extend adds a member to the problem document that is the answer, and replaces none of its own.
+func (w *Response) Extend(name string, v any) {
+	w.Body = appendJSONString(append(w.Body[:len(w.Body)-1], ','), name)
+	w.Body = append(w.Body, ':')
+	w.JSON(v)
+	w.Body = append(w.Body, '}')
+}
+
 // Write sends the answer by net/http: for HTTP handlers that share their code with a fast one. A
 // Response of theirs is the zero one.
 func (w *Response) Write(to http.ResponseWriter, r *http.Request) {

@@ -127,6 +127,9 @@ func (s span) has(n int64) bool { return s.first <= n && n < s.end }
 // Rule is a condition on an item. Its zero value is none: rules come from Parse and from JSON.
 type Rule struct{ root *node }
 
+// Place returns where the rule begins in the text it was read from.
+func (r *Rule) Place() Place { return r.root.at }
+
 // Place is where in a text something is, both from 1. Columns count characters.
 type Place struct{ Line, Column int }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -18,21 +19,36 @@ type Fetch struct {
 	Error     string    // of the last failure, "" after a success
 	Gone      bool      // the source has said that it is gone for good
 	Items     int64     // how many items it has had that were new
+	Title     string    // that the source has given itself
+	Tried     int       // how often it was tried in all
+	Attempt
 }
 
-// pending is what is to be written, the latest of each.
+// Attempt is what is known of one try, besides what Fetch says of the last.
+type Attempt struct {
+	Bytes  int64         // of the content, 0 where there was none
+	Took   time.Duration // until all of it was there, or the failure
+	Same   bool          // the content was that of the time before
+	Detail string        // of a failure: all that is known of it, for the owner alone
+}
+
+// Attempts is how many fetches of a source are remembered.
+const Attempts = 20
+
+// pending is what is to be written.
 type pending struct {
-	fetched map[string]Fetch // by URL
-	matched map[ID][]Match
+	fetched map[string][]Fetch // by URL, the latest last
+	matched map[ID][]Match     // the latest of each
 }
 
-func newPending() pending { return pending{make(map[string]Fetch), make(map[ID][]Match)} }
+func newPending() pending { return pending{make(map[string][]Fetch), make(map[ID][]Match)} }
 
-// Fetched remembers how fetching a source went; the latest of each source is what counts.
+// Fetched remembers how fetching a source went: the latest as what is known of it, and each, told apart by
+// Tried, in its history.
 func (s *Store) Fetched(source string, f Fetch) {
 	s.mu.Lock()
-	s.pending.fetched[source] = f
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.pending.fetched[source] = latest(append(s.pending.fetched[source], f))
 }
 
 // Matched remembers when the rules of a filter have matched, in place of what was known of them. It keeps m.
@@ -51,10 +67,13 @@ func (s *Store) overlay(f *Filter) {
 	s.mu.Unlock()
 }
 
-// Sources returns all that is known, what is not yet written included.
+// latest returns as many fetches as are remembered.
+func latest(all []Fetch) []Fetch { return all[max(0, len(all)-Attempts):] }
+
+// Sources returns all that is known, but for what only History says, what is not yet written included.
 func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	rows, err := s.db.QueryContext(ctx,
-		"SELECT url, fetched, succeeded, next, failures, status, error, gone, items FROM sources")
+		"SELECT url, fetched, succeeded, next, failures, status, error, gone, items, title, tried FROM sources")
 	if err != nil {
 		return nil, s.explain("read sources", err)
 	}
@@ -65,7 +84,7 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 		var url string
 		var fetched, succeeded, next int64
 		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone,
-			&f.Items)
+			&f.Items, &f.Title, &f.Tried)
 		if err != nil {
 			return nil, s.explain("read sources", err)
 		}
@@ -77,8 +96,38 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	maps.Copy(all, s.pending.fetched)
+	for url, fetches := range s.pending.fetched {
+		all[url] = fetches[len(fetches)-1]
+	}
 	return all, nil
+}
+
+// History returns the last fetches of a source, the latest first: when, and what status, bytes, time and
+// error.
+func (s *Store) History(ctx context.Context, source string) (all []Fetch, err error) {
+	s.flushes.Lock() // what is being written is either pending or there
+	defer s.flushes.Unlock()
+	rows, err := s.db.QueryContext(ctx,
+		"SELECT fetched, status, bytes, took, same, error, detail FROM fetches WHERE source = ? "+
+			"ORDER BY fetched", source)
+	if err != nil {
+		return nil, s.explain("read fetches", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var f Fetch
+		var fetched, took int64
+		if err := rows.Scan(&fetched, &f.Status, &f.Bytes, &took, &f.Same, &f.Error, &f.Detail); err != nil {
+			return nil, s.explain("read fetches", err)
+		}
+		f.Fetched, f.Took = fromMillis(fetched), time.Duration(took)*time.Microsecond
+		all = append(all, f)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all = latest(append(all, s.pending.fetched[source]...))
+	slices.Reverse(all)
+	return all, s.explain("read fetches", rows.Err())
 }
 
 // Forget removes sources that no filter has.
@@ -92,8 +141,11 @@ func (s *Store) Forget(ctx context.Context, sources ...string) error {
 	s.mu.Unlock()
 	return s.write(ctx, "forget sources", func(tx *sql.Tx) error {
 		for _, source := range sources {
-			if _, err := tx.ExecContext(ctx, "DELETE FROM sources WHERE url = ?", source); err != nil {
-				return err
+			for _, statement := range []string{"DELETE FROM sources WHERE url = ?",
+				"DELETE FROM fetches WHERE source = ?"} {
+				if _, err := tx.ExecContext(ctx, statement, source); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
@@ -111,11 +163,19 @@ func (s *Store) Flush(ctx context.Context) error {
 	var err error
 	if len(batch.fetched)+len(batch.matched) > 0 {
 		err = s.write(ctx, "write what was fetched", func(tx *sql.Tx) error {
-			insert := tx.StmtContext(ctx, s.fetched)
-			for source, f := range batch.fetched {
-				if _, err := insert.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded),
-					toMillis(f.Next), f.Failures, f.Status, f.Error, f.Gone, f.Items); err != nil {
+			latest, attempt := tx.StmtContext(ctx, s.fetched), tx.StmtContext(ctx, s.attempt)
+			for source, fetches := range batch.fetched {
+				f := fetches[len(fetches)-1]
+				if _, err := latest.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded),
+					toMillis(f.Next), f.Failures, f.Status, f.Error, f.Gone, f.Items, f.Title,
+					f.Tried); err != nil {
 					return err
+				}
+				for _, f := range fetches {
+					if _, err := attempt.ExecContext(ctx, source, f.Tried%Attempts, toMillis(f.Fetched),
+						f.Status, f.Bytes, f.Took.Microseconds(), f.Same, f.Error, f.Detail); err != nil {
+						return err
+					}
 				}
 			}
 			update := tx.StmtContext(ctx, s.matched)
@@ -134,8 +194,10 @@ func (s *Store) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed = err; err != nil {
-		maps.Copy(batch.fetched, s.pending.fetched) // what came meanwhile is later
-		maps.Copy(batch.matched, s.pending.matched)
+		for source, later := range s.pending.fetched {
+			batch.fetched[source] = latest(append(batch.fetched[source], later...))
+		}
+		maps.Copy(batch.matched, s.pending.matched) // what came meanwhile is later
 		s.pending = batch
 	}
 	return err

@@ -8,8 +8,8 @@
 //
 // Every change is a single statement, or a transaction that only writes and takes the write lock when it
 // begins: SQLite refuses, without waiting, one that has read before it writes while somebody else has
-// written. Errors wrap ErrNotFound, ErrChanged, ErrFull, ErrLocked or ErrDamaged where one of them is what
-// is the matter. All methods are safe for concurrent use.
+// written. Errors wrap ErrNotFound, ErrCursor, ErrChanged, ErrFull, ErrLocked or ErrDamaged where one of them
+// is what is the matter. All methods are safe for concurrent use.
 //
 // The file is this process's alone while it is open, by one connection: the index of the log is then in
 // memory of its own. As a mapped file beside the database, where SQLite has it otherwise, it would take room
@@ -50,6 +50,7 @@ const busyTimeout = 5 * time.Second
 // What may be the matter.
 var (
 	ErrNotFound = errors.New("no such filter")
+	ErrCursor   = errors.New("after is not what the page before has said")
 	ErrChanged  = errors.New("the filter has been changed meanwhile: read it again")
 	ErrFull     = errors.New("the disk is full: make room, nothing that was stored is lost")
 	ErrLocked   = errors.New("another process keeps the database locked: end it, or wait until it is done")
@@ -63,8 +64,11 @@ var migrations = []string{
 		spec    TEXT NOT NULL,
 		created INTEGER NOT NULL,
 		changed INTEGER NOT NULL,
-		matches BLOB NOT NULL DEFAULT x''
+		matches BLOB NOT NULL DEFAULT x'',
+		name    TEXT NOT NULL,
+		words   TEXT NOT NULL
 	) STRICT, WITHOUT ROWID;
+	CREATE INDEX listing ON filters (name, id, words);
 	CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 	CREATE TABLE sources (
 		url       TEXT PRIMARY KEY,
@@ -75,7 +79,21 @@ var migrations = []string{
 		status    INTEGER NOT NULL,
 		error     TEXT NOT NULL,
 		gone      INTEGER NOT NULL,
-		items     INTEGER NOT NULL
+		items     INTEGER NOT NULL,
+		title     TEXT NOT NULL,
+		tried     INTEGER NOT NULL
+	) STRICT, WITHOUT ROWID;
+	CREATE TABLE fetches (
+		source  TEXT NOT NULL,
+		slot    INTEGER NOT NULL,
+		fetched INTEGER NOT NULL,
+		status  INTEGER NOT NULL,
+		bytes   INTEGER NOT NULL,
+		took    INTEGER NOT NULL,
+		same    INTEGER NOT NULL,
+		error   TEXT NOT NULL,
+		detail  TEXT NOT NULL,
+		PRIMARY KEY (source, slot)
 	) STRICT, WITHOUT ROWID;`,
 }
 
@@ -85,7 +103,7 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	get, several, fetched, matched *sql.Stmt
+	get, several, fetched, attempt, matched *sql.Stmt
 
 	mu      sync.Mutex
 	pending pending    // what is to be written
@@ -153,8 +171,13 @@ func (s *Store) prepare() (err error) {
 	if s.matched, err = s.db.Prepare("UPDATE filters SET matches = ? WHERE id = ?"); err != nil {
 		return err
 	}
-	s.fetched, err = s.db.Prepare(`INSERT OR REPLACE INTO sources
-		(url, fetched, succeeded, next, failures, status, error, gone, items)
+	if s.fetched, err = s.db.Prepare(`INSERT OR REPLACE INTO sources
+		(url, fetched, succeeded, next, failures, status, error, gone, items, title, tried)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`); err != nil {
+		return err
+	}
+	s.attempt, err = s.db.Prepare(`INSERT OR REPLACE INTO fetches
+		(source, slot, fetched, status, bytes, took, same, error, detail)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 	return err
 }
@@ -205,13 +228,13 @@ func (s *Store) Health() error {
 func (s *Store) Add(ctx context.Context, filters ...Filter) error {
 	return s.write(ctx, "add a filter", func(tx *sql.Tx) error {
 		insert, err := tx.PrepareContext(ctx,
-			"INSERT INTO filters (id, spec, created, changed) VALUES (?, ?, ?, ?)")
+			"INSERT INTO filters (id, spec, created, changed, name, words) VALUES (?, ?, ?, ?, ?, ?)")
 		if err != nil {
 			return err
 		}
 		for _, f := range filters {
 			if _, err := insert.ExecContext(ctx, f.ID[:], f.Spec.encode(), f.Created.Unix(),
-				f.Changed.Unix()); err != nil {
+				f.Changed.Unix(), f.Spec.name(), f.Spec.words()); err != nil {
 				return err
 			}
 		}
@@ -284,8 +307,9 @@ func (s *Store) All(ctx context.Context) iter.Seq2[Filter, error] {
 
 // Update replaces a filter's specification, if it is still the one that was read.
 func (s *Store) Update(ctx context.Context, read Filter, spec Spec, at time.Time) error {
-	result, err := s.db.ExecContext(ctx, "UPDATE filters SET spec = ?, changed = ? WHERE id = ? AND spec = ?",
-		spec.encode(), at.Unix(), read.ID[:], read.Spec.encode())
+	result, err := s.db.ExecContext(ctx,
+		"UPDATE filters SET spec = ?, changed = ?, name = ?, words = ? WHERE id = ? AND spec = ?",
+		spec.encode(), at.Unix(), spec.name(), spec.words(), read.ID[:], read.Spec.encode())
 	if err != nil {
 		return s.explain("change a filter", err)
 	}

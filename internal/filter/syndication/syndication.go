@@ -168,6 +168,15 @@ func (it *Item) Key() string {
 	return it.Title
 }
 
+// PlainTitle returns the title as a reader sees it, without markup.
+func (it *Item) PlainTitle() string {
+	form := text.KeepCase | text.KeepAccents
+	if it.html&htmlTitle != 0 {
+		form |= text.HTML
+	}
+	return text.Of(it.Title, form)
+}
+
 // Date is when the item was published, or else updated; zero when it does not say.
 func (it *Item) Date() time.Time {
 	if it.Published.IsZero() {
