@@ -59,11 +59,13 @@ func TestSequenceServesAlone(t *testing.T) {
 		p.want("/next", 200, fmt.Sprintf(`{"index":%d,"value":"`, n))
 	}
 	p.want("/previous", 200, `{"index":49,"value":"7778742049"}`)
-	status, body := ask(t, "GET", "http://"+p.admin+"/debug/cache", "")
-	var found struct{ Direct, Close, Miss uint64 }
+	status, body := ask(t, "GET", "http://"+p.admin+"/admin/sequence", "")
+	var found struct {
+		Cache struct{ Direct, Close, Miss uint64 }
+	}
 	if err := json.Unmarshal([]byte(body), &found); err != nil || status != 200 ||
-		found.Direct+found.Close+found.Miss != 51 {
-		t.Errorf("/debug/cache after 51 answers: %d %s", status, body)
+		found.Cache.Direct+found.Cache.Close+found.Cache.Miss != 51 {
+		t.Errorf("/admin/sequence after 51 answers: %d %s", status, body)
 	}
 	p.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it lives
 	p.wait(0)

@@ -13,7 +13,6 @@ import (
 
 	"weir/internal/bandit/arms"
 	"weir/internal/bandit/learning"
-	"weir/internal/server"
 )
 
 // ListedArm is an arm that events have taught of, as GET /admin/bandit/arms lists it.
@@ -128,28 +127,42 @@ func (b *Bandit) list(ctx context.Context, l listing) (page ArmPage, err error) 
 // listed looks an arm up as a prediction does. ok is false when it was forgotten meanwhile.
 func (b *Bandit) listed(ctx context.Context, sc *scratch, a learning.Named) (one ListedArm,
 	ok bool, err error) {
-	q := &sc.query
-	q.reset()
-	text := []byte(a.Item)
-	q.items, q.keys = append(q.items, item{text: text}), append(q.keys, arms.KeyOf(text))
-	one = ListedArm{Level: levelNames[a.Level], Item: a.Item}
-	switch a.Level {
-	case arms.Segmented:
-		q.segment, one.Segment = []byte(a.Of), a.Of
-	case arms.Pair:
-		q.user, one.User = []byte(a.Of), a.Of
-	}
-	if _, err := b.features(ctx, sc, q); err != nil {
+	if err := b.posterior(ctx, sc, a); err != nil {
 		return one, false, err
 	}
-	alpha, beta, _ := b.learner.View(a.Level, b.now()).Find(a.Key)
-	if one.Pulls = alpha + beta; !(one.Pulls > 0) {
-		return one, false, nil
+	one = ListedArm{Level: levelNames[a.Level], Item: a.Item, Pulls: b.pulls(a)}
+	switch a.Level {
+	case arms.Segmented:
+		one.Segment = a.Of
+	case arms.Pair:
+		one.User = a.Of
 	}
 	one.Alpha, one.Beta = sc.alpha[0], sc.beta[0]
 	one.Mean = mean(one.Alpha, one.Beta)
 	one.Low, one.High = interval(one.Alpha, one.Beta)
-	return one, true, nil
+	return one, one.Pulls > 0, nil
+}
+
+// posterior has sc hold the posterior of one arm, or of what stands in for it.
+func (b *Bandit) posterior(ctx context.Context, sc *scratch, a learning.Named) error {
+	q := &sc.query
+	q.reset()
+	text := []byte(a.Item)
+	q.items, q.keys = append(q.items, item{text: text}), append(q.keys, arms.KeyOf(text))
+	switch a.Level {
+	case arms.Segmented:
+		q.segment = []byte(a.Of)
+	case arms.Pair:
+		q.user = []byte(a.Of)
+	}
+	_, err := b.features(ctx, sc, q)
+	return err
+}
+
+// pulls returns how many events count for an arm, faded.
+func (b *Bandit) pulls(a learning.Named) float64 {
+	alpha, beta, _ := b.learner.View(a.Level, b.now()).Find(a.Key)
+	return alpha + beta
 }
 
 // interval returns the quantiles 0.025 and 0.975 of a Beta distribution, of a narrow one those of the normal
@@ -161,8 +174,17 @@ func interval(alpha, beta float64) (low, high float64) {
 		d := 1.959963984540054 * math.Sqrt(m*(1-m)/(alpha+beta+1))
 		return m - d, m + d
 	}
-	d := distuv.Beta{Alpha: alpha, Beta: beta}
-	return d.Quantile(0.025), d.Quantile(0.975)
+	low = quantile(0.025, alpha, beta)
+	return low, max(low, quantile(0.975, alpha, beta))
+}
+
+// quantile returns a quantile of a Beta distribution; the mean of one so far from all others that numbers
+// cannot tell more.
+func quantile(p, alpha, beta float64) float64 {
+	if x := (distuv.Beta{Alpha: alpha, Beta: beta}).Quantile(p); x >= 0 && x <= 1 {
+		return x
+	}
+	return mean(alpha, beta)
 }
 
 func parseCursor(s string) (c learning.Cursor, err error) {
@@ -174,33 +196,4 @@ func parseCursor(s string) (c learning.Cursor, err error) {
 		return c, &badRequest{422, "after must be what the page before has as after"}
 	}
 	return c, nil
-}
-
-// getArms answers GET /admin/bandit/arms.
-func (b *Bandit) getArms(w *server.Response, r *server.Request) server.Outcome {
-	a := reply{w, r.Stripe}
-	l := listing{limit: 100}
-	for rest := r.Query; ; {
-		key, value, tail, more, ok := r.NextQuery(rest)
-		if !more {
-			break
-		}
-		if !ok {
-			a.fail(&badRequest{422, "the query has a malformed escape"})
-			return server.Done
-		}
-		if err := l.set(string(key), string(value)); err != nil {
-			a.fail(err)
-			return server.Done
-		}
-		rest = tail
-	}
-	page, err := b.list(b.background, l)
-	if err != nil {
-		a.fail(err)
-		return server.Done
-	}
-	w.Field("Cache-Control", "no-store")
-	w.JSON(page)
-	return server.Done
 }

@@ -148,6 +148,7 @@ type Bandit struct {
 	learner   learning.Learner
 	store     *featurestore.Store // nil for none
 	scratch   sync.Pool           // of *scratch
+	rankings  rankings
 	stats     stats
 	modelJSON string // the model's name
 

@@ -43,7 +43,10 @@ func (b *Bandit) Routes() []server.Route {
 		{Pattern: "POST /predict/batch", Handler: b.predictBatch, MaxBody: 8 * maxBody, Class: server.Low},
 		{Pattern: "POST /events", Handler: b.postEvents, MaxBody: maxBody, Admin: b.cfg.EventsAdmin},
 		{Pattern: "POST /admin/bandit/reload", Admin: true, Handler: b.postReload},
+		{Pattern: "GET /admin/bandit", Admin: true, Handler: b.getState},
+		{Pattern: "GET /admin/bandit/arm", Admin: true, Handler: b.getArm},
 		{Pattern: "GET /admin/bandit/arms", Admin: true, Handler: b.getArms},
+		{Pattern: "GET /admin/bandit/ranking", Admin: true, Handler: b.getRanking},
 		{Pattern: "POST /admin/bandit/forget", Admin: true, MaxBody: 16 << 10, Handler: b.postForget},
 	}...)
 }
@@ -411,6 +414,7 @@ func (b *Bandit) answerEvents(w *reply, n, duplicates int, err error) {
 	}
 	w.Field("Cache-Control", "no-store")
 	b.stats.accepted.Add(w.stripe, uint64(n-duplicates))
+	b.stats.duplicates.Add(w.stripe, uint64(duplicates))
 	w.Body = append(w.Body, `{"accepted":`...)
 	w.Body = strconv.AppendInt(w.Body, int64(n-duplicates), 10)
 	w.Body = append(w.Body, `,"duplicates":`...)

@@ -32,11 +32,11 @@ func sizeClass(n int) int {
 
 // stats counts what happens.
 type stats struct {
-	predictions        *metrics.Counter
-	batches            [len(sizes)]*metrics.Counter
-	stages             [stages]*metrics.Histogram
-	accepted, rejected *metrics.Counter
-	reloaded, refused  *metrics.Counter
+	predictions                    *metrics.Counter
+	batches                        [len(sizes)]*metrics.Counter
+	stages                         [stages]*metrics.Histogram
+	accepted, duplicates, rejected *metrics.Counter
+	reloaded, refused              *metrics.Counter
 }
 
 func (b *Bandit) register(r *metrics.Registry) {
@@ -52,6 +52,8 @@ func (b *Bandit) register(r *metrics.Registry) {
 	}
 	s.accepted = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
 		"result", "accepted")
+	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
+		"result", "duplicate")
 	s.rejected = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
 		"result", "rejected")
 	s.reloaded = r.Counter("weir_bandit_reloads_total", "Files of arms taken up while serving, or refused.",

@@ -36,6 +36,15 @@ func TestClientsAreNotToldWhereAStoreIs(t *testing.T) {
 				t.Errorf("POST %s: %s", path, a.body)
 			}
 		}
+		var now state
+		if s.fromAdmin("/admin/bandit", &now); now.Store == nil || now.Store.Ready || now.Store.Users != nil ||
+			now.Store.Reason != "it cannot be reached" || now.Store.Items.Misses == 0 ||
+			now.Store.Errors["unreachable"] == 0 || !strings.Contains(now.Problem, "feature store") {
+			t.Errorf("its health is %+v, the bandit's %q", now.Store, now.Problem)
+		}
+		s.problem(s.do("GET", s.admin+"/admin/bandit/arm?item=a", ""), 503, "it cannot be reached")
+		s.problem(s.do("GET", s.admin+"/admin/bandit/ranking?by=mean", ""), 422, "by must be pulls")
+		s.fromAdmin("/admin/bandit/ranking", new(rankedPage))
 		s = down(true)
 		a := s.do("POST", s.url+"/predict", `{"user":"u","items":["a"],"explain":true}`)
 		if a.status != 200 ||

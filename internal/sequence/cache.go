@@ -166,9 +166,9 @@ func (c *cache) drop(e *list.Element) {
 	c.bytes -= p.bytes()
 }
 
-// size returns how many pairs there are, and their bytes.
-func (c *cache) size() (pairs int, bytes int64) {
+// size returns how many pairs there are, their bytes, and the bound of these.
+func (c *cache) size() (pairs int, bytes, limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pairs), c.bytes
+	return len(c.pairs), c.bytes, c.limit
 }

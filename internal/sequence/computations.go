@@ -1,11 +1,13 @@
 package sequence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"weir/internal/metrics"
@@ -91,6 +93,7 @@ type flight struct {
 	waiting int   // tickets not given back
 	bytes   int64 // what c.bytes counts for it
 	started bool
+	began   bool // it has a place in its class
 	ended   bool
 	cancel  context.CancelFunc
 }
@@ -223,6 +226,9 @@ func (c *computations) inTurn(ctx context.Context, f *flight) (p pair, h how, er
 	select {
 	case f.class <- struct{}{}:
 		defer func() { <-f.class }()
+		c.mu.Lock()
+		f.began = true
+		c.mu.Unlock()
 	case <-ctx.Done():
 		return pair{}, miss, ctx.Err()
 	}
@@ -234,6 +240,22 @@ func (c *computations) load() (waiting int, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting, c.bytes
+}
+
+// state returns how many wait for what.
+func (c *computations) state() computationsState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := computationsState{Waiting: c.waiting, MaxWaiting: c.maxWaiting, Bytes: c.bytes, MaxBytes: c.maxBytes,
+		Refused: c.refused.Value(), Cancelled: c.cancelled.Value(), Values: []valueState{}}
+	for index, f := range c.flights {
+		if !f.ended {
+			s.Values = append(s.Values, valueState{index, decimal.Digits(index), f.waiting, f.began})
+		}
+	}
+	slices.SortFunc(s.Values, func(a, b valueState) int { return cmp.Compare(a.Index, b.Index) })
+	s.Values = s.Values[:min(len(s.Values), 100)]
+	return s
 }
 
 // close ends all flights and returns when they have ended.

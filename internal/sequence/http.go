@@ -21,7 +21,7 @@ func (s *Sequence) Routes() []server.Route {
 		{Pattern: "GET /fib/{n}", Handler: s.answerValue},
 		{Pattern: "GET /fib", Handler: s.answerRange, Class: server.Low},
 		{Pattern: "PUT /current", Admin: true, MaxBody: 4 << 10, Handler: s.putCurrent},
-		{Pattern: "GET /debug/cache", Admin: true, Handler: s.getCache},
+		{Pattern: "GET /admin/sequence", Admin: true, Handler: s.getState},
 	}
 }
 

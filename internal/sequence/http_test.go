@@ -597,6 +597,10 @@ func TestAnAbandonedComputationStopsAndNobodyWaitsForIt(t *testing.T) {
 		}()
 		s.await("the computation to begin",
 			func() bool { waiting, _ := s.computations.load(); return waiting == 1 })
+		if c := s.state().Computations; c.Waiting != 1 || c.Bytes == 0 || len(c.Values) != 1 ||
+			c.Values[0].Waiting != 1 || c.Values[0].Digits < 1<<20 {
+			t.Errorf("meanwhile: %+v", c)
+		}
 		s.put(100_000)
 		if a := s.get("/next"); a.status != 200 {
 			t.Errorf("meanwhile: %d", a.status)
@@ -613,6 +617,58 @@ func TestAnAbandonedComputationStopsAndNobodyWaitsForIt(t *testing.T) {
 	})
 }
 
+// state is what the admin port says, which has all its members and no others.
+func (s *served) state() (now state) {
+	s.t.Helper()
+	d := json.NewDecoder(strings.NewReader(s.do(http.MethodGet, s.admin+"/admin/sequence", "").body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&now); err != nil {
+		s.t.Fatal(err)
+	}
+	return now
+}
+
+// Its digits are those of the value, whichever way that is at hand, and looking gives and moves nothing.
+func TestTheStateOfTheSequenceIsShown(t *testing.T) {
+	s := serve(t, server.Config{}, Config{})
+	for _, c := range []struct {
+		index  uint64
+		digits int
+		given  bool // the value is asked for before
+	}{{0, 1, false}, {1, 1, false}, {300, 63, false}, {3000, 627, true}, {4000, 836, false},
+		{50_000, 10450, true}, {50_001, 10450, false}, {9_000_000, 1880889, false}} {
+		s.put(c.index)
+		var value string
+		if c.given {
+			var answer struct{ Value string }
+			if err := json.Unmarshal([]byte(s.get("/current").body), &answer); err != nil {
+				t.Fatal(err)
+			}
+			value = answer.Value
+		}
+		before := s.state()
+		now := s.state()
+		if now.Index != c.index || now.Digits != c.digits || now.Cache != before.Cache ||
+			now.MaxIndex != DefaultMaxIndex || now.Durability == "" || now.Computations.MaxWaiting == 0 ||
+			now.Computations.MaxBytes == 0 {
+			t.Errorf("at %d: %+v, want %d digits", c.index, now, c.digits)
+		}
+		if c.given && (!strings.HasPrefix(value, now.First) || !strings.HasSuffix(value, now.Last) ||
+			len(now.First) != 40 || len(now.Last) != 40) {
+			t.Errorf("at %d: %s...%s", c.index, now.First, now.Last)
+		}
+		if c.digits <= 80 && (len(now.First) != c.digits || now.Last != "") {
+			t.Errorf("at %d: %s...%s", c.index, now.First, now.Last)
+		}
+		if c.index == 4000 && now.First != "39909473435004422792081248094960912600792570982820"[:40] {
+			t.Errorf("at %d: %s", c.index, now.First)
+		}
+		if c.index == 9_000_000 && now.First != "" {
+			t.Errorf("a value that nobody has computed: %s", now.First)
+		}
+	}
+}
+
 func (s *served) await(what string, holds func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(time.Millisecond) {
@@ -625,14 +681,7 @@ func (s *served) await(what string, holds func() bool) {
 func TestValuesAreCountedByWhereTheyCameFrom(t *testing.T) {
 	lanes(t, func(t *testing.T, kernel server.Config) {
 		s := serve(t, kernel, Config{})
-		count := func() (c struct{ Direct, Close, Miss, Pairs, Bytes, Limit int }) {
-			t.Helper()
-			if err := json.Unmarshal([]byte(s.do(http.MethodGet, s.admin+"/debug/cache", "").body),
-				&c); err != nil {
-				t.Fatal(err)
-			}
-			return c
-		}
+		count := func() cacheState { return s.state().Cache }
 		s.put(50_000)
 		if a := s.get("/next"); a.status != 200 {
 			t.Fatal(a)

@@ -396,9 +396,9 @@ func (s *Sequence) register(r *metrics.Registry) {
 		return float64(at)
 	})
 	r.Gauge("weir_sequence_cache_bytes", "Digits in the cache of pairs.",
-		func() float64 { _, bytes := s.cache.size(); return float64(bytes) })
+		func() float64 { _, bytes, _ := s.cache.size(); return float64(bytes) })
 	r.Gauge("weir_sequence_cache_pairs", "Pairs in the cache.",
-		func() float64 { pairs, _ := s.cache.size(); return float64(pairs) })
+		func() float64 { pairs, _, _ := s.cache.size(); return float64(pairs) })
 	r.Gauge("weir_sequence_waiting", "Requests that wait for a value to be computed, or are sent one.",
 		func() float64 {
 			waiting, _ := s.computations.load()

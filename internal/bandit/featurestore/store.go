@@ -54,6 +54,7 @@ type Store struct {
 	items    *flight.Cache[string, Arm]
 	users    *flight.Cache[string, string] // nil if users have no segments
 	metrics  *storeMetrics
+	counters map[string]flight.Counters // by entity
 	complain complaints
 	seen     seen
 	close    func() error // of the backend, once
@@ -96,7 +97,8 @@ func Check(url string, o Options) error {
 
 // open is Open with a backend that is there already and options that are complete.
 func open(b backend, o Options) *Store {
-	s := &Store{o: o, backend: b, fetches: flight.NewGroup(o.Concurrency), close: sync.OnceValue(b.close)}
+	s := &Store{o: o, backend: b, counters: make(map[string]flight.Counters),
+		fetches: flight.NewGroup(o.Concurrency), close: sync.OnceValue(b.close)}
 	s.metrics = newStoreMetrics(o.Metrics)
 	s.complain.log = o.Log
 
@@ -140,6 +142,16 @@ func open(b backend, o Options) *Store {
 // newCache returns the cache of one kind of entity.
 func newCache[V any](s *Store, entity string, fetch flight.Fetch[string, V]) *flight.Cache[string, V] {
 	r := s.o.Metrics
+	s.counters[entity] = flight.Counters{
+		Hits: r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.",
+			"entity", entity),
+		Misses: r.Counter("weir_bandit_store_cache_misses_total",
+			"Entities memory had no fresh answer for.", "entity", entity),
+		Stale: r.Counter("weir_bandit_store_stale_total",
+			"Entities answered with what is older than its TTL, because the store failed.", "entity", entity),
+		Skipped: r.Counter("weir_bandit_store_skipped_total",
+			"Entities that calls failed for at once, because the store hangs.", "entity", entity),
+	}
 	c := flight.New(s.fetches, flight.Options{
 		Chunk: s.o.Chunk, Timeout: s.o.Timeout, TTL: s.o.TTL, Stale: s.o.Stale, Retry: s.o.Retry,
 		Entries: s.o.CacheEntries,
@@ -149,18 +161,8 @@ func newCache[V any](s *Store, entity string, fetch flight.Fetch[string, V]) *fl
 				s.complain.over()
 			}
 		},
-		Took: func(d time.Duration) { s.metrics.duration.Observe(0, d, 1) },
-		Counters: flight.Counters{
-			Hits: r.Counter("weir_bandit_store_cache_hits_total", "Entities answered from memory.",
-				"entity", entity),
-			Misses: r.Counter("weir_bandit_store_cache_misses_total",
-				"Entities memory had no fresh answer for.", "entity", entity),
-			Stale: r.Counter("weir_bandit_store_stale_total",
-				"Entities answered with what is older than its TTL, because the store failed.", "entity",
-				entity),
-			Skipped: r.Counter("weir_bandit_store_skipped_total",
-				"Entities that calls failed for at once, because the store hangs.", "entity", entity),
-		},
+		Took:     func(d time.Duration) { s.metrics.duration.Observe(0, d, 1) },
+		Counters: s.counters[entity],
 	}, fetch)
 	r.Gauge("weir_bandit_store_cache_entries", "Entities in memory.",
 		func() float64 { return float64(c.Len()) }, "entity", entity)

@@ -472,9 +472,6 @@ func (l *Local) write(batches []committed, now int64) {
 			l.apply(&l.records[i], now)
 		}
 		l.names.flush()
-		for i := range batches {
-			l.stats.duplicates.Add(0, uint64(batches[i].duplicates))
-		}
 	}
 	l.records, l.fresh = l.records[:0], 0
 }
@@ -639,14 +636,12 @@ func (l *Local) Close() error {
 
 // stats counts what happens.
 type stats struct {
-	duplicates, unsaved, checkpointErrors, forgotten *metrics.Counter
-	lag                                              *metrics.Histogram
+	unsaved, checkpointErrors, forgotten *metrics.Counter
+	lag                                  *metrics.Histogram
 }
 
 func (l *Local) register(r *metrics.Registry) {
 	s := &l.stats
-	s.duplicates = r.Counter("weir_bandit_events_total", "Events, by what became of them.",
-		"result", "duplicate")
 	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Writes of events that failed.")
 	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total",
 		"Checkpoints that could not be written.")
