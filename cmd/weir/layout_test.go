@@ -62,7 +62,7 @@ var mayImport = map[string][]string{
 	"weir/internal/filter/syndication": {"weir/internal/filter/text", "weir/internal/jsonscan"},
 	"weir/internal/load/access":        {},
 	"weir/internal/load/measure":       {},
-	"weir/internal/load/client":        {"weir/internal/load/measure"},
+	"weir/internal/load/client":        {"weir/internal/load/measure", "weir/internal/server"},
 	"weir/internal/load/control":       {"weir/internal/load/measure"},
 	"weir/internal/load/scenario": {"weir/internal/load/access", "weir/internal/load/client",
 		"weir/internal/strictjson"},

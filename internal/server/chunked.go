@@ -1,6 +1,9 @@
 package server
 
-import "net/http"
+import (
+	"math"
+	"net/http"
+)
 
 // chunkedBody decodes a chunked body (RFC 9112, section 7.1) in place, in whatever pieces it comes. It
 // accepts what the grammar accepts and nothing else; chunk extensions and trailers are checked and dropped.
@@ -15,6 +18,7 @@ type chunkedBody struct {
 	size     int   // content so far
 	overhead int   // all other bytes so far
 	end      int   // where the body ends, once it is whole
+	drop     bool  // content is not kept, and buf is all new
 }
 
 // chunkState is what the bytes so far are a beginning of.
@@ -129,10 +133,16 @@ func (d *chunkedBody) decode(buf []byte, limit int) *parseError {
 	if d.state == chunkStart {
 		d.state = chunkSize
 	}
-	for i := d.size; i < len(buf) && d.state != chunkDone; {
+	i := d.size
+	if d.drop {
+		i = 0
+	}
+	for i < len(buf) && d.state != chunkDone {
 		if d.state == chunkContent {
 			n := min(d.left, len(buf)-i)
-			copy(buf[d.size:], buf[i:i+n])
+			if !d.drop {
+				copy(buf[d.size:], buf[i:i+n])
+			}
 			d.size += n
 			i += n
 			if d.left -= n; d.left == 0 {
@@ -173,3 +183,22 @@ func (d *chunkedBody) decode(buf []byte, limit int) *parseError {
 
 // done reports whether the body is whole.
 func (d *chunkedBody) done() bool { return d.state == chunkDone }
+
+// ChunkScanner finds the end of a chunked body whose content nobody wants, as a client does. The zero value
+// is at a body's beginning.
+type ChunkScanner struct{ body chunkedBody }
+
+// Scan takes the body's next bytes, and returns how many of them are part of it and whether it is whole; then
+// the scanner is at another one's beginning. An error says what breaks the grammar.
+func (s *ChunkScanner) Scan(p []byte) (n int, whole bool, err error) {
+	d := &s.body
+	d.drop = true
+	if err := d.decode(p, math.MaxInt); err != nil {
+		return 0, false, err
+	}
+	if !d.done() {
+		return len(p), false, nil
+	}
+	n, *d = d.end, chunkedBody{}
+	return n, true, nil
+}

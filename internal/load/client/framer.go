@@ -1,6 +1,10 @@
 package client
 
-import "bytes"
+import (
+	"bytes"
+
+	"weir/internal/server"
+)
 
 // framer finds the end of an answer in bytes that come in pieces of any size. It keeps what is incomplete
 // of a head and nothing of a body. The zero framer waits for an answer.
@@ -8,9 +12,9 @@ type framer struct {
 	toHEAD bool
 	keep   bool // ETag and Last-Modified, for a Listener
 	phase  phase
-	rest   int64 // bytes of the body, or of a chunk
-	seen   int   // bytes of the head, interim heads included, of a chunk's extension, or of the trailer
-	digits int   // of a chunk's size
+	rest   int64 // bytes of the body
+	seen   int   // bytes of the head, interim heads included
+	chunks server.ChunkScanner
 
 	partial []byte // of a head
 	scanned int    // of partial, without the end of a head
@@ -28,28 +32,8 @@ const (
 	inHead phase = iota
 	inBody       // of rest bytes
 	toEnd        // of the connection
-	// Of chunked bodies:
-	chunkSize
-	chunkSpace // after the size
-	chunkExtension
-	chunkSizeLF
-	chunkData
-	chunkDataCR
-	chunkDataLF
-	trailerStart // of a line
-	trailerName
-	trailerValue
-	trailerLF
-	trailerEndLF
+	inChunks
 	answered
-)
-
-const maxExtension = 2 << 10 // of a chunk
-
-const (
-	errChunkSize = malformed("a chunk's size is not of 1 to 15 hexadecimal digits")
-	errChunkEnd  = malformed("a chunk or its size does not end in CR LF, or has a control character")
-	errLongEnd   = malformed("the trailer is longer than 64 KiB, or a chunk's extension than 2 KiB")
 )
 
 // begin makes f wait for the next answer, keeping its memory.
@@ -94,8 +78,11 @@ func (f *framer) feed(p []byte) (n int, done bool, err error) {
 			f.skip(int64(used))
 		case toEnd:
 			used = len(p) - n
-		default:
-			used, err = f.feedChunked(p[n:])
+		case inChunks:
+			var whole bool
+			if used, whole, err = f.chunks.Scan(p[n:]); whole {
+				f.phase = answered
+			}
 		}
 		if n += used; err != nil {
 			return n, false, err
@@ -195,142 +182,13 @@ func (f *framer) begun(size int) error {
 	case 0:
 		f.phase = answered
 	case lengthChunked:
-		f.phase, f.rest, f.digits, f.seen = chunkSize, 0, 0, 0
+		f.phase, f.chunks = inChunks, server.ChunkScanner{}
 	case lengthToEnd:
 		f.phase = toEnd
 	default:
 		f.phase = inBody
 	}
 	return nil
-}
-
-// feedChunked takes bytes of a chunked body: a byte at a time but for the data.
-func (f *framer) feedChunked(p []byte) (n int, err error) {
-	for n < len(p) {
-		c := p[n]
-		if f.phase == chunkData {
-			used := min(f.rest, int64(len(p)-n))
-			n += int(used)
-			if f.rest -= used; f.rest == 0 {
-				f.phase = chunkDataCR
-			}
-			continue
-		}
-		n++
-		switch f.phase {
-		case chunkSize:
-			switch {
-			case classes[c]&isHex != 0 && f.digits < 15:
-				f.rest = f.rest<<4 | hex(c)
-				f.digits++
-			case f.digits == 0 || classes[c]&isHex != 0:
-				return n, errChunkSize
-			case c == ';':
-				f.phase = chunkExtension
-			case c == '\r':
-				f.phase = chunkSizeLF
-			case c == ' ' || c == '\t':
-				f.phase = chunkSpace
-			default:
-				return n, errChunkSize
-			}
-		case chunkSpace:
-			switch f.seen++; {
-			case f.seen > maxExtension:
-				return n, errLongEnd
-			case c == ';':
-				f.phase = chunkExtension
-			case c == '\r':
-				f.phase = chunkSizeLF
-			case c != ' ' && c != '\t':
-				return n, errChunkSize
-			}
-		case chunkExtension:
-			if f.seen++; f.seen > maxExtension {
-				return n, errLongEnd
-			}
-			if c == '\r' {
-				f.phase = chunkSizeLF
-			} else if classes[c]&isValue == 0 {
-				return n, errChunkEnd
-			}
-		case chunkSizeLF:
-			if c != '\n' {
-				return n, errChunkEnd
-			}
-			if f.phase = chunkData; f.rest == 0 {
-				f.phase, f.seen = trailerStart, 0
-			}
-		case chunkDataCR:
-			if c != '\r' {
-				return n, errChunkEnd
-			}
-			f.phase = chunkDataLF
-		case chunkDataLF:
-			if c != '\n' {
-				return n, errChunkEnd
-			}
-			f.phase, f.rest, f.digits, f.seen = chunkSize, 0, 0, 0
-		default:
-			if err := f.feedTrailer(c); err != nil {
-				return n, err
-			}
-			if f.phase == answered {
-				return n, nil
-			}
-		}
-	}
-	return n, nil
-}
-
-// feedTrailer takes a byte after the last chunk.
-func (f *framer) feedTrailer(c byte) error {
-	if f.seen++; f.seen > maxHead {
-		return errLongEnd
-	}
-	switch f.phase {
-	case trailerStart:
-		switch {
-		case c == '\r':
-			f.phase = trailerEndLF
-		case classes[c]&isToken != 0:
-			f.phase = trailerName
-		default:
-			return errField
-		}
-	case trailerName:
-		switch {
-		case c == ':':
-			f.phase = trailerValue
-		case classes[c]&isToken == 0:
-			return errField
-		}
-	case trailerValue:
-		switch {
-		case c == '\r':
-			f.phase = trailerLF
-		case classes[c]&isValue == 0:
-			return errFieldValue
-		}
-	case trailerLF:
-		if c != '\n' {
-			return errLineEnd
-		}
-		f.phase = trailerStart
-	case trailerEndLF:
-		if c != '\n' {
-			return errLineEnd
-		}
-		f.phase = answered
-	}
-	return nil
-}
-
-func hex(c byte) int64 {
-	if c <= '9' {
-		return int64(c - '0')
-	}
-	return int64(c|0x20-'a') + 10
 }
 
 // headCache remembers the latest head of a thread's answers: servers say the same over and over, but for

@@ -8,7 +8,7 @@ const (
 	lengthToEnd   = -2 // of the connection
 )
 
-// maxHead bounds the head of an answer, interim ones before it included, and the trailer after it.
+// maxHead bounds the head of an answer, interim ones before it included.
 const maxHead = 64 << 10
 
 // malformed is why an answer is none by RFC 9112.
@@ -41,16 +41,13 @@ type head struct {
 const (
 	isToken = 1 << iota // of field names
 	isValue             // of field values and reason phrases
-	isHex
 )
 
 var classes = func() (t [256]uint8) {
 	for c := range t {
 		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'f', 'A' <= c && c <= 'F':
-			t[c] = isToken | isValue | isHex
-		case 'g' <= c && c <= 'z', 'G' <= c &&
-			c <= 'Z', bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0:
+		case '0' <= c && c <= '9', 'a' <= c|0x20 && c|0x20 <= 'z',
+			bytes.IndexByte([]byte("!#$%&'*+-.^_`|~"), byte(c)) >= 0:
 			t[c] = isToken | isValue
 		case c == '\t', ' ' <= c && c != 0x7f:
 			t[c] = isValue
