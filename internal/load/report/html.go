@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -19,7 +20,7 @@ import (
 )
 
 // A page is put together by hand: the packages of templates would keep every method of every type in the
-// binary, which is 28 MB. So whatever is not constant goes through page.text or json.Marshal, which leaves
+// binary, which is 28 MB. So whatever is not constant goes through page.element or json.Marshal, which leaves
 // no < in; and if something slips through all the same, the page's policy lets no script run but its own
 // two.
 
@@ -32,15 +33,10 @@ type page struct{ strings.Builder }
 // raw writes HTML.
 func (p *page) raw(html string) { p.WriteString(html) }
 
-// text writes text.
-func (p *page) text(s string) { p.WriteString(html.EscapeString(s)) }
-
 // element writes <tag>text</tag>; the tag may have constant attributes.
 func (p *page) element(tag, text string) {
 	name, _, _ := strings.Cut(tag, " ")
-	p.raw("<" + tag + ">")
-	p.text(text)
-	p.raw("</" + name + ">")
+	p.raw("<" + tag + ">" + html.EscapeString(text) + "</" + name + ">")
 }
 
 // section writes a heading and a table.
@@ -73,45 +69,38 @@ func (p *page) section(s section) {
 	p.raw("</tbody></table></div>\n")
 }
 
+// targetPlot is there when the target's metrics were read.
+const targetPlot = `<h2>Target</h2>
+<div class="plot" id="target" aria-label="The processors and the memory that the target used, by its own metrics, over time"></div>
+`
+
 // WriteHTML writes r as one page that needs no other file and no network: figures, plots and the plan.
 func WriteHTML(w io.Writer, r *Result) error {
 	data, err := pageData(r)
 	if err != nil {
 		return err
 	}
-	script, style := []string{asset(uplot.Files, uplot.Script), asset(pageFiles, "page/report.js")},
-		asset(uplot.Files, uplot.Style)+asset(pageFiles, "page/report.css")
-
-	title := "weir load"
+	plot, script := asset(uplot.Files, uplot.Script), asset(pageFiles, "page/report.js")
+	style := asset(uplot.Files, uplot.Style) + asset(pageFiles, "page/report.css")
+	title, target := "weir load", ""
 	if r.Name != "" {
 		title = r.Name + " - weir load"
 	}
-	var p page
-	p.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	p.raw(
-		`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; base-uri 'none'; form-action 'none'; style-src ` +
-			source(style) + `; script-src ` + source(script[0]) + ` ` + source(script[1]) + `">` + "\n")
-	p.raw(`<meta name="viewport" content="width=device-width, initial-scale=1">` + "\n" +
-		`<meta name="color-scheme" content="light dark">` + "\n")
-	p.element("title", title)
-	p.raw("\n<style>" + style + "</style>\n</head>\n<body>\n")
-	p.head(r)
-	p.tiles(r)
-	p.plots(r)
+	if slices.ContainsFunc(r.Trace, func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
+		target = targetPlot
+	}
+	var tables page
 	for _, s := range append(sections(r), section{title: "Plan", rows: planRows(r.Plan)}) {
 		if len(s.rows) > 0 {
-			p.section(s)
+			tables.section(s)
 		}
 	}
-	p.raw("<footer><p>Made by weir load. Plots by uPlot.</p>\n<details><summary>Licence of uPlot</summary>")
-	p.element("pre", asset(uplot.Files, uplot.License))
-	p.raw("</details></footer>\n")
-	p.raw(`<script type="application/json" id="data">` + data + "</script>\n")
-	for _, s := range script {
-		p.raw("<script>" + s + "</script>\n")
-	}
-	p.raw("</body>\n</html>\n")
-	_, err = io.WriteString(w, p.String())
+	_, err = strings.NewReplacer("{{title}}", html.EscapeString(title), "{{style}}", style, "{{plot}}", plot,
+		"{{script}}", script, "{{style-hash}}", source(style), "{{plot-hash}}", source(plot),
+		"{{script-hash}}", source(script), "{{head}}", head(r), "{{marks}}", marks(r), "{{tiles}}", tiles(r),
+		"{{target}}", target, "{{tables}}", tables.String(), "{{data}}", data,
+		"{{licence}}", html.EscapeString(asset(uplot.Files, uplot.License)),
+	).WriteString(w, asset(pageFiles, "page/report.html"))
 	return err
 }
 
@@ -129,18 +118,11 @@ func source(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-func (p *page) head(r *Result) {
-	name := r.Name
-	if name == "" {
-		name = "weir load"
-	}
-	p.raw("<header>\n")
-	p.element("h1", name)
+func head(r *Result) string {
+	var p page
+	p.element("h1", cmp.Or(r.Name, "weir load"))
 	fields := planFields(r.Plan)
-	what := fields["url"]
-	if what == "" {
-		what = strings.TrimSpace(fields["scenario"] + " " + fields["target"])
-	}
+	what := cmp.Or(fields["url"], strings.TrimSpace(fields["scenario"]+" "+fields["target"]))
 	if what != "" {
 		p.element("p", what)
 	}
@@ -152,25 +134,31 @@ func (p *page) head(r *Result) {
 		about += "; ended: " + r.Reason
 	}
 	p.element(`p class="soft"`, about)
-	p.raw("</header>\n")
+	return p.String()
+}
+
+func marks(r *Result) string {
+	var p page
 	if len(r.Marks) > 0 {
-		p.raw(
-			`<section class="marks" role="alert"><strong>These figures are not to be trusted as they stand</strong><ul>` + "\n")
+		p.raw(`<section class="marks" role="alert">`)
+		p.element("strong", "These figures are not to be trusted as they stand")
+		p.raw("<ul>\n")
 		for _, m := range r.Marks {
 			p.element("li", m)
 		}
 		p.raw("</ul></section>\n")
 	}
+	return p.String()
 }
 
-func (p *page) tiles(r *Result) {
+func tiles(r *Result) string {
+	var p page
 	tile := func(value, label string) {
 		p.raw(`<div class="tile">`)
 		p.element("b", value)
 		p.element("span", label)
 		p.raw("</div>\n")
 	}
-	p.raw(`<section class="tiles" aria-label="Key figures">` + "\n")
 	if c := r.Ceiling; c != nil {
 		tile(PerSecond(c.Rate), "ceiling"+sureText(c))
 	}
@@ -183,31 +171,7 @@ func (p *page) tiles(r *Result) {
 	tile(of(r.Errors), "errors, "+Count(r.Errors)+" requests")
 	tile(of(r.Shed), "shed, "+Count(r.Shed)+" requests")
 	tile(Micros(r.Generator.CPUMicros), "generator's CPU a request")
-	p.raw("</section>\n")
-}
-
-func (p *page) plots(r *Result) {
-	plot := func(id, title, about string) {
-		p.element("h2", title)
-		p.raw("<div class=\"plot\" id=\"" + id + "\" aria-label=\"")
-		p.text(about)
-		p.raw("\"></div>\n")
-	}
-	plot("rate", "Rate",
-		"Requests a second over time: intended, achieved, served, shed, errors and the ceiling")
-	plot("latency", "Latency over time",
-		"Latency over time, a logarithmic axis: p50, p90, p99 and the largest")
-	plot("percentiles", "Latency by percentile", "Latency by percentile")
-	plot("use", "Generator",
-		"How busy the generator was, its connections and the requests in flight over time")
-	if slices.ContainsFunc(r.Trace,
-		func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
-		plot("target", "Target",
-			"The processors and the memory that the target used, by its own metrics, over time")
-	}
-	p.raw("<noscript><p>The plots need JavaScript. All figures are in the tables.</p></noscript>\n")
-	p.raw(
-		`<p class="soft">Grey time was not measured. Select a stretch of time to look closer; a double click shows all.</p>` + "\n")
+	return p.String()
 }
 
 // column is a series of a plot, in five digits: more cannot be seen, and would double the page.
