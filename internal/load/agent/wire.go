@@ -40,21 +40,15 @@ type setting struct {
 // one it has seen when it asks for the next; one that it has not seen comes again, with what was measured
 // since.
 type window struct {
-	Seq         uint64   `json:"seq"`
-	Intended    uint64   `json:"intended"`
-	Sent        uint64   `json:"sent"`
-	Served      uint64   `json:"served"`
-	Shed        uint64   `json:"shed"`
-	Failed      []uint64 `json:"failed"`
-	In          uint64   `json:"in"`
-	Out         uint64   `json:"out"`
-	CPU         int64    `json:"cpu_ns"`
-	Busy        float64  `json:"busy"`
-	Connections int      `json:"connections"`
-	InFlight    int      `json:"in_flight"`
-	Latency     string   `json:"latency"` // as measure.Encode writes histograms
-	ShedLatency string   `json:"shed_latency"`
-	Lag         string   `json:"lag"`
+	Seq uint64 `json:"seq"`
+	measure.Counts
+	CPU         int64   `json:"cpu_ns"`
+	Busy        float64 `json:"busy"`
+	Connections int     `json:"connections"`
+	InFlight    int     `json:"in_flight"`
+	Latency     string  `json:"latency"` // as measure.Encode writes histograms
+	ShedLatency string  `json:"shed_latency"`
+	Lag         string  `json:"lag"`
 
 	Statuses map[int]uint64   `json:"statuses,omitempty"`
 	Parts    []measure.Part   `json:"parts,omitempty"`
@@ -73,9 +67,7 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 		}
 	}
 	text, err := json.Marshal(window{
-		Seq: seq, Intended: w.Intended, Sent: w.Sent, Served: w.Served, Shed: w.Shed, Failed: w.Failed[:],
-		In: w.In, Out: w.Out,
-		CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
+		Seq: seq, Counts: w.Counts, CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
 		Latency: encoded(w.Latency), ShedLatency: encoded(w.ShedLatency), Lag: encoded(w.Lag),
 		Statuses: statuses, Parts: w.Detail.Parts, Samples: w.Detail.Samples,
 	})
@@ -92,10 +84,6 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return 0, fmt.Errorf("a window that cannot be read: %w", strictjson.Plain(err))
 	}
-	if len(o.Failed) != int(measure.Failures) {
-		return 0, fmt.Errorf("a window with %d kinds of failures, where there are %d: use the same version "+
-			"of weir everywhere", len(o.Failed), measure.Failures)
-	}
 	if o.CPU < 0 || !(o.Busy >= 0) || o.Connections < 0 || o.InFlight < 0 {
 		return 0, errors.New("a window with negative figures")
 	}
@@ -108,8 +96,7 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 		}
 	}
 	got := measure.Window{
-		Intended: o.Intended, Sent: o.Sent, Served: o.Served, Shed: o.Shed, In: o.In, Out: o.Out,
-		CPU: time.Duration(o.CPU), Busy: o.Busy,
+		Counts: o.Counts, CPU: time.Duration(o.CPU), Busy: o.Busy,
 		Detail: &measure.Detail{Parts: o.Parts, Samples: o.Samples},
 	}
 	for _, h := range []struct {
@@ -123,7 +110,6 @@ func decodeWindow(text []byte, w *measure.Window) (seq uint64, err error) {
 	for code, n := range o.Statuses {
 		got.Detail.Statuses[code] = n
 	}
-	copy(got.Failed[:], o.Failed)
 	w.Add(&got)
 	w.Connections, w.InFlight = o.Connections, o.InFlight
 	return o.Seq, nil

@@ -15,29 +15,18 @@ import (
 // since only what was touched of its histograms is looked at. Whole histograms took half a millisecond of
 // every window, on a processor that the thread that sends may need.
 type sheet struct {
-	Intended, Sent, Served, Shed uint64
-	Failed                       [measure.Failures]uint64
-	In, Out                      uint64
-	Latency, ShedLatency, Lag    tally
-	Detail                       measure.Detail
-	Busy                         float64
-	Connections, InFlight        int
+	measure.Counts
+	Latency, ShedLatency, Lag tally
+	Detail                    measure.Detail
+	Busy                      float64
+	Connections, InFlight     int
 }
 
 // moveTo adds s to w, but for what is a moment's, and empties it.
 func (s *sheet) moveTo(w *measure.Window) {
-	w.Intended += s.Intended
-	w.Sent += s.Sent
-	w.Served += s.Served
-	w.Shed += s.Shed
-	for i, n := range s.Failed {
-		w.Failed[i] += n
-	}
-	w.In += s.In
-	w.Out += s.Out
+	w.Counts.Add(&s.Counts)
+	s.Counts = measure.Counts{}
 	w.Busy = max(w.Busy, s.Busy)
-	s.Intended, s.Sent, s.Served, s.Shed, s.In, s.Out = 0, 0, 0, 0, 0, 0
-	s.Failed = [measure.Failures]uint64{}
 	if w.Detail != nil {
 		w.Detail.Add(&s.Detail)
 	}

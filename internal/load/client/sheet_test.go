@@ -37,7 +37,7 @@ func TestATallyIsTheHistogram(t *testing.T) {
 }
 
 func TestASheetIsEmptyOnceMoved(t *testing.T) {
-	s := &sheet{Intended: 9, Sent: 8, In: 2, Out: 3, Busy: 0.5}
+	s := &sheet{Counts: measure.Counts{Intended: 9, Sent: 8, In: 2, Out: 3}, Busy: 0.5}
 	s.Failed[measure.Cut] = 4
 	s.count(200, 0, time.Millisecond)
 	s.count(404, 0, time.Millisecond)

@@ -129,16 +129,14 @@ type assessment struct {
 
 // block is one or several windows with enough requests to speak of.
 type block struct {
-	start, end             time.Duration
-	intended, sent         uint64
-	served, shed, failures uint64
-	dropped                uint64
-	unsent                 float64 // requests that were due and that the generator had not got to at the end
-	backlog                float64 // requests that were due and not over at the end
-	limit                  string  // what was bad of latencies, empty for nothing
-	far                    bool    // far beyond the limit
-	losing                 bool    // clearly fewer requests ended than were due
-	generator              bool    // at its own limit
+	start, end time.Duration
+	measure.Counts
+	unsent    float64 // requests that were due and that the generator had not got to at the end
+	backlog   float64 // requests that were due and not over at the end
+	limit     string  // what was bad of latencies, empty for nothing
+	far       bool    // far beyond the limit
+	losing    bool    // clearly fewer requests ended than were due
+	generator bool    // at its own limit
 }
 
 // judge watches one load until it can say whether the target sustains it.
@@ -220,8 +218,7 @@ func (j *judge) see(w *measure.Window) assessment {
 func (j *judge) close() {
 	w := j.acc
 	b := block{
-		start: w.Start, end: w.End, intended: w.Intended, sent: w.Sent, served: w.Served, shed: w.Shed,
-		failures: w.Errors(), dropped: w.Failed[measure.Dropped], backlog: j.backlog, unsent: j.unsent,
+		start: w.Start, end: w.End, Counts: w.Counts, backlog: j.backlog, unsent: j.unsent,
 	}
 	lost := float64(w.Intended) - float64(w.Done())
 	b.losing = lost > max(2, 0.05*float64(w.Intended))
@@ -395,11 +392,11 @@ func (j *judge) lastAll(is func(block) bool) bool {
 }
 
 // lost reports whether some of the requests were not served.
-func (b block) lost() bool { return b.shed+b.failures > 0 }
+func (b block) lost() bool { return b.Shed+b.Errors() > 0 }
 
 // refused reports whether far more than a little was not served.
 func (b block) refused() bool {
-	return float64(b.shed+b.failures) > 0.1*float64(b.served+b.shed+b.failures)
+	return float64(b.Shed+b.Errors()) > 0.1*float64(b.Done())
 }
 
 // withoutStalls returns the blocks without the tenth of them, and one at least of more than four, of which
@@ -409,7 +406,7 @@ func (j *judge) withoutStalls(blocks []block) []block {
 		return blocks
 	}
 	lost := func(b block) float64 {
-		return float64(b.shed+b.failures) / float64(max(1, b.served+b.shed+b.failures))
+		return float64(b.Shed+b.Errors()) / float64(max(1, b.Done()))
 	}
 	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int {
 		return cmp.Compare(lost(a), lost(b))
@@ -421,14 +418,10 @@ func (j *judge) withoutStalls(blocks []block) []block {
 // counted to the last but one block: one may end in the middle of a stall.
 func (j *judge) violatedShare(blocks []block) string {
 	w := j.scratch
-	w.Start, w.End = 0, 0
-	w.Intended, w.Sent, w.Served, w.Shed, w.Failed = 0, 0, 0, 0, [measure.Failures]uint64{}
+	w.Start, w.End, w.Counts = 0, 0, measure.Counts{}
 	for _, b := range blocks {
 		w.End += b.end - b.start
-		w.Intended += b.intended
-		w.Served += b.served
-		w.Shed += b.shed
-		w.Failed[measure.Status] += b.failures
+		w.Counts.Add(&b.Counts)
 	}
 	w.Sent = w.Intended
 	if n := len(blocks); n >= 3 {
@@ -513,8 +506,8 @@ func (j *judge) unhealthy(limit string, sure bool) assessment {
 	var served, due uint64
 	var seconds float64
 	for _, b := range trimmed(blocks) {
-		served += b.served
-		due += b.intended
+		served += b.Served
+		due += b.Intended
 		seconds += (b.end - b.start).Seconds()
 	}
 	chance := 1.
@@ -533,7 +526,7 @@ func trimmed(blocks []block) []block {
 	if len(blocks) < 5 {
 		return blocks
 	}
-	rate := func(b block) float64 { return float64(b.served) / (b.end - b.start).Seconds() }
+	rate := func(b block) float64 { return float64(b.Served) / (b.end - b.start).Seconds() }
 	sorted := slices.SortedStableFunc(slices.Values(blocks), func(a, b block) int {
 		return cmp.Compare(rate(a), rate(b))
 	})
@@ -544,8 +537,8 @@ func trimmed(blocks []block) []block {
 // failed counts the requests that were dropped, and all that were not served, those among them.
 func (j *judge) failed() (drops, failures uint64) {
 	for _, b := range j.blocks {
-		drops += b.dropped
-		failures += b.failures
+		drops += b.Failed[measure.Dropped]
+		failures += b.Errors()
 	}
 	return drops, failures
 }

@@ -18,15 +18,7 @@ func (w *Window) Add(o *Window) {
 		w.Start = o.Start
 	}
 	w.Start, w.End = min(w.Start, o.Start), max(w.End, o.End)
-	w.Intended += o.Intended
-	w.Sent += o.Sent
-	w.Served += o.Served
-	w.Shed += o.Shed
-	for i, n := range o.Failed {
-		w.Failed[i] += n
-	}
-	w.In += o.In
-	w.Out += o.Out
+	w.Counts.Add(&o.Counts)
 	w.Latency.Merge(o.Latency)
 	w.ShedLatency.Merge(o.ShedLatency)
 	w.Lag.Merge(o.Lag)

@@ -49,19 +49,27 @@ var failureNames = [Failures]string{"refused", "cut", "timed_out", "malformed", 
 // String names the failure as results spell it.
 func (f Failure) String() string { return failureNames[f] }
 
+// Counts are how many requests there were, and the bytes that went to and fro.
+type Counts struct {
+	// Intended counts the requests that the schedule put into the window, Sent those that were sent;
+	// without a schedule, in the closed model, they are the same. A request counts when it is sent or given
+	// up, so both are late when the generator is.
+	Intended uint64 `json:"intended"`
+	Sent     uint64 `json:"sent"`
+	// Served counts answers below 400, Shed those with 503, Failed everything else.
+	Served uint64           `json:"served"`
+	Shed   uint64           `json:"shed"`
+	Failed [Failures]uint64 `json:"failed"`
+	// In and Out are the bytes read and written.
+	In  uint64 `json:"in"`
+	Out uint64 `json:"out"`
+}
+
 // Window is what was measured between two moments of a run.
 type Window struct {
 	// Start and End count from the beginning of the run.
 	Start, End time.Duration
-	// Intended counts the requests that the schedule put into the window, Sent those that were sent;
-	// without a schedule, in the closed model, they are the same. A request counts when it is sent or given
-	// up, so both are late when the generator is.
-	Intended, Sent uint64
-	// Served counts answers below 400, Shed those with 503, Failed everything else.
-	Served, Shed uint64
-	Failed       [Failures]uint64
-	// In and Out are the bytes read and written.
-	In, Out uint64
+	Counts
 	// Latency is of what was served, failed by its status or timed out (as the time waited); ShedLatency of
 	// what was shed. In the open model it counts from the intended time of sending, in the closed one from
 	// the sending.
@@ -95,19 +103,32 @@ func NewWindow() *Window {
 		Detail: new(Detail), Target: Unknown()}
 }
 
+// Add adds o.
+func (c *Counts) Add(o *Counts) {
+	c.Intended += o.Intended
+	c.Sent += o.Sent
+	c.Served += o.Served
+	c.Shed += o.Shed
+	for i, n := range o.Failed {
+		c.Failed[i] += n
+	}
+	c.In += o.In
+	c.Out += o.Out
+}
+
 // Errors counts the requests without a usable answer; those shed are none.
-func (w *Window) Errors() uint64 {
+func (c *Counts) Errors() uint64 {
 	var sum uint64
-	for _, n := range w.Failed {
+	for _, n := range c.Failed {
 		sum += n
 	}
 	return sum
 }
 
 // Answered reports whether anything came back at all, an error or nonsense included.
-func (w *Window) Answered() bool {
-	return w.Served+w.Shed+w.Failed[Status]+w.Failed[Malformed]+w.Failed[Unexpected] > 0
+func (c *Counts) Answered() bool {
+	return c.Served+c.Shed+c.Failed[Status]+c.Failed[Malformed]+c.Failed[Unexpected] > 0
 }
 
 // Done counts the requests that are over, however they ended.
-func (w *Window) Done() uint64 { return w.Served + w.Shed + w.Errors() }
+func (c *Counts) Done() uint64 { return c.Served + c.Shed + c.Errors() }

@@ -203,6 +203,7 @@ func (r *Recorder) Result() (*Result, error) {
 		Ceiling:   r.ceiling,
 		Trace:     r.trace.all(),
 		Changes:   slices.Clone(r.changes),
+		Samples:   slices.Clone(t.Detail.Samples),
 	}
 	for kind, n := range t.Failed {
 		if n > 0 {
@@ -219,9 +220,6 @@ func (r *Recorder) Result() (*Result, error) {
 			}
 			res.Parts = append(res.Parts, part)
 		}
-	}
-	for _, s := range t.Detail.Samples {
-		res.Samples = append(res.Samples, Sample(s))
 	}
 	if r.seconds > 0 {
 		res.Rate = Rate{

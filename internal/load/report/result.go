@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/load/control"
+	"weir/internal/load/measure"
 )
 
 // Version is that of the JSON form of results.
@@ -67,11 +68,7 @@ type Part struct {
 }
 
 // Sample is a request without a usable answer; there are a few of each kind.
-type Sample struct {
-	Kind    string `json:"kind"` // a failure, or a status code
-	Request string `json:"request"`
-	Detail  string `json:"detail,omitempty"`
-}
+type Sample = measure.Sample
 
 // Rate is in requests a second, over the measured time.
 type Rate struct {

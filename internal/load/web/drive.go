@@ -180,11 +180,9 @@ func (u *UI) drive(ctx context.Context, this *activeRun, id string) {
 	}
 	if result != nil {
 		end.Reason = result.Reason
-		end.End = &figures{
-			result.Seconds, result.Requests, result.Served, result.Shed, result.Errors, result.Rate,
-			result.Latency, result.Ceiling,
-			result.Verdicts, result.Marks, result.Samples,
-		}
+		figures := *result
+		figures.Plan, figures.Trace, figures.Histogram = nil, nil, ""
+		end.End = &figures
 		if err := u.history.save(id, result); err != nil {
 			u.o.Log.Error("a result is lost", "err", err)
 			end.Error = "the result could not be kept: " + err.Error()

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"weir/internal/load/control"
 	"weir/internal/load/report"
 	"weir/internal/webui"
 )
@@ -33,22 +32,7 @@ type status struct {
 	Result  string          `json:"result,omitempty"`     // its id in the history, once it is over
 	Reason  string          `json:"reason,omitempty"`     // why it ended
 	Error   string          `json:"error,omitempty"`
-	End     *figures        `json:"end,omitempty"` // of the whole run, once it is over
-}
-
-// figures are those of a whole run, and what they are worth.
-type figures struct {
-	Seconds  float64          `json:"seconds"`
-	Requests uint64           `json:"requests"`
-	Served   uint64           `json:"served"`
-	Shed     uint64           `json:"shed"`
-	Errors   uint64           `json:"errors"`
-	Rate     report.Rate      `json:"rate"`
-	Latency  report.Latency   `json:"latency_us"`
-	Ceiling  *control.Ceiling `json:"ceiling,omitempty"`
-	Verdicts []report.Verdict `json:"verdicts,omitempty"`
-	Marks    []string         `json:"marks,omitempty"`
-	Samples  []report.Sample  `json:"samples,omitempty"`
+	End     *report.Result  `json:"end,omitempty"` // once it is over, without plan, trace and histogram
 }
 
 // live is the run as clients see it. Its events are of the kinds snapshot, run, point and history. What
