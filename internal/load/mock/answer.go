@@ -110,7 +110,7 @@ func (q *query) fails(f outcome) bool {
 // refuse answers a request that was not understood.
 func (s *Server) refuse(w *server.Response, err error) {
 	w.Problem(http.StatusBadRequest, err.Error())
-	s.stats.refused.Add(1)
+	s.stats.asked("refused")
 	s.stats.answered(w, false)
 }
 
@@ -124,7 +124,7 @@ func (s *Server) answer(w *server.Response, q *query, f outcome, step int64) {
 	body, ok := s.pages.GetIfPresent(p)
 	if !ok {
 		body = s.render(p)
-		s.stats.made.Add(1)
+		s.stats.count(func(c *Stats) { c.Rendered++ })
 		s.keep(p, body)
 	}
 	s.give(w, q, p, body, f)
@@ -141,7 +141,7 @@ func (s *Server) atHand(q *query, f outcome, step int64) bool {
 
 // fail answers with the status that errors have.
 func (s *Server) fail(w *server.Response, q *query) {
-	s.stats.errors.Add(1)
+	s.stats.count(func(c *Stats) { c.Errors++ })
 	switch status := q.knobs.Status; status {
 	case http.StatusNoContent, http.StatusNotModified:
 		w.Status = status
@@ -191,9 +191,6 @@ func (q *query) whereToGo() string {
 func (s *Server) give(w *server.Response, q *query, p page, r *rendered, f outcome) {
 	k := &q.knobs
 	conditional := len(q.noneMatch) > 0 || len(q.modifiedSince) > 0
-	if conditional {
-		s.stats.conditional.Add(1)
-	}
 	w.Status = http.StatusOK
 	if f.fail { // with a status that means success
 		w.Status = k.Status
@@ -223,7 +220,6 @@ func (s *Server) give(w *server.Response, q *query, p page, r *rendered, f outco
 		w.Field("Vary", "Accept-Encoding")
 	}
 	if w.Status == http.StatusNotModified {
-		s.stats.hits.Add(1)
 		s.stats.feed(q, p, w)
 		return
 	}

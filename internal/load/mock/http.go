@@ -71,7 +71,7 @@ func (s *Server) feed(w *server.Response, r *server.Request) server.Outcome {
 			return server.Offload
 		}
 		if count.CompareAndSwap(number, number+1) {
-			s.stats.kinds[q.format].Add(1)
+			s.stats.asked(formatNames[q.format])
 			s.answer(w, &q, f, step)
 			return server.Done
 		}
@@ -91,7 +91,7 @@ func (s *Server) slowFeed(w http.ResponseWriter, r *http.Request) {
 	field := func(name string) []byte { return []byte(strings.Join(r.Header.Values(name), ",")) }
 	q.accept, q.noneMatch, q.modifiedSince = field("Accept-Encoding"), field("If-None-Match"),
 		[]byte(r.Header.Get("If-Modified-Since"))
-	s.stats.kinds[q.format].Add(1)
+	s.stats.asked(formatNames[q.format])
 	number := s.numbers.of(q.seed).Add(1) - 1
 	f := q.draw(s.clock.step(), number)
 	if !s.wait(r, f) {
@@ -104,7 +104,6 @@ func (s *Server) slowFeed(w http.ResponseWriter, r *http.Request) {
 	}
 	half := f.damage == cut && !q.fails(f) && len(resp.Body) > 0 && !q.head
 	if half {
-		s.stats.cut.Add(1)
 		out.left /= 2
 	}
 	resp.Write(&out, r)
@@ -119,17 +118,17 @@ func (s *Server) wait(r *http.Request, f outcome) bool {
 	if !f.hang && f.wait == 0 {
 		return true
 	}
-	s.stats.waiting.Add(1)
-	defer s.stats.waiting.Add(-1)
+	s.stats.count(func(c *Stats) { c.Waiting++ })
+	defer s.stats.count(func(c *Stats) { c.Waiting-- })
 	if f.hang {
-		s.stats.hung.Add(1)
+		s.stats.count(func(c *Stats) { c.Hung++ })
 		select {
 		case <-r.Context().Done():
 		case <-s.stopped.Done():
 		}
 		return false
 	}
-	s.stats.delayed.Add(1)
+	s.stats.count(func(c *Stats) { c.Delayed++ })
 	return s.pause(r)(f.wait)
 }
 

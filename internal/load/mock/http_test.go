@@ -77,7 +77,7 @@ func TestFeedsAreAnsweredTheSameWayEveryWay(t *testing.T) {
 			}
 		}
 		got := s.Stats()
-		if got.Requests != uint64(len(requests)) || got.Kinds["refused"] != 2 || got.Statuses["400"] != 2 ||
+		if got.Requests != uint64(len(requests)) || got.Kinds["refused"] != 2 || got.Statuses[400] != 2 ||
 			got.Delayed != 3 || got.Waiting != 0 {
 			t.Errorf("stats are %+v", got)
 		}
@@ -448,7 +448,7 @@ func TestStats(t *testing.T) {
 		}
 		if got.Requests != 5 || got.Kinds["rss"] != 2 || got.Kinds["atom"] != 1 || got.Kinds["json"] != 1 ||
 			got.Kinds["refused"] != 1 ||
-			got.Statuses["200"] != 4 || got.Statuses["400"] != 1 || got.Bytes < 2*uint64(len(body)) ||
+			got.Statuses[200] != 4 || got.Statuses[400] != 1 || got.Bytes < 2*uint64(len(body)) ||
 			got.Encodings["identity"] != 3 || got.Rendered != 4 {
 			t.Errorf("got %+v", got)
 		}

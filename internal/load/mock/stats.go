@@ -1,61 +1,13 @@
 package mock
 
 import (
+	"maps"
 	"net/http"
-	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"weir/internal/server"
 )
-
-// stats count what was asked and answered.
-type stats struct {
-	since                      atomic.Int64 // Unix nanoseconds
-	kinds                      [formats]atomic.Uint64
-	statuses                   [600]atomic.Uint64
-	codings                    [codingKinds]atomic.Uint64
-	damaged                    [len(damages)]atomic.Uint64
-	refused                    atomic.Uint64 // not understood
-	conditional, hits          atomic.Uint64
-	bytes                      atomic.Uint64 // of bodies
-	errors, hung, delayed, cut atomic.Uint64
-	waiting                    atomic.Int64 // now; not reset
-	made                       atomic.Uint64
-}
-
-// begin sets all counts to 0.
-func (s *stats) begin(now time.Time) {
-	s.since.Store(now.UnixNano())
-	for _, counts := range [][]atomic.Uint64{s.kinds[:], s.statuses[:], s.codings[:], s.damaged[:]} {
-		for i := range counts {
-			counts[i].Store(0)
-		}
-	}
-	for _, c := range []*atomic.Uint64{&s.refused, &s.conditional, &s.hits, &s.bytes, &s.errors, &s.hung,
-		&s.delayed, &s.cut, &s.made} {
-		c.Store(0)
-	}
-}
-
-// answered counts an answer.
-func (s *stats) answered(w *server.Response, head bool) {
-	s.statuses[w.Status].Add(1)
-	if !head {
-		s.bytes.Add(uint64(len(w.Body)))
-	}
-}
-
-// feed counts an answer that is about a feed, whole or not modified.
-func (s *stats) feed(q *query, p page, w *server.Response) {
-	s.answered(w, q.head)
-	if w.Status != http.StatusNotModified && !q.head {
-		s.codings[p.coding].Add(1)
-		if p.damage != undamaged {
-			s.damaged[p.damage].Add(1)
-		}
-	}
-}
 
 // Stats are what GET /stats shows.
 type Stats struct {
@@ -63,7 +15,7 @@ type Stats struct {
 	Step        int64             `json:"step"`
 	Requests    uint64            `json:"requests"` // for feeds, answered or not, those refused too
 	Kinds       map[string]uint64 `json:"kinds"`    // by format; those refused are under "refused"
-	Statuses    map[string]uint64 `json:"statuses"` // answers; hung requests have none
+	Statuses    map[int]uint64    `json:"statuses"` // answers; hung requests have none
 	Conditional uint64            `json:"conditional"`
 	NotModified uint64            `json:"not_modified"`
 	Bytes       uint64            `json:"bytes"`     // of bodies, as sent
@@ -77,36 +29,77 @@ type Stats struct {
 	Cached      int               `json:"cached"` // pages
 }
 
+// stats count what was asked and answered.
+type stats struct {
+	mu sync.Mutex
+	c  Stats
+}
+
+// count changes the counts.
+func (s *stats) count(change func(c *Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.c)
+}
+
+// begin sets all counts to 0, but for the requests that wait now.
+func (s *stats) begin(now time.Time) {
+	s.count(func(c *Stats) {
+		*c = Stats{Since: now.UTC(), Waiting: c.Waiting, Kinds: map[string]uint64{"refused": 0},
+			Statuses: map[int]uint64{}, Encodings: map[string]uint64{}, Malformed: map[string]uint64{}}
+		for _, name := range formatNames {
+			c.Kinds[name] = 0
+		}
+		for _, name := range codingNames {
+			c.Encodings[name] = 0
+		}
+	})
+}
+
+// asked counts a request for a feed, by its format, or as "refused".
+func (s *stats) asked(kind string) {
+	s.count(func(c *Stats) {
+		c.Requests++
+		c.Kinds[kind]++
+	})
+}
+
+// answered counts an answer.
+func (s *stats) answered(w *server.Response, head bool) {
+	s.count(func(c *Stats) {
+		c.Statuses[w.Status]++
+		if !head {
+			c.Bytes += uint64(len(w.Body))
+		}
+	})
+}
+
+// feed counts an answer that is about a feed, whole or not modified.
+func (s *stats) feed(q *query, p page, w *server.Response) {
+	s.answered(w, q.head)
+	s.count(func(c *Stats) {
+		if len(q.noneMatch) > 0 || len(q.modifiedSince) > 0 {
+			c.Conditional++
+		}
+		if w.Status == http.StatusNotModified {
+			c.NotModified++
+		} else if !q.head {
+			c.Encodings[codingNames[p.coding]]++
+			if p.damage != undamaged {
+				c.Malformed[damages[p.damage].name]++
+			}
+		}
+	})
+}
+
 // Stats returns what was counted since the start, or since ResetStats.
-func (s *Server) Stats() Stats {
-	c := &s.stats
-	out := Stats{
-		Since: time.Unix(0, c.since.Load()).UTC(), Step: s.clock.step(),
-		Kinds: make(map[string]uint64), Statuses: make(map[string]uint64), Encodings: make(map[string]uint64),
-		Malformed:   make(map[string]uint64),
-		Conditional: c.conditional.Load(), NotModified: c.hits.Load(), Bytes: c.bytes.Load(),
-		Errors: c.errors.Load(), Hung: c.hung.Load(), Delayed: c.delayed.Load(), Waiting: c.waiting.Load(),
-		Rendered: c.made.Load(), Cached: s.pages.EstimatedSize(),
-	}
-	for i, name := range formatNames {
-		out.Kinds[name] = c.kinds[i].Load()
-		out.Requests += out.Kinds[name]
-	}
-	out.Kinds["refused"] = c.refused.Load()
-	out.Requests += out.Kinds["refused"]
-	for status := range c.statuses {
-		if n := c.statuses[status].Load(); n > 0 {
-			out.Statuses[strconv.Itoa(status)] = n
-		}
-	}
-	for i, name := range codingNames {
-		out.Encodings[name] += c.codings[i].Load()
-	}
-	for i := range damages {
-		if n := c.damaged[i].Load(); n > 0 {
-			out.Malformed[damages[i].name] = n
-		}
-	}
+func (s *Server) Stats() (out Stats) {
+	s.stats.count(func(c *Stats) {
+		out = *c
+		out.Kinds, out.Statuses = maps.Clone(c.Kinds), maps.Clone(c.Statuses)
+		out.Encodings, out.Malformed = maps.Clone(c.Encodings), maps.Clone(c.Malformed)
+	})
+	out.Step, out.Cached = s.clock.step(), s.pages.EstimatedSize()
 	return out
 }
 

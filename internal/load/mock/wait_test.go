@@ -172,7 +172,7 @@ func TestHungRequestsEndWithTheirClients(t *testing.T) {
 		client.CloseIdleConnections()
 		systest.Eventually(t, "their goroutines are gone",
 			func() bool { return runtime.NumGoroutine() <= before+2 })
-		if got := s.Stats(); got.Hung != 30 || got.Statuses["200"] != 2 {
+		if got := s.Stats(); got.Hung != 30 || got.Statuses[200] != 2 {
 			t.Errorf("got %+v", got)
 		}
 	})
