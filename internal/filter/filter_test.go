@@ -387,7 +387,7 @@ func TestTroubleOfASourceIsAnswered(t *testing.T) {
 
 func TestAFailingSourceIsAnsweredByItsLastGoodContent(t *testing.T) {
 	up := newUpstream(t, feed(rss))
-	s, _ := serve(t, t.TempDir(), up, server.Config{}, func(c *filter.Config) { c.Interval = time.Second })
+	s, _ := serve(t, t.TempDir(), up, server.Config{}, polled)
 	at := s.add(`{"url":"` + up.URL + `"}`)
 	reporting := s.add(`{"url":"` + up.URL + `","report_failures":true}`)
 	before := s.want(at, 200)
@@ -484,8 +484,7 @@ func TestARuleThatHasNotMatchedForManyItemsIsReported(t *testing.T) {
 		io.WriteString(w, strings.ReplaceAll(strings.ReplaceAll(rss, "Sports", fmt.Sprint("Sports of day ", n)),
 			"<guid>3", fmt.Sprint("<guid>3.", n)))
 	})
-	each := func(c *filter.Config) { c.Interval = time.Second }
-	s, stop := serve(t, dir, up, server.Config{}, each)
+	s, stop := serve(t, dir, up, server.Config{}, polled)
 	at := s.add(`{"url":"` + up.URL + `","rules":["title contains \"advert\"","title contains \"weather\"",` +
 		`"title contains words \"day 0\""]}`)
 	s.want(at, 200)
@@ -516,7 +515,7 @@ func TestARuleThatHasNotMatchedForManyItemsIsReported(t *testing.T) {
 			t.Errorf("%+v %+v %+v", f.Matches, f.Notes, f.Source)
 		}
 		stop()
-		s, stop = serve(t, dir, up, server.Config{}, each)
+		s, stop = serve(t, dir, up, server.Config{}, polled)
 	}
 }
 

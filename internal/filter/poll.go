@@ -33,7 +33,7 @@ const accept = "application/rss+xml, application/atom+xml, application/feed+json
 
 // poll fetches what is due and asked for, until ctx ends.
 func (s *Service) poll(ctx context.Context) {
-	ticker := time.NewTicker(pollInterval)
+	ticker := time.NewTicker(min(pollInterval, s.live.Load().Interval))
 	defer ticker.Stop()
 	for {
 		select {
