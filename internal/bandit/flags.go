@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
-	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/pflag"
 
 	"weir/internal/bandit/arms"
@@ -98,7 +95,7 @@ func (o *Flags) HasStore() bool { return o.cfg.Store != "" }
 // Open implements server.Opener.
 func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
 	if !o.set.Changed("bandit-memory") {
-		o.cfg.Memory = defaultMemory() // what the collector keeps to is known by now
+		o.cfg.Memory = config.Memory() / 4 // what the collector keeps to is known by now
 	}
 	b, err := Open(ctx, o.cfg, env)
 	if err != nil {
@@ -176,18 +173,4 @@ func ParsePrior(s string) ([2]float64, error) {
 		}
 	}
 	return [2]float64{}, fmt.Errorf("expected alpha and beta, two numbers above 0, as in 1,1")
-}
-
-// defaultMemory returns a quarter of what the collector keeps to, or of the machine's memory where nothing
-// limits it.
-func defaultMemory() int64 {
-	limit := debug.SetMemoryLimit(-1)
-	if limit == math.MaxInt64 {
-		if total, err := memlimit.FromSystem(); err == nil {
-			limit = int64(total)
-		} else {
-			limit = 4 << 30
-		}
-	}
-	return limit / 4
 }

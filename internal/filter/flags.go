@@ -31,7 +31,7 @@ func (o *Flags) Name() string { return "filter" }
 // AddFlags implements server.Opener.
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	o.set = f
-	o.cacheBytes, o.memory, o.maxBody = 2<<30, 256<<20, 32<<20
+	o.cacheBytes, o.maxBody = 2<<30, 32<<20
 	o.cfg.Limits = server.Limits{Requests: 2000, Bytes: 64 << 20, Time: 30 * time.Second}
 	f.BoolVar(&o.on, "filter", true, "serve filtered feeds; --filter=false is off")
 	f.StringVar(&o.cfg.Path, "filter-path", "/filtered", "path that filtered feeds are below")
@@ -46,7 +46,8 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 		"ports that feeds may be fetched from")
 	f.Var(&o.cacheBytes, "filter-cache", "size of fetched feeds on disk")
 	f.Var(&o.memory, "filter-memory",
-		"memory for feeds that are read, compressed; others are made anew when they are asked for")
+		"memory for feeds that are read, compressed; others are made anew when they are asked for "+
+			"(default two fifths of the memory there is)")
 	f.Var(&o.maxBody, "filter-max-feed", "size of a feed; a larger one counts as failing")
 	f.DurationVar(&o.cfg.Interval, "filter-interval", 15*time.Minute,
 		"between two fetches of a feed, at least; a feed may ask for longer")
@@ -95,7 +96,7 @@ func (o *Flags) Check() error {
 		return errors.New("--filter-max-requests and --filter-timeout must not be negative")
 	case o.cfg.Limits.Time > 0 && o.cfg.Limits.Time <= o.cfg.Wait:
 		return errors.New("--filter-timeout must be longer than --filter-wait")
-	case o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
+	case o.set.Changed("filter-memory") && o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
 		return errors.New("--filter-memory and --filter-cache must be at least 1MiB, and --filter-max-feed " +
 			"1KiB")
 	}
@@ -119,6 +120,10 @@ func (o *Flags) Path() string { return o.cfg.Path }
 
 // Open implements server.Opener.
 func (o *Flags) Open(_ context.Context, env server.Env) (server.Service, error) {
+	if !o.set.Changed("filter-memory") {
+		o.memory = config.Bytes(config.Memory() / 5 * 2) // what the collector keeps to is known by now
+		o.cfg.Memory = int64(o.memory)
+	}
 	s, err := Open(o.cfg, env)
 	if err != nil {
 		return nil, err
