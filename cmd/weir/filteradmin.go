@@ -96,6 +96,26 @@ func writeFilter(w io.Writer, f filter.Shown) {
 	}
 }
 
+// runs has a command ask a server; in is what its flags say of a filter if it has a spec, which is looked at
+// before anything is opened.
+func (c *filterClient) runs(cmd *cobra.Command, spec *specFlags,
+	run func(cmd *cobra.Command, in map[string]any, args []string) error) *cobra.Command {
+	if spec != nil {
+		spec.add(cmd)
+	}
+	c.flags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		var in map[string]any
+		if spec != nil {
+			if in, err = spec.input(cmd); err != nil {
+				return err
+			}
+		}
+		return c.with(cmd.Context(), func() error { return run(cmd, in, args) })
+	}
+	return cmd
+}
+
 func newFilterAdd() *cobra.Command {
 	var client filterClient
 	var spec specFlags
@@ -106,24 +126,10 @@ func newFilterAdd() *cobra.Command {
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
 		Args: atLeast(1, "the URL of a feed, or several"),
 	}
-	spec.add(cmd)
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, urls []string) error {
-		in, err := spec.input(cmd)
-		if err != nil {
-			return err
-		}
+	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
 		in["urls"] = urls
-		return client.with(cmd.Context(), func() error {
-			var f filter.Shown
-			if err := client.get(cmd.Context(), "POST", "/admin/filters", in, &f); err != nil {
-				return err
-			}
-			writeFilter(cmd.OutOrStdout(), f)
-			return nil
-		})
-	}
-	return cmd
+		return client.show(cmd, "POST", "/admin/filters", in)
+	})
 }
 
 func newFilterList() *cobra.Command {
@@ -135,47 +141,44 @@ func newFilterList() *cobra.Command {
 	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
 	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return client.with(cmd.Context(), func() error {
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			defer table.Flush()
-			query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
-			if failing {
-				query.Set("state", "failing")
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		defer table.Flush()
+		query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
+		if failing {
+			query.Set("state", "failing")
+		}
+		for {
+			var page struct {
+				Filters []filter.Shown
+				After   string
 			}
-			for {
-				var page struct {
-					Filters []filter.Shown
-					After   string
-				}
-				if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil,
-					&page); err != nil {
-					return err
-				}
-				for _, f := range page.Filters {
-					fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
-				}
-				if page.After == "" {
-					return nil
-				}
-				query.Set("after", page.After)
+			if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil,
+				&page); err != nil {
+				return err
 			}
-		})
-	}
-	return cmd
+			for _, f := range page.Filters {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
+			}
+			if page.After == "" {
+				return nil
+			}
+			query.Set("after", page.After)
+		}
+	})
 }
 
-// show makes a request about one filter, and prints the filter as it is then.
-func (c *filterClient) show(cmd *cobra.Command, method, id string, in any) error {
-	return c.with(cmd.Context(), func() error {
-		var f filter.Shown
-		if err := c.get(cmd.Context(), method, "/admin/filters/"+url.PathEscape(id), in, &f); err != nil {
-			return err
-		}
-		writeFilter(cmd.OutOrStdout(), f)
-		return nil
-	})
+// filterPath is the path of a filter.
+func filterPath(id string) string { return "/admin/filters/" + url.PathEscape(id) }
+
+// show makes a request for one filter, and prints the filter as it is then.
+func (c *filterClient) show(cmd *cobra.Command, method, path string, in any) error {
+	var f filter.Shown
+	if err := c.get(cmd.Context(), method, path, in, &f); err != nil {
+		return err
+	}
+	writeFilter(cmd.OutOrStdout(), f)
+	return nil
 }
 
 func newFilterShow() *cobra.Command {
@@ -183,11 +186,9 @@ func newFilterShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID",
 		Short: "Show a filter, how its sources are, and rules that match nothing",
 		Args:  exactly(1, "the id of a filter")}
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return client.show(cmd, "GET", args[0], nil)
-	}
-	return cmd
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
+		return client.show(cmd, "GET", filterPath(args[0]), nil)
+	})
 }
 
 func newFilterEdit() *cobra.Command {
@@ -198,38 +199,26 @@ func newFilterEdit() *cobra.Command {
 		Args:    exactly(1, "the id of a filter"),
 		Example: `  weir filter edit 4f0Jc1mJ3k8sYvEXAMPLEw --drop 'title contains "advert"' --limit 20`}
 	cmd.Flags().StringArrayVar(&urls, "url", nil, "URLs of the sources, in the place of those that it has")
-	spec.add(cmd)
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		in, err := spec.input(cmd)
-		if err != nil {
-			return err
-		}
+	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, args []string) error {
 		if len(urls) > 0 {
 			in["urls"] = urls
 		}
-		return client.show(cmd, "PATCH", args[0], in)
-	}
-	return cmd
+		return client.show(cmd, "PATCH", filterPath(args[0]), in)
+	})
 }
 
 func newFilterRemove() *cobra.Command {
 	var client filterClient
 	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters",
 		Args: atLeast(1, "the id of a filter, or several")}
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return client.with(cmd.Context(), func() error {
-			for _, id := range ids {
-				if _, err := client.ask(cmd.Context(), "DELETE", "/admin/filters/"+url.PathEscape(id),
-					nil); err != nil {
-					return fmt.Errorf("%s: %w", id, err)
-				}
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, ids []string) error {
+		for _, id := range ids {
+			if _, err := client.ask(cmd.Context(), "DELETE", filterPath(id), nil); err != nil {
+				return fmt.Errorf("%s: %w", id, err)
 			}
-			return nil
-		})
-	}
-	return cmd
+		}
+		return nil
+	})
 }
 
 func newFilterTest() *cobra.Command {
@@ -241,46 +230,37 @@ func newFilterTest() *cobra.Command {
 		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
 		Args:    atLeast(1, "the URL of a feed, or several"),
 	}
-	spec.add(cmd)
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, urls []string) error {
-		in, err := spec.input(cmd)
-		if err != nil {
+	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
+		in["urls"] = urls
+		var p filter.Preview
+		if err := client.get(cmd.Context(), "POST", "/admin/filters/preview", in, &p); err != nil {
 			return err
 		}
-		in["urls"] = urls
-		return client.with(cmd.Context(), func() error {
-			var p filter.Preview
-			if err := client.get(cmd.Context(), "POST", "/admin/filters/preview", in, &p); err != nil {
-				return err
+		w := cmd.OutOrStdout()
+		for _, it := range p.Items {
+			verdict, why := "drop", it.Reason
+			if it.Kept {
+				verdict = "keep"
 			}
-			w := cmd.OutOrStdout()
-			for _, it := range p.Items {
-				verdict, why := "drop", it.Reason
-				if it.Kept {
-					verdict = "keep"
-				}
-				if it.Rule != "" && why == "" {
-					why = it.Rule
-				}
-				if why != "" {
-					why = "  (" + why + ")"
-				}
-				fmt.Fprintf(w, "%s  %s%s\n", verdict, it.Title, why)
+			if it.Rule != "" && why == "" {
+				why = it.Rule
 			}
-			for _, found := range p.Feeds {
-				fmt.Fprintf(w, "the page links to %s  %s\n", found.URL, found.Title)
+			if why != "" {
+				why = "  (" + why + ")"
 			}
-			for _, n := range p.Notes {
-				fmt.Fprintf(w, "note: rule %d: %s\n", n.Rule, n.Text)
-			}
-			for _, d := range p.Damage {
-				fmt.Fprintf(w, "mended: %s\n", d)
-			}
-			return nil
-		})
-	}
-	return cmd
+			fmt.Fprintf(w, "%s  %s%s\n", verdict, it.Title, why)
+		}
+		for _, found := range p.Feeds {
+			fmt.Fprintf(w, "the page links to %s  %s\n", found.URL, found.Title)
+		}
+		for _, n := range p.Notes {
+			fmt.Fprintf(w, "note: rule %d: %s\n", n.Rule, n.Text)
+		}
+		for _, d := range p.Damage {
+			fmt.Fprintf(w, "mended: %s\n", d)
+		}
+		return nil
+	})
 }
 
 func newFilterImport() *cobra.Command {
@@ -290,30 +270,26 @@ func newFilterImport() *cobra.Command {
 		Args:  exactly(1, "the OPML file, or - for standard input")}
 	var dry bool
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be added, and what not")
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
 		text, err := readFileOr(cmd.InOrStdin(), args[0])
 		if err != nil {
 			return err
 		}
-		return client.with(cmd.Context(), func() error {
-			var answer filter.Imported
-			if err := client.get(cmd.Context(), "POST", "/admin/filters/opml",
-				map[string]any{"opml": string(text), "dry_run": dry}, &answer); err != nil {
-				return err
-			}
-			for _, r := range answer.Reasons {
-				fmt.Fprintf(cmd.OutOrStdout(), "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
-			}
-			if dry {
-				fmt.Fprintf(cmd.OutOrStdout(), "%d filters would be added\n", answer.Added)
-				return nil
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
+		var answer filter.Imported
+		if err := client.get(cmd.Context(), "POST", "/admin/filters/opml",
+			map[string]any{"opml": string(text), "dry_run": dry}, &answer); err != nil {
+			return err
+		}
+		for _, r := range answer.Reasons {
+			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
+		}
+		if dry {
+			fmt.Fprintf(cmd.OutOrStdout(), "%d filters would be added\n", answer.Added)
 			return nil
-		})
-	}
-	return cmd
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
+		return nil
+	})
 }
 
 // readFileOr reads a file, or what stands for "-".
@@ -328,32 +304,24 @@ func newFilterExport() *cobra.Command {
 	var client filterClient
 	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML",
 		Args: exactly(0, "no arguments, only flags")}
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return client.with(cmd.Context(), func() error {
-			text, err := client.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
-			if err == nil {
-				_, err = cmd.OutOrStdout().Write(text)
-			}
-			return err
-		})
-	}
-	return cmd
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
+		text, err := client.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(text)
+		}
+		return err
+	})
 }
 
 func newFilterBackup() *cobra.Command {
 	var client filterClient
 	cmd := &cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
 		Args: exactly(1, "the file to write")}
-	client.flags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return client.with(cmd.Context(), func() error {
-			text, err := client.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
-			if err != nil {
-				return err
-			}
-			return disk.WriteFileAtomic(args[0], text, 0o600)
-		})
-	}
-	return cmd
+	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
+		text, err := client.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
+		if err != nil {
+			return err
+		}
+		return disk.WriteFileAtomic(args[0], text, 0o600)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/config"
 	"weir/internal/filter/rules"
 	"weir/internal/filter/selection"
 	"weir/internal/filter/syndication"
@@ -57,14 +58,9 @@ with a rule is said on standard error, and with -v also which items were dropped
 			if apply.selection.Limit < 0 {
 				return usage("--limit %d: expected a number of items, or 0 for all", apply.selection.Limit)
 			}
-			switch as {
-			case "":
-			case "rss", "atom", "json":
-				format := map[string]syndication.Format{"rss": syndication.RSS, "atom": syndication.Atom,
-					"json": syndication.JSON}[as]
+			if format, ok := map[string]syndication.Format{"rss": syndication.RSS, "atom": syndication.Atom,
+				"json": syndication.JSON}[as]; ok {
 				apply.as = &format
-			default:
-				return usage("--as %s: expected rss, atom or json", as)
 			}
 			if apply.set, err = filterSet(usage, keep, drop, file); err != nil {
 				return err
@@ -76,20 +72,19 @@ with a rule is said on standard error, and with -v also which items were dropped
 	f.StringArrayVar(&keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
 	f.StringArrayVar(&drop, "drop", nil, "drop the items that one of these `rules` matches")
 	f.StringVar(&file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
-	f.StringVar(&as, "as", "", "`format` to write: rss, atom or json (default that of the file)")
+	config.Choice(f, &as, "as", "", "format to write: rss, atom or json (default that of the file)",
+		"rss", "atom", "json")
 	f.StringVar(&apply.contentType, "content-type", "",
 		"the `type` the feed was served with, of which the charset counts")
-	f.StringVar(&sort, "sort", "source", "`order` of items: source or newest")
+	config.Choice(f, &sort, "sort", "source", "order of items: source or newest", "source", "newest")
 	f.StringVar(&dedup, "dedup", "",
 		"leave out items that are there twice by `what`: guid, link, title, or several with commas")
 	f.IntVar(&apply.selection.Limit, "limit", 0, "`number` of items at most, 0 for all")
 	f.BoolVarP(&apply.verbose, "verbose", "v", false, "tell what is dropped, and why")
 	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
-	for flag, values := range map[string][]string{"as": {"rss", "atom", "json"}, "sort": {"source", "newest"},
-		"dedup": {"guid", "link", "title"}} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
+	config.Complete(cmd)
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("dedup",
+		cobra.FixedCompletions([]string{"guid", "link", "title"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 

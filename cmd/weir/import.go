@@ -16,10 +16,8 @@ import (
 func newImport() *cobra.Command {
 	o := feed.ImportOptions{Fallback: 50}
 	var (
-		common    = importFlags{makes: "feeds", ingest: &o.Ingest, maxBad: &o.MaxBad}
-		duplicate = "merge"
-		userIDs   = "auto"
-		itemIDs   = "auto"
+		common                      = importFlags{makes: "feeds", ingest: &o.Ingest, maxBad: &o.MaxBad}
+		duplicate, userIDs, itemIDs string
 	)
 	cmd := &cobra.Command{
 		Use:   "import SOURCE... -o FILE",
@@ -39,19 +37,10 @@ complete; on failure it stays as it is.`,
 			if err := common.parse(cmd, sources); err != nil {
 				return err
 			}
-			var err error
 			if o.Fallback < 0 || o.Fallback > 65535 {
 				return usage("--fallback %d: expected 0 to 65535 items", o.Fallback)
 			}
-			if o.UserIDs, err = idKind("--user-ids", userIDs); err != nil {
-				return usage("%w", err)
-			}
-			if o.ItemIDs, err = idKind("--item-ids", itemIDs); err != nil {
-				return usage("%w", err)
-			}
-			if o.Apart, err = choice("--on-duplicate-user", duplicate, "merge", "refuse"); err != nil {
-				return usage("%w", err)
-			}
+			o.UserIDs, o.ItemIDs, o.Apart = idKinds[userIDs], idKinds[itemIDs], duplicate == "refuse"
 			return runImport(cmd, sources, &o, &common)
 		},
 	}
@@ -65,22 +54,16 @@ complete; on failure it stays as it is.`,
 		"`name` or number of the column to arrange a user's items by, ascending")
 	f.StringVar(&o.ScoreColumn, "score-column", "",
 		"`name` or number of the column to arrange a user's items by, descending")
-	f.StringVar(&userIDs, "user-ids", userIDs,
-		"what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)")
-	f.StringVar(&itemIDs, "item-ids", itemIDs, "what items are: auto, number or string")
-	f.StringVar(&duplicate, "on-duplicate-user", duplicate, "when a user is in several files or has "+
-		"several lists: merge them in the order of the sources, or refuse")
+	config.Choice(f, &userIDs, "user-ids", "auto",
+		"what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)",
+		"auto", "number", "string")
+	config.Choice(f, &itemIDs, "item-ids", "auto", "what items are: auto, number or string",
+		"auto", "number", "string")
+	config.Choice(f, &duplicate, "on-duplicate-user", "merge", "when a user is in several files or has "+
+		"several lists: merge them in the order of the sources, or refuse", "merge", "refuse")
 	f.IntVar(&o.Fallback, "fallback", o.Fallback,
 		"how many of the most frequent items to keep for users who have none left, 0 to 65535")
 	common.add(cmd)
-	for flag, values := range map[string][]string{
-		"user-ids":          {"auto", "number", "string"},
-		"item-ids":          {"auto", "number", "string"},
-		"on-duplicate-user": {"merge", "refuse"},
-	} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
 	return cmd
 }
 
@@ -117,19 +100,5 @@ bad rows    %d left out
 	return err
 }
 
-func idKind(flag, value string) (ingest.Kind, error) {
-	for _, k := range []ingest.Kind{ingest.Auto, ingest.Number, ingest.String} {
-		if value == k.String() {
-			return k, nil
-		}
-	}
-	return 0, fmt.Errorf("%s %s: expected auto, number or string", flag, value)
-}
-
-// choice reports whether a flag has the second of its two values.
-func choice(flag, value, first, second string) (bool, error) {
-	if value != first && value != second {
-		return false, fmt.Errorf("%s %s: expected %s or %s", flag, value, first, second)
-	}
-	return value == second, nil
-}
+// idKinds are the words of --user-ids and --item-ids.
+var idKinds = map[string]ingest.Kind{"auto": ingest.Auto, "number": ingest.Number, "string": ingest.String}

@@ -15,7 +15,7 @@ func newImportArms() *cobra.Command {
 	var (
 		o         bandit.ImportOptions
 		common    = importFlags{makes: "arms", ingest: &o.Ingest, maxBad: &o.MaxBad}
-		duplicate = "refuse"
+		duplicate string
 		prior     = "1,1"
 	)
 	cmd := &cobra.Command{
@@ -39,16 +39,8 @@ on failure it stays as it is.`,
 				return err
 			}
 			var err error
-			switch duplicate {
-			case "refuse":
-				o.Duplicates = arms.Refuse
-			case "last":
-				o.Duplicates = arms.Last
-			case "sum":
-				o.Duplicates = arms.Sum
-			default:
-				return usage("--on-duplicate %s: expected refuse, last or sum", duplicate)
-			}
+			o.Duplicates = map[string]arms.Duplicates{"refuse": arms.Refuse, "last": arms.Last,
+				"sum": arms.Sum}[duplicate]
 			if o.Prior, err = bandit.ParsePrior(prior); err != nil {
 				return usage("--prior %s: %w", prior, err)
 			}
@@ -68,10 +60,9 @@ on failure it stays as it is.`,
 		"`name` or number of the column of impressions")
 	f.StringVar(&prior, "prior", prior,
 		"`alpha,beta` that clicks and impressions are added to; that of the server, its --bandit-prior")
-	f.StringVar(&duplicate, "on-duplicate", duplicate,
-		"when there are several rows of an arm or a user: refuse, take the last, or sum them up")
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("on-duplicate",
-		cobra.FixedCompletions([]string{"refuse", "last", "sum"}, cobra.ShellCompDirectiveNoFileComp)))
+	config.Choice(f, &duplicate, "on-duplicate", "refuse",
+		"when there are several rows of an arm or a user: refuse, take the last, or sum them up",
+		"refuse", "last", "sum")
 	common.add(cmd)
 	return cmd
 }

@@ -36,22 +36,20 @@ func (o *importFlags) add(cmd *cobra.Command) {
 	o.memory = 1 << 30
 	f := cmd.Flags()
 	f.StringVarP(&o.out, "output", "o", "", "`file` to write")
-	f.StringVar(&o.header, "header", "auto",
-		"whether CSV begins with the names of its columns: auto, yes or no")
+	config.Choice(f, &o.header, "header", "auto",
+		"whether CSV begins with the names of its columns: auto, yes or no", "auto", "yes", "no")
 	f.Int64Var(o.maxBad, "max-bad", 0, "how many bad rows to leave out before giving up (default 0)")
 	f.Var(&o.memory, "memory", "bytes for decoding and sorting, at least 64MiB; the process takes up to "+
 		"half as much again, and 32MiB")
-	f.StringVar(&o.ingest.TempDir, "temp-dir", "",
-		"`directory` for temporary files as large as the input (default that of the output)")
+	config.Dir(f, &o.ingest.TempDir, "temp-dir", "",
+		"for temporary files as large as the input (default that of the output)")
 	f.BoolVar(&o.ingest.AllowIncomplete, "allow-incomplete", false,
 		"read a directory although the job that writes it has not finished")
-	cobra.CheckErr(cmd.MarkFlagDirname("temp-dir"))
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("header",
-		cobra.FixedCompletions([]string{"auto", "yes", "no"}, cobra.ShellCompDirectiveNoFileComp)))
+	config.Complete(cmd)
 }
 
 // parse checks the flags and sets the options of ingest.
-func (o *importFlags) parse(cmd *cobra.Command, sources []string) (err error) {
+func (o *importFlags) parse(cmd *cobra.Command, sources []string) error {
 	usage := usageOf(cmd)
 	switch {
 	case len(sources) == 0:
@@ -65,8 +63,8 @@ func (o *importFlags) parse(cmd *cobra.Command, sources []string) (err error) {
 	case o.memory < leastMemory:
 		return usage("--memory %s: at least 64MiB are needed", &o.memory)
 	}
-	if o.ingest.Header, err = headerChoice(o.header); err != nil {
-		return usage("%w", err)
+	if yes := o.header == "yes"; o.header != "auto" {
+		o.ingest.Header = &yes
 	}
 	o.ingest.Stdin, o.ingest.Memory = cmd.InOrStdin(), int64(o.memory)
 	if o.ingest.TempDir == "" {
@@ -98,19 +96,6 @@ func usageOf(cmd *cobra.Command) func(format string, args ...any) error {
 	return func(format string, args ...any) error {
 		return usageError{cmd.CommandPath(), fmt.Errorf(format, args...)}
 	}
-}
-
-// headerChoice reads --header; nil is auto.
-func headerChoice(value string) (*bool, error) {
-	if value == "auto" {
-		return nil, nil
-	}
-	no, err := choice("--header", value, "yes", "no")
-	if err != nil {
-		return nil, fmt.Errorf("--header %s: expected auto, yes or no", value)
-	}
-	yes := !no
-	return &yes, nil
 }
 
 // counted writes a number of things: "1 row", "2 rows".
