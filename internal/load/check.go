@@ -104,7 +104,6 @@ func (p *Plan) check() error {
 	return nil
 }
 
-// closed says whether the plan is of the closed model.
 func (p *Plan) closed() bool {
 	if p.Connections > 0 {
 		return true

@@ -236,7 +236,6 @@ var members = func() map[string][]int {
 	return members
 }()
 
-// field returns the field that is matched.
 func field(match func(*Field) bool) (Field, bool) {
 	for i := range Fields {
 		if match(&Fields[i]) {

@@ -270,7 +270,6 @@ func (r *Run) loop(ctx context.Context, load agent.Engine, d control.Decision,
 	}
 }
 
-// steer tells the generator what has changed.
 func steer(load agent.Engine, from, to control.Decision) error {
 	if to.Connections != from.Connections {
 		if err := load.SetConnections(to.Connections); err != nil {

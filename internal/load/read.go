@@ -69,7 +69,6 @@ func ReadPlan(text []byte) (Plan, error) {
 	return p, nil
 }
 
-// kind says what a member takes.
 func kind(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Duration]():

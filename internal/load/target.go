@@ -75,7 +75,6 @@ func (w *watcher) end(ctx context.Context) measure.Target {
 	return w.target()
 }
 
-// run reads until ctx is done.
 func (w *watcher) run(ctx context.Context) {
 	tick := time.NewTicker(scrapeEvery)
 	defer tick.Stop()
@@ -98,7 +97,6 @@ func (w *watcher) readOrForget(ctx context.Context) {
 	}
 }
 
-// target returns what was read last.
 func (w *watcher) target() measure.Target {
 	if w == nil {
 		return measure.Unknown()
@@ -145,7 +143,6 @@ func (w *watcher) read(ctx context.Context) error {
 	return nil
 }
 
-// value returns a family's only value.
 func value(f *dto.MetricFamily) (float64, bool) {
 	if f == nil || len(f.Metric) != 1 {
 		return 0, false

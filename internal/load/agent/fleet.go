@@ -368,10 +368,8 @@ func (f *Fleet) Close(ctx context.Context) error {
 	return err
 }
 
-// path is one of the member's run.
 func (m *member) path(rest string) string { return "/runs/" + url.PathEscape(m.id) + rest }
 
-// names says whose error it is.
 func (m *member) names(err error) error { return fmt.Errorf("agent %s: %w", m.host, err) }
 
 // fails makes a member that has an error a lost one.

@@ -126,14 +126,12 @@ func (s *Server) claim(r *remoteRun) bool {
 	return true
 }
 
-// isEnding says whether somebody has claimed r.
 func (s *Server) isEnding(r *remoteRun) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return r.ending
 }
 
-// forget makes room for the next run.
 func (s *Server) forget(r *remoteRun, o over) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

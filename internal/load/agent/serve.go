@@ -73,7 +73,6 @@ func read(w http.ResponseWriter, r *http.Request, most int64, to any) bool {
 // service is what an agent says that it is.
 const service = "weir load agent"
 
-// status is the answer to GET /.
 type status struct {
 	Service string `json:"service"`
 	Version int    `json:"version"`
@@ -181,7 +180,6 @@ func (s *Server) of(w http.ResponseWriter, r *http.Request) (*remoteRun, func())
 	return nil, nil
 }
 
-// putLoad answers PUT /runs/{id}/load.
 func (s *Server) putLoad(w http.ResponseWriter, r *http.Request) {
 	n, done := s.of(w, r)
 	if n == nil {

@@ -24,7 +24,6 @@ type order struct {
 	client.Options               // of the engine, targets aside
 }
 
-// started is the answer to an order.
 type started struct {
 	ID string `json:"id"`
 }

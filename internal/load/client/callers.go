@@ -175,12 +175,10 @@ func (c *callers) newTransport(addrs map[string]string) *http.Transport {
 	return t
 }
 
-// unreachable is the error of a connection that could not be made.
 type unreachable struct{ error }
 
 func (u *unreachable) Unwrap() error { return u.error }
 
-// countedConn is a connection whose bytes are counted.
 type countedConn struct {
 	net.Conn
 	c      *callers
@@ -383,7 +381,6 @@ func (c *callers) callOn() {
 	c.endIfIdle()
 }
 
-// call is one request of a goroutine.
 type call struct {
 	request *http.Request
 	err     error // why there is none
@@ -419,7 +416,6 @@ func (c *callers) partNow() int {
 // maxWhole is how much of an answer a Judge gets to see.
 const maxWhole = 1 << 20
 
-// line is the request's first line.
 func (q *call) line() []byte {
 	if q.request == nil {
 		return nil
@@ -427,7 +423,6 @@ func (q *call) line() []byte {
 	return []byte(q.request.Method + " " + q.request.URL.RequestURI())
 }
 
-// outcome is what became of a call.
 type outcome struct {
 	status             int
 	etag, lastModified []byte
@@ -437,7 +432,6 @@ type outcome struct {
 	body               []byte
 }
 
-// do makes a request.
 func (c *callers) do(q *call) (o outcome) {
 	if q.err != nil {
 		return outcome{err: q.err}

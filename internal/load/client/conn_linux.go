@@ -31,7 +31,6 @@ type conn struct {
 	list       *list
 }
 
-// pending is a pipelined request.
 type pending struct {
 	ref    uint64
 	part   int
@@ -103,7 +102,6 @@ func (c *conn) remove() {
 	l.size--
 }
 
-// busy says whether a request is out on c.
 func (c *conn) busy() bool { return len(c.out) > 0 }
 
 // keepable is how long a connection's buffer may be between requests.
@@ -149,7 +147,6 @@ func (l *loop) closeConn(c *conn) {
 	l.open--
 }
 
-// dispatch handles an event.
 func (l *loop) dispatch(e *unix.EpollEvent) {
 	if e.Fd < 0 {
 		var buf [8]byte

@@ -99,7 +99,6 @@ func (f *framer) end() bool {
 	return f.phase == answered
 }
 
-// feedHead takes bytes of a head.
 func (f *framer) feedHead(p []byte) (n int, err error) {
 	whole := p
 	if len(f.partial) == 0 {

@@ -175,7 +175,6 @@ func line(p []byte) (l, rest []byte, err error) {
 	return nil, nil, errLineEnd
 }
 
-// equalFold compares with a word in lower case.
 func equalFold(p []byte, lower string) bool {
 	if len(p) != len(lower) {
 		return false
@@ -193,7 +192,6 @@ func equalFold(p []byte, lower string) bool {
 
 func trim(p []byte) []byte { return bytes.Trim(p, " \t") }
 
-// elements yields what commas separate.
 func elements(p []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for more := true; more; {

@@ -414,7 +414,6 @@ func (l *loop) readInbox() {
 	clear(l.took)
 }
 
-// halt ends the sending.
 func (l *loop) halt() {
 	if l.stopping {
 		return

@@ -41,7 +41,6 @@ func (l *loop) warmed(err error) {
 	}
 }
 
-// send sends what is due.
 func (l *loop) send() {
 	if l.held.is {
 		l.place(l.held.at, l.held.target, l.held.ref)
@@ -386,7 +385,6 @@ func (l *loop) retry(c *conn) {
 	l.flying.insertAfter(prev, n) // its deadline is the old one's
 }
 
-// idempotent says whether a request may be sent twice.
 func idempotent(wire []byte) bool {
 	method, _, _ := bytes.Cut(wire, space)
 	switch string(method) {
@@ -398,7 +396,6 @@ func idempotent(wire []byte) bool {
 
 var space = []byte{' '}
 
-// expire ends the requests that have waited too long.
 func (l *loop) expire() {
 	for c := l.flying.front; c != nil && c.since+int64(l.o.Timeout) <= l.now; c = l.flying.front {
 		if c.state == connecting && c.target.probing {

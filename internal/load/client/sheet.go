@@ -123,7 +123,6 @@ func (t *tally) moveTo(h *hdr.Histogram) {
 	}
 }
 
-// lowest is the first value of a bucket.
 func lowest(i int) int64 {
 	if i < 2<<bucketBits {
 		return int64(i) << unitBits

@@ -14,7 +14,6 @@ import (
 // The system calls of the event loop. Those that never block are made without telling the scheduler
 // (RawSyscall), as in the server's loop.
 
-// poll returns the events that are there.
 func poll(epoll int, events []unix.EpollEvent) int {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll),
 		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)

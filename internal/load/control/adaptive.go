@@ -286,7 +286,6 @@ func (a *adaptive) sustained(v assessment) {
 	}
 }
 
-// climb goes a step up.
 func (a *adaptive) climb() {
 	// Not by a check alone, nor by what a bucket lets through.
 	if a.state == climbing && !(a.bursty && a.lo.rate > 0) {
@@ -470,7 +469,6 @@ func (a *adaptive) check() {
 	}
 }
 
-// start judges a load.
 func (a *adaptive) start(s state, rate float64) {
 	rate = min(max(rate, a.least()), MaxRate)
 	a.state, a.rate = s, rate
@@ -508,7 +506,6 @@ func (a *adaptive) needed(s state, rate float64) time.Duration {
 	return p.judge.at(rate)
 }
 
-// least is the lowest load that is tried.
 func (a *adaptive) least() float64 { return min(1, a.o.Start) }
 
 // slowness is how long it takes until an answer tells of a load.

@@ -31,7 +31,6 @@ type Condition struct {
 	unit     unit
 }
 
-// figure is what a condition is about.
 type figure int
 
 const (
@@ -97,7 +96,6 @@ func (c *Condition) Say(value float64) string {
 	return c.format(round(value))
 }
 
-// format writes a value of the condition with its unit.
 func (c *Condition) format(value float64) string { return number(value) + c.unit.name }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -55,7 +55,6 @@ func (e *evidence) profile() profile {
 	return e.profileAt(max(e.lo.rate, min(e.upper(), MaxRate)/2))
 }
 
-// noteSustained raises the lower bound.
 func (e *evidence) noteSustained(rate float64, at time.Duration) {
 	e.downs = 0
 	if rate > e.lo.rate {
@@ -67,7 +66,6 @@ func (e *evidence) noteSustained(rate float64, at time.Duration) {
 	}
 }
 
-// noteOverload lowers the upper bound.
 func (e *evidence) noteOverload(rate float64, v assessment, at time.Duration) {
 	if g, ok := e.served(); ok && v.goodput > 0 && math.Abs(v.goodput/g-1) > 0.05 {
 		// The ceiling has moved since the samples were taken, or they were no capacity.

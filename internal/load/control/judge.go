@@ -105,7 +105,6 @@ func (h *health) baseline() float64 {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// patience is the longest time that a condition asks to hold.
 func (h *health) patience() time.Duration {
 	var longest time.Duration
 	for _, c := range append(slices.Clip(h.latency), h.shares...) {

@@ -54,7 +54,6 @@ func Classic(stages []Stage, warmup time.Duration, stopWhen []Condition) Searche
 	return c
 }
 
-// staged goes through periods.
 type staged struct {
 	periods  []period // the last one stays; without a time it has no end
 	constant bool     // a person may set another load, and where a condition stops the run is no ceiling
@@ -167,7 +166,6 @@ func (c *staged) stopped(now time.Duration, held *Condition) {
 	c.ceiling = &ceiling
 }
 
-// over says whether the time of all periods is.
 func (c *staged) over() bool {
 	var length time.Duration
 	for _, s := range c.periods {
@@ -220,7 +218,6 @@ func (c *staged) SetRate(rate float64) error {
 	return nil
 }
 
-// checkRate says what is wrong with a rate that a person wishes.
 func checkRate(rate float64) error {
 	if !(rate > 0) || rate > MaxRate {
 		return fmt.Errorf("a load is above 0 and at most %s, got %s", number(MaxRate), number(rate))

@@ -56,7 +56,6 @@ func (c Charset) encodeInvalid(text []byte, at int) []byte {
 	return slices.Concat(out[:before], []byte(charsets[c].invalid), out[before:])
 }
 
-// encode turns UTF-8 XML into the charset.
 func (c Charset) encode(text []byte) []byte {
 	e := charsets[c].encoding
 	if e == nil {

@@ -35,7 +35,6 @@ type page struct {
 // firstID is the id of item 0; ids of older items are below it.
 const firstID = 1_000_000
 
-// writer writes a feed.
 type writer struct {
 	page
 	row  row
@@ -94,7 +93,6 @@ func (w *writer) each(write func(*item)) {
 	}
 }
 
-// paragraphs writes an item's text.
 func (w *writer) paragraphs(d *dice, it *item) {
 	w.text = w.text[:0]
 	left := int(w.body)/2 + d.below(int(w.body)+1)
@@ -145,7 +143,6 @@ func (w *writer) add(parts ...string) {
 	}
 }
 
-// escaped appends text for XML.
 func (w *writer) escaped(text []byte) {
 	bare := w.damage == ampersands || w.damage == entities
 	for _, c := range text {
@@ -172,7 +169,6 @@ func (w *writer) escaped(text []byte) {
 	}
 }
 
-// quoted appends a JSON string.
 func (w *writer) quoted(text []byte) {
 	const hex = "0123456789abcdef"
 	w.dst = append(w.dst, '"')
@@ -249,7 +245,6 @@ func (w *writer) opening(root string) {
 	}
 }
 
-// element writes one with text.
 func (w *writer) element(name string, text []byte) {
 	w.add("<", name, ">")
 	w.escaped(text)

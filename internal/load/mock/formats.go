@@ -62,7 +62,6 @@ func (w *writer) rss() {
 	w.add("</channel></rss>\n")
 }
 
-// atom writes Atom 1.0 (RFC 4287).
 func (w *writer) atom() {
 	w.opening("feed")
 	w.add(`<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="`, w.lang.tag, "\">\n")
@@ -104,7 +103,6 @@ func (w *writer) atom() {
 	w.add("</feed>\n")
 }
 
-// channelTitle writes the feed's own title.
 func (w *writer) channelTitle(name string) {
 	w.add("<", name, ">")
 	if w.damage == bomb {
@@ -114,7 +112,6 @@ func (w *writer) channelTitle(name string) {
 	w.add("</", name, ">\n")
 }
 
-// json writes JSON Feed 1.1.
 func (w *writer) json() {
 	w.add(`{"version":"https://jsonfeed.org/version/1.1","title":`)
 	w.quotedText(w.heading())

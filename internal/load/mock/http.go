@@ -184,13 +184,11 @@ func writeJSON(w *server.Response, v any) server.Outcome {
 	return server.Done
 }
 
-// refuseWith answers with a problem.
 func refuseWith(w *server.Response, status int, detail string) server.Outcome {
 	w.Problem(status, detail)
 	return server.Done
 }
 
-// index answers GET /.
 func (s *Server) index(w *server.Response, _ *server.Request) server.Outcome {
 	var b strings.Builder
 	b.WriteString("weir mock: feeds made up for tests\n\n" +
@@ -220,7 +218,6 @@ func (s *Server) index(w *server.Response, _ *server.Request) server.Outcome {
 	return server.Done
 }
 
-// getKnobs answers GET /knobs.
 func (s *Server) getKnobs(w *server.Response, _ *server.Request) server.Outcome {
 	return writeJSON(w, s.Knobs())
 }
@@ -244,7 +241,6 @@ func (s *Server) putKnobs(w *server.Response, r *server.Request) server.Outcome 
 	return writeJSON(w, k)
 }
 
-// moment is what GET /clock shows.
 type moment struct {
 	Clock   string    `json:"clock"` // real or stepped
 	Step    int64     `json:"step"`
@@ -292,7 +288,6 @@ func (s *Server) postClock(w *server.Response, r *server.Request) server.Outcome
 	}
 }
 
-// getStats answers GET /stats, also of one seed.
 func (s *Server) getStats(w *server.Response, r *server.Request) server.Outcome {
 	params, err := url.ParseQuery(string(r.Query))
 	if err != nil || len(params) > 1 || len(params) == 1 && len(params["seed"]) != 1 {
@@ -313,7 +308,6 @@ func (s *Server) getStats(w *server.Response, r *server.Request) server.Outcome 
 	}{seed, s.Requests(seed)})
 }
 
-// deleteStats answers DELETE /stats.
 func (s *Server) deleteStats(w *server.Response, _ *server.Request) server.Outcome {
 	s.ResetStats()
 	w.Status = http.StatusNoContent

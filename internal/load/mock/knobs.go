@@ -184,7 +184,6 @@ func (n *knob) set(k *Knobs, v string) bool {
 	return true
 }
 
-// choice takes one of the knob's words.
 func (n *knob) choice(to *uint8, v string) bool {
 	for i, words := range n.words {
 		for word := range strings.SplitSeq(words, " ") {
@@ -264,7 +263,6 @@ func find(name []byte) int {
 	return -1
 }
 
-// wrong is the error about a value.
 func (k *knob) wrong(value string) error {
 	return fmt.Errorf("%s must be %s, got %.60q", k.name, k.expects, value)
 }
@@ -384,7 +382,6 @@ func (k *Knobs) AddFlags(f *pflag.FlagSet) {
 	}
 }
 
-// flag is a knob as a flag.
 type flag struct {
 	knobs *Knobs
 	knob  *knob

@@ -60,10 +60,8 @@ func (d *dice) next() uint64 {
 	return mix(d.state)
 }
 
-// chance returns a number in [0, 1).
 func (d *dice) chance() float64 { return float64(d.next()>>11) / (1 << 53) }
 
-// below returns a number in [0, n).
 func (d *dice) below(n int) int { return int(d.next() >> 33 % uint64(n)) }
 
 // mix is the finaliser of splitmix64.

@@ -35,10 +35,8 @@ type rendered struct {
 	contentType  string
 }
 
-// contentTypes are by format; XML has its charset after them.
 var contentTypes = [formats]string{"application/rss+xml", "application/atom+xml", "application/feed+json"}
 
-// render makes a page's bytes.
 func (s *Server) render(p page) *rendered {
 	step := s.clock.length.Seconds()
 	body := feed(p, step)
@@ -76,7 +74,6 @@ func (s *Server) render(p page) *rendered {
 	return r
 }
 
-// page returns the page that a request is for.
 func (s *Server) page(q *query, damage Damage, step int64, c coding) page {
 	k := &q.knobs
 	p := page{seed: q.seed, churn: k.Churn, items: int32(k.Items), body: int32(k.Body), format: q.format,
@@ -102,7 +99,6 @@ func (s *Server) page(q *query, damage Damage, step int64, c coding) page {
 	return p
 }
 
-// keep remembers a page that is not too large for that.
 func (s *Server) keep(p page, r *rendered) {
 	if len(r.body) <= s.largest {
 		s.pages.Set(p, r)

@@ -29,13 +29,11 @@ type Stats struct {
 	Cached      int               `json:"cached"` // pages
 }
 
-// stats count what was asked and answered.
 type stats struct {
 	mu sync.Mutex
 	c  Stats
 }
 
-// count changes the counts.
 func (s *stats) count(change func(c *Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +62,6 @@ func (s *stats) asked(kind string) {
 	})
 }
 
-// answered counts an answer.
 func (s *stats) answered(w *server.Response, head bool) {
 	s.count(func(c *Stats) {
 		c.Statuses[w.Status]++

@@ -33,7 +33,6 @@ type language struct {
 
 func split(s string) []string { return strings.Fields(s) }
 
-// vocabulary is by language.
 var vocabulary = [languages]language{
 	english: {"en", split(
 		`the river rises after heavy rain council votes on new bridge while engineers measure old pillars of stone

@@ -79,14 +79,12 @@ type Row struct {
 	d      estimate
 }
 
-// figure is one that results have, and which way it is better.
 type figure struct {
 	name, unit string
 	better     int
 	of         func(r *Result, h *hdr.Histogram) estimate
 }
 
-// figures are what is compared.
 func figures() []figure {
 	const up, down, none = 1, -1, 0
 	all := []figure{
@@ -132,7 +130,6 @@ func figures() []figure {
 		}})
 }
 
-// ofCeiling is the estimate of a search.
 func ofCeiling(r *Result, _ *hdr.Histogram) estimate {
 	c := r.Ceiling
 	e := estimate{value: c.Rate, df: math.Inf(1), known: c.Converged && c.Low > 0 && c.High > 0}
@@ -196,7 +193,6 @@ func Compare(a, b []*Result, o CompareOptions) (*Comparison, error) {
 	return c, nil
 }
 
-// which names a result in an error or a warning.
 func which(side, run, runs int) string {
 	name := []string{"first", "second"}[side]
 	if runs > 1 {
@@ -280,7 +276,6 @@ func (r *Row) differs(o CompareOptions) {
 var sameDespite = []string{"name", "fail_when", "i_own_this_target", "target_metrics",
 	"seed", "target", "own"}
 
-// warnings says what makes results hard to compare.
 func warnings(a, b []*Result) []string {
 	var out []string
 	for i, runs := range [][]*Result{a, b} {

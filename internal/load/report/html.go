@@ -27,10 +27,8 @@ import (
 //go:embed page
 var pageFiles embed.FS
 
-// page is HTML that is being written.
 type page struct{ strings.Builder }
 
-// raw writes HTML.
 func (p *page) raw(html string) { p.WriteString(html) }
 
 // element writes <tag>text</tag>; the tag may have constant attributes.
@@ -39,7 +37,6 @@ func (p *page) element(tag, text string) {
 	p.raw("<" + tag + ">" + html.EscapeString(text) + "</" + name + ">")
 }
 
-// section writes a heading and a table.
 func (p *page) section(s section) {
 	p.element("h2", s.title)
 	class := "data"

@@ -135,7 +135,6 @@ func keep(s []float64, v float64) []float64 {
 	return append(s, v)
 }
 
-// now is the sum of the last second.
 func (l *Live) now() Point {
 	sum := l.recent[0]
 	for _, p := range l.recent[1:] {
@@ -241,7 +240,6 @@ func (l *Live) draw() {
 	io.WriteString(l.o.Out, b.String())
 }
 
-// cut shortens a line to a number of characters.
 func cut(s string, width int) string {
 	r := []rune(s)
 	if len(r) > width {

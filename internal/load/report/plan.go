@@ -28,7 +28,6 @@ func shownPlan(plan any) map[string]any {
 	return members
 }
 
-// planFields returns a plan's members as texts.
 func planFields(plan any) map[string]string {
 	fields := make(map[string]string)
 	for name, v := range shownPlan(plan) {

@@ -55,7 +55,6 @@ type Recorder struct {
 	changes []Change
 }
 
-// mean is one of figures that were true for some time each.
 type mean struct{ sum, seconds float64 }
 
 func (m *mean) add(v, seconds float64) {
@@ -68,7 +67,6 @@ func (m *mean) add(v, seconds float64) {
 // value is NaN where nothing was added.
 func (m *mean) value() float64 { return m.sum / m.seconds }
 
-// metricsSeen is what became of the target's own metrics.
 type metricsSeen struct {
 	seen, lost uint64  // windows with them, and without them after the first ones
 	firstLost  float64 // seconds
@@ -156,7 +154,6 @@ func (r *Recorder) Drain(w *measure.Window) {
 	r.total.Connections, r.total.InFlight = w.Connections, w.InFlight
 }
 
-// percent returns the bin of a share.
 func percent(share float64) int {
 	if !(share > 0) { // NaN too
 		return 0

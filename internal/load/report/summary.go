@@ -133,7 +133,6 @@ func codes(statuses map[string]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// sampleText says what became of a request.
 func sampleText(s Sample) string {
 	text := s.Request + ": " + strings.ReplaceAll(s.Kind, "_", " ")
 	if s.Detail != "" {

@@ -32,7 +32,6 @@ polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.intended{stroke:#8a94
 .served{stroke:#74c0fc}.shed{stroke:#ffb454}.errors{stroke:#ff8787}.ceiling{stroke:#b197fc}.band{fill:#b197fc}.p50{stroke:#69db7c}.p99{stroke:#ffb454}}
 `
 
-// picture is SVG that is being written.
 type picture struct {
 	strings.Builder
 	end float64 // seconds at the right edge
@@ -45,7 +44,6 @@ func (s *picture) words(class string, x, y float64, text string) {
 	s.put(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, html.EscapeString(Plain(text)))
 }
 
-// x is where a moment is.
 func (s *picture) x(seconds float64) float64 {
 	return svgLeft + (svgWidth-svgLeft-svgRight)*min(max(seconds/s.end, 0), 1)
 }
@@ -81,7 +79,6 @@ func WriteSVG(w io.Writer, r *Result) error {
 	return err
 }
 
-// thin merges neighbours until there are at most n points.
 func thin(trace []Point, n int) []Point {
 	t := trace
 	for len(t) > n {
@@ -98,7 +95,6 @@ func thin(trace []Point, n int) []Point {
 	return t
 }
 
-// rates draws the upper plot.
 func (s *picture) rates(points []Point, r *Result) {
 	var names []string
 	most := 0.0

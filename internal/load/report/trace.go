@@ -8,7 +8,6 @@ import (
 	"weir/internal/load/measure"
 )
 
-// newPoint reads a window that was made under a decision.
 func newPoint(w *measure.Window, d control.Decision, c *control.Ceiling) Point {
 	p := Point{
 		At: w.End.Seconds(), Seconds: (w.End - w.Start).Seconds(), Phase: d.Phase, Measured: d.Measured,
@@ -154,7 +153,6 @@ func newTrace(limit int) trace {
 	return trace{limit: max(limit, 2), stride: 1}
 }
 
-// add appends the point of one window.
 func (t *trace) add(p Point) {
 	if last := len(t.points) - 1; t.open > 0 && t.open < t.stride && alike(t.points[last], p) {
 		t.points[last] = merge(t.points[last], p)
@@ -199,5 +197,4 @@ func (t *trace) pairs(may func(a, b Point) bool) {
 	t.points = out
 }
 
-// all returns a copy of what is kept.
 func (t *trace) all() []Point { return slices.Clone(t.points) }

@@ -39,7 +39,6 @@ func (s *Scenario) Check(ctx context.Context) error {
 	return nil
 }
 
-// try makes a request.
 func (s *Scenario) try(ctx context.Context, sample sample) error {
 	origin := s.targets[sample.target].URL
 	err := sample.try(ctx, s.asker(sample.target, s.spec.HTTP2), origin)

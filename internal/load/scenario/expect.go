@@ -24,7 +24,6 @@ type expectation struct {
 // capture says where in an answer a value is that later requests use: "json:items.0.id" or "header:Location".
 type capture struct{ name, from string }
 
-// compile checks an expectation.
 func (e *expectation) compile() error {
 	if len(e.Status) > 0 {
 		var one int
@@ -46,7 +45,6 @@ func (e *expectation) compile() error {
 	return nil
 }
 
-// judge says what is wrong with an answer.
 func (e *expectation) judge(r *http.Response, body []byte) error {
 	if len(e.codes) == 0 && r.StatusCode >= 400 || len(e.codes) > 0 &&
 		!slices.Contains(e.codes, r.StatusCode) {
@@ -130,7 +128,6 @@ func parseTakes(raw map[string]string) ([]capture, error) {
 	return takes, nil
 }
 
-// of returns the value in an answer.
 func (t capture) of(r *http.Response, body []byte) (string, error) {
 	kind, what, _ := strings.Cut(t.from, ":")
 	if kind == "header" {
@@ -174,7 +171,6 @@ func (m *fileMaker) make(wire []byte, k uint64) (out []byte, target int, ref uin
 	return r.append(wire, row, m.taken), r.at.index, 0
 }
 
-// judge looks at the answer to a line.
 func (m *fileMaker) judge(line int, r *http.Response, body []byte) error {
 	q := &m.all[line]
 	if q.expect == nil && len(q.takes) == 0 {

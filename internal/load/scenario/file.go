@@ -39,7 +39,6 @@ func (r *request) append(wire []byte, row int, taken []string) []byte {
 	return appendPieces(wire, r.body, row, taken)
 }
 
-// wanted is a request as it is described.
 type wanted struct {
 	method, url string
 	fields      []field
@@ -119,7 +118,6 @@ type requests struct {
 	judges  bool  // some answers are looked at
 }
 
-// url makes the one request for a URL.
 func (b *builder) url() (kind, error) {
 	w := wanted{method: b.spec.Method, url: b.spec.URL, body: b.spec.Body, hasBody: b.spec.Body != ""}
 	q, v, err := b.requests()
@@ -142,7 +140,6 @@ func (b *builder) url() (kind, error) {
 	return q, q.fill(v)
 }
 
-// file makes the requests of --requests.
 func (b *builder) file() (kind, error) {
 	q, v, err := b.requests()
 	if err != nil {
@@ -289,7 +286,6 @@ func (q *requests) choose(k uint64) (i, row int) {
 	return i, row
 }
 
-// line is one of a file of requests.
 type line struct {
 	wanted
 	number int
@@ -306,10 +302,8 @@ func (l line) share() float64 {
 	return *l.weight
 }
 
-// whatALineIs is what errors say of a line.
 const whatALineIs = `expected one JSON object a line with url, and method, headers, body, weight, name, expect and take if need be, as in {"url":"/feed/1"}`
 
-// parseLines reads a file of requests.
 func parseLines(name, text string) ([]line, error) {
 	var lines []line
 	number := 0
@@ -331,7 +325,6 @@ func parseLines(name, text string) ([]line, error) {
 	return lines, nil
 }
 
-// parseLine reads one line.
 func parseLine(text string) (line, error) {
 	var raw struct {
 		Method  string          `json:"method"`

@@ -75,7 +75,6 @@ func (b *builder) poll(at place) (kind, error) {
 	return p, nil
 }
 
-// read takes the subscriptions of a file.
 func (p *poll) read(b *builder) error {
 	s := b.spec
 	if s.Users > 0 || s.Feeds > 0 || s.FeedPool > 0 || s.FirstUser > 0 || s.FeedURL != "" {
@@ -105,7 +104,6 @@ func (p *poll) read(b *builder) error {
 	return nil
 }
 
-// draw takes subscriptions by chance.
 func (p *poll) draw(b *builder) error {
 	s := b.spec
 	users, feeds := cmp.Or(s.Users, defaultReaders), cmp.Or(s.Feeds, defaultFeeds)
@@ -134,7 +132,6 @@ func (p *poll) draw(b *builder) error {
 	return nil
 }
 
-// parse reads the pattern of URLs.
 func (p *poll) parse(b *builder) error {
 	mark := unused(p.url)
 	var marked strings.Builder

@@ -60,7 +60,6 @@ type sample struct {
 	hint   string // what a person may have got wrong when it is refused
 }
 
-// maxSamples is how many requests of a file are tried.
 const maxSamples = 32
 
 // names are the scenarios, each with what is asked for.
@@ -215,7 +214,6 @@ type builder struct {
 	origins []string // of targets
 }
 
-// build makes the kind of that name; url is the one for a URL.
 func (b *builder) build(name string, parts []part) (kind, error) {
 	switch name {
 	case "url":
@@ -248,7 +246,6 @@ type place struct {
 	url    string // the origin
 }
 
-// target looks --target up.
 func (b *builder) target() (place, error) {
 	if b.spec.Target == "" {
 		return place{}, errors.New("--target says where requests go, as in --target http://127.0.0.1:8080")
@@ -325,13 +322,11 @@ func (b *builder) place(u *url.URL) (place, error) {
 	return p, nil
 }
 
-// part is a scenario of a mix.
 type part struct {
 	name   string
 	weight uint64
 }
 
-// asked says whether one of some scenarios is asked for.
 func asked(parts []part, names ...string) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return slices.Contains(names, p.name) })
 }

@@ -19,7 +19,6 @@ type listener interface {
 	Heard(ref uint64, a client.Answer)
 }
 
-// source is a thread's stream of requests.
 type source struct {
 	numbers
 	order
@@ -43,7 +42,6 @@ func (s *source) Judge(part int, r *http.Response, body []byte) error {
 	return nil
 }
 
-// liner is a maker of several parts.
 type liner interface {
 	// line is the part of the last request.
 	line() int
@@ -86,7 +84,6 @@ type order struct {
 	share []uint64 // turns of each part in a round
 }
 
-// turn is one of a round.
 type turn struct {
 	part   uint32
 	before uint32 // turns of the same part in the round

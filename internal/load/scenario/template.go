@@ -32,7 +32,6 @@ func (t *taken) in(all []string) []byte {
 	return text
 }
 
-// fixed says whether p is text.
 func (p *piece) fixed() bool { return p.values == nil && p.taken == nil }
 
 // appendPieces appends the pieces, with the variables of a row.
@@ -65,7 +64,6 @@ func sizeOf(pieces []piece, row int, all []string) int {
 	return n
 }
 
-// merge joins neighbours that are text.
 func merge(pieces []piece) []piece {
 	var merged []piece
 	for _, p := range pieces {

@@ -36,7 +36,6 @@ type vars struct {
 	used    []*values
 }
 
-// values is a column in one form.
 type values struct {
 	column int
 	form   form
@@ -46,7 +45,6 @@ type values struct {
 
 func (v *values) at(row int) []byte { return v.slab[v.ends[row]:v.ends[row+1]] }
 
-// openVars reads the head of a CSV file.
 func openVars(name, text string) (*vars, error) {
 	v := &vars{name: name, text: strings.TrimPrefix(text, "\ufeff")}
 	r := v.reader()
@@ -145,7 +143,6 @@ func (v *vars) fill() error {
 	return nil
 }
 
-// fault says where a CSV file is wrong.
 func (v *vars) fault(err error) error {
 	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		if errors.Is(err, csv.ErrFieldCount) {
@@ -161,7 +158,6 @@ func (v *vars) fault(err error) error {
 	return fmt.Errorf("%s: %w", v.name, err)
 }
 
-// append writes a value in its form.
 func (f form) append(b []byte, value string) ([]byte, error) {
 	switch f {
 	case formField:

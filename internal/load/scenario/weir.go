@@ -26,7 +26,6 @@ func (b *builder) userIDs(use string) userIDs {
 	return userIDs{newDice(b.spec.Seed, use), b.spec.FirstUser, uint64(cmp.Or(b.spec.Users, defaultUsers))}
 }
 
-// append appends the user of request k.
 func (u userIDs) append(wire []byte, k uint64) []byte {
 	return strconv.AppendUint(wire, u.first+below(u.dice.at(k), u.n), 10)
 }
@@ -72,7 +71,6 @@ func (f *feed) samples() []sample {
 	return samplesOf(f, f.index, "does this server serve feeds (weir serve --feeds FILE)?")
 }
 
-// make implements maker.
 func (f *feed) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	wire = append(wire, f.before...)
 	wire = f.users.append(wire, k)
@@ -121,7 +119,6 @@ func (b *builder) predict(at place) (kind, error) {
 	return p, nil
 }
 
-// write makes the list.
 func (p *predict) write(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, uint64(newDice(seed, "predict list"))))
 	n := min(p.most, maxList)
@@ -149,7 +146,6 @@ func (p *predict) samples() []sample {
 	return samplesOf(p, p.index, "does this server predict (weir serve, without --bandit=false)?")
 }
 
-// make implements maker.
 func (p *predict) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	first := below(p.from.at(k), uint64(len(p.ends)-p.items))
 	list := p.list[p.ends[first] : p.ends[int(first)+p.items]-1] // without the last comma
@@ -193,7 +189,6 @@ func (s *sequence) samples() []sample {
 	return samplesOf(s, s.index, "does this server have the sequence (weir serve, without --sequence=false)?")
 }
 
-// make implements maker.
 func (s *sequence) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
 	if s.climb > 0 && k/s.climb%2 == 1 {
 		return append(wire, s.back...), s.index, 0

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// field is a header of a request.
 type field struct{ name, value string }
 
 // ours are fields that no one gives but the generator, and why.
@@ -25,7 +24,6 @@ var ours = map[string]string{
 	"trailer":           "Trailer cannot be set: bodies are sent with their length",
 }
 
-// parseFields reads lines of "Name: value".
 func parseFields(lines []string) ([]field, error) {
 	var fields []field
 	for _, line := range lines {
@@ -103,7 +101,6 @@ func checkHost(host string) error {
 	return nil
 }
 
-// has says whether one of fields has that name.
 func has(fields []field, name string) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
 }

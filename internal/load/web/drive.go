@@ -28,10 +28,8 @@ type activeRun struct {
 	runner Runner // nil while the plan is checked
 }
 
-// errBusy says that there is a run already.
 var errBusy = errors.New("a run is going on; stop it first")
 
-// getRun answers GET /api/run.
 func (u *UI) getRun(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, u.live.get()) }
 
 // postRun answers POST /api/runs: it starts the run of the plan in the body.
@@ -222,7 +220,6 @@ func (u *UI) stopRun(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusAccepted, u.live.get())
 }
 
-// putRate answers PUT /api/run/rate.
 func (u *UI) putRate(w http.ResponseWriter, r *http.Request) {
 	text, ok := body(w, r)
 	if !ok {

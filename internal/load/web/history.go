@@ -31,7 +31,6 @@ type history struct {
 	known map[string]entry // by id, as of when the file had that size and time
 }
 
-// entry is a result in the list.
 type entry struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name,omitempty"`
@@ -61,7 +60,6 @@ var (
 	ownID = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$`)
 )
 
-// errNoResult says that there is no result of that id.
 var errNoResult = errors.New("there is no such result")
 
 func openHistory(dir string, keep int) (*history, error) {
@@ -157,7 +155,6 @@ func (h *history) list() ([]entry, error) {
 	return entries[:min(len(entries), mostListed)], nil
 }
 
-// look reads a result for the list.
 func (h *history) look(id string) entry {
 	r, err := h.result(id)
 	if err != nil {
@@ -183,7 +180,6 @@ func (h *history) look(id string) entry {
 	return e
 }
 
-// result reads a result.
 func (h *history) result(id string) (*report.Result, error) {
 	if !validID.MatchString(id) {
 		return nil, errNoResult
@@ -199,7 +195,6 @@ func (h *history) result(id string) (*report.Result, error) {
 	return report.ReadJSON(f)
 }
 
-// remove deletes a result.
 func (h *history) remove(id string) error {
 	if !validID.MatchString(id) {
 		return errNoResult

@@ -51,7 +51,6 @@ func newLive() *live {
 
 func none() []report.Point { return nil }
 
-// set changes the status and tells everybody.
 func (l *live) set(change func(s *status)) {
 	l.Update("run", func() any {
 		change(&l.status)
@@ -72,10 +71,8 @@ func (l *live) get() (s status) {
 	return s
 }
 
-// point tells everybody of a point of the run.
 func (l *live) point(p report.Point) { l.Send("point", p) }
 
-// historyChanged tells everybody to look again.
 func (l *live) historyChanged() { l.Send("history", struct{}{}) }
 
 // snapshot is what a client is told first, instead of all that has happened. Its last points may come again

@@ -79,7 +79,6 @@ func notOwned(p load.Plan, err error) error {
 		"start weir load ui with --i-own", 1)}
 }
 
-// agents says which agents plans may name.
 func (u *UI) agents() string {
 	if len(u.o.Agents) == 0 {
 		return "start weir load ui with --agents and their addresses"

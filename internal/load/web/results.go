@@ -12,7 +12,6 @@ import (
 	"weir/internal/load/report"
 )
 
-// listHistory answers GET /api/history.
 func (u *UI) listHistory(w http.ResponseWriter, _ *http.Request) {
 	entries, err := u.history.list()
 	if err != nil {
@@ -25,7 +24,6 @@ func (u *UI) listHistory(w http.ResponseWriter, _ *http.Request) {
 	}{u.o.Keep, entries})
 }
 
-// renderings are the forms that a result can be downloaded in.
 var renderings = map[string]func(io.Writer, *report.Result) error{
 	"json": report.WriteJSON,
 	"csv":  report.WriteCSV,
@@ -69,7 +67,6 @@ func (u *UI) getResult(w http.ResponseWriter, r *http.Request) {
 	w.Write(text.Bytes()) //nolint:errcheck // the client may be gone
 }
 
-// deleteResult answers DELETE /api/history/{id}.
 func (u *UI) deleteResult(w http.ResponseWriter, r *http.Request) {
 	if err := u.history.remove(r.PathValue("id")); err != nil {
 		u.broken(w, err)
@@ -79,7 +76,6 @@ func (u *UI) deleteResult(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// compare answers GET /api/compare?a=ID&b=ID.
 func (u *UI) compare(w http.ResponseWriter, r *http.Request) {
 	var two [2]*report.Result
 	for i, name := range []string{"a", "b"} {

@@ -175,7 +175,6 @@ func problem(w http.ResponseWriter, status int, detail, field string) {
 // refuse answers with a problem document that is about no field.
 func refuse(w http.ResponseWriter, status int, detail string) { problem(w, status, detail, "") }
 
-// answer answers with v as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
