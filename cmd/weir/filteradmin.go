@@ -98,7 +98,7 @@ func writeFilter(w io.Writer, f filter.Shown) {
 
 // runs has a command ask a server; in is what its flags say of a filter if it has a spec, which is looked at
 // before anything is opened.
-func (c *filterClient) runs(cmd *cobra.Command, spec *specFlags,
+func (c *adminClient) runs(cmd *cobra.Command, spec *specFlags,
 	run func(cmd *cobra.Command, in map[string]any, args []string) error) *cobra.Command {
 	if spec != nil {
 		spec.add(cmd)
@@ -117,7 +117,7 @@ func (c *filterClient) runs(cmd *cobra.Command, spec *specFlags,
 }
 
 func newFilterAdd() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	var spec specFlags
 	cmd := &cobra.Command{
 		Use:   "add URL...",
@@ -133,7 +133,7 @@ func newFilterAdd() *cobra.Command {
 }
 
 func newFilterList() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	var tag, folder, search string
 	var failing bool
 	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags")}
@@ -172,7 +172,7 @@ func newFilterList() *cobra.Command {
 func filterPath(id string) string { return "/admin/filters/" + url.PathEscape(id) }
 
 // show makes a request for one filter, and prints the filter as it is then.
-func (c *filterClient) show(cmd *cobra.Command, method, path string, in any) error {
+func (c *adminClient) show(cmd *cobra.Command, method, path string, in any) error {
 	var f filter.Shown
 	if err := c.get(cmd.Context(), method, path, in, &f); err != nil {
 		return err
@@ -182,7 +182,7 @@ func (c *filterClient) show(cmd *cobra.Command, method, path string, in any) err
 }
 
 func newFilterShow() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	cmd := &cobra.Command{Use: "show ID",
 		Short: "Show a filter, how its sources are, and rules that match nothing",
 		Args:  exactly(1, "the id of a filter")}
@@ -192,7 +192,7 @@ func newFilterShow() *cobra.Command {
 }
 
 func newFilterEdit() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	var spec specFlags
 	var urls []string
 	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays",
@@ -208,7 +208,7 @@ func newFilterEdit() *cobra.Command {
 }
 
 func newFilterRemove() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters",
 		Args: atLeast(1, "the id of a filter, or several")}
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, ids []string) error {
@@ -222,7 +222,7 @@ func newFilterRemove() *cobra.Command {
 }
 
 func newFilterTest() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	var spec specFlags
 	cmd := &cobra.Command{
 		Use:     "test URL...",
@@ -264,7 +264,7 @@ func newFilterTest() *cobra.Command {
 }
 
 func newFilterImport() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	cmd := &cobra.Command{Use: "import FILE",
 		Short: "Add a filter for each feed of an OPML file that can be one and is not there yet",
 		Args:  exactly(1, "the OPML file, or - for standard input")}
@@ -301,7 +301,7 @@ func readFileOr(in io.Reader, path string) ([]byte, error) {
 }
 
 func newFilterExport() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML",
 		Args: exactly(0, "no arguments, only flags")}
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
@@ -314,7 +314,7 @@ func newFilterExport() *cobra.Command {
 }
 
 func newFilterBackup() *cobra.Command {
-	var client filterClient
+	var client adminClient
 	cmd := &cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
 		Args: exactly(1, "the file to write")}
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {

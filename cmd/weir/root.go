@@ -61,13 +61,7 @@ func newRoot() *cobra.Command {
 			"where it breaks.\n\n" + exitCodes,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q%s", args[0],
-					meant(cmd.SuggestionsFor(args[0])))}
-			}
-			return nil
-		},
+		Args:          onlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if v, err := cmd.Flags().GetBool("version"); err != nil || !v {
 				return errors.Join(err, cmd.Help())
@@ -87,7 +81,7 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(),
-		newArms(), newFilter(), newInspect(), newDoctor(),
+		newArms(), newFilter(), newCtl(), newInspect(), newDoctor(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -102,6 +96,15 @@ func newRoot() *cobra.Command {
 		return nil
 	}
 	return root
+}
+
+// onlyCommands refuses what is none of a command's own, and asks whether a similar one was meant.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{cmd.CommandPath(), fmt.Errorf("there is no command %q%s", args[0],
+		meant(cmd.SuggestionsFor(args[0])))}
 }
 
 // meant asks whether one of some words was meant.

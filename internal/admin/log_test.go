@@ -93,7 +93,8 @@ func TestErrorsAreGroupedByTheirCause(t *testing.T) {
 			g.Samples[0].Time.Before(g.Samples[1].Time) {
 			t.Errorf("%+v", g)
 		}
-		if want := map[string]string{"error": "no space left on device", "warn": `row # of "…"`}[g.Level]; g.Kind != want {
+		want := map[string]string{"error": "no space left on device", "warn": `row # of "…"`}[g.Level]
+		if g.Kind != want {
 			t.Errorf("the kind is %q, want %q", g.Kind, want)
 		}
 		if all := l.errors(g.Group).Groups; len(all) != 1 || len(all[0].Samples) != 20 {
@@ -142,7 +143,8 @@ func TestSecretsAndPathsAreNotKept(t *testing.T) {
 	dir := t.TempDir()
 	_, err := os.Open(filepath.Join(dir, "missing.weir"))
 	_, urlErr := url.Parse(string([]byte("http://ada:hunter2@feeds.example.org/a\x7f?key=s3cret")))
-	log.Error("cannot read "+dir+"/inner/x.toml", "error", err, "path", dir+"/feeds.weir", "admin_token", "abc123",
+	log.Error("cannot read "+dir+"/inner/x.toml", "error", err, "path", dir+"/feeds.weir",
+		"admin_token", "abc123",
 		"header", "Authorization: Bearer abc123.def", "url", "https://ada:hunter2@feeds.example.org/rss?key=s3cret",
 		"config", `password = "hunter2"`, "route", "GET /feed/{user}", "wrong", urlErr,
 		"data", slog.GroupValue(slog.String("Password", "hunter2")))
@@ -171,7 +173,8 @@ func TestAPanicIsKeptWithTheTopOfItsStack(t *testing.T) {
 	if len(line.Stack) == 0 || !strings.HasPrefix(line.Stack[0], "admin.TestAPanicIsKept") ||
 		!strings.Contains(line.Stack[0], "log_test.go:") || len(line.Stack) > mostFrames ||
 		!strings.HasPrefix(g.Kind, "panic in admin.TestAPanic") ||
-		!strings.HasPrefix(line.Attrs[0].Value, "panic: runtime error") || strings.Contains(fmt.Sprint(g), ".go:0") {
+		!strings.HasPrefix(line.Attrs[0].Value, "panic: runtime error") ||
+		strings.Contains(fmt.Sprint(g), ".go:0") {
 		t.Errorf("%+v", g)
 	}
 	if text := fmt.Sprint(g); strings.Contains(text, "goroutine ") || strings.Contains(text, "internal/admin/") {

@@ -278,7 +278,8 @@ func TestChangesAtOnceAreAllKept(t *testing.T) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"live":{"rooms":{"value":"0"},"gone":{"value":"1"}},"changes":[{"number":1,"values":[{"name":"rooms","to":"5"}]}]}`))
+	f.Add([]byte(`{"live":{"rooms":{"value":"0"},"gone":{"value":"1"}},
+		"changes":[{"number":1,"values":[{"name":"rooms","to":"5"}]}]}`))
 	f.Add([]byte(`{"live":{"wait":{"value":"20s"},"timeout":{"value":"30s"}},"last":-1}`))
 	f.Add([]byte(`{"changes":[{},{"values":[{"name":"gone","from":"3"}]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
