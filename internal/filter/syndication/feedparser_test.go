@@ -122,13 +122,41 @@ func TestDamagedFeedsKeepTheirItems(t *testing.T) {
 	}
 }
 
-// otherwise are files that feedparser reads otherwise after items were left out or converted, by kind and
-// name, and why.
+// otherwise are files that feedparser reads otherwise after they were converted, by reason. With a format in
+// front it is that conversion alone.
 var otherwise = map[string]string{
-	"rss mock/rss/dates":   "31 February is no date",
-	"atom mock/rss/dates":  "31 February is no date",
-	"rss mock/atom/dates":  "31 February is no date",
-	"atom mock/atom/dates": "31 February is no date",
+	"31 February is no date": "mock/rss/dates mock/atom/dates",
+	"feedparser makes a reference &A; of a bare &A": "mock/rss/ampersands " +
+		"mock/atom/ampersands mock/rss/entities mock/atom/entities",
+	"feedparser takes all of a feed for windows-1250 where a byte is not UTF-8": "mock/rss/invalid " +
+		"mock/atom/invalid",
+	"feedparser knows nothing of statistics without the module chardet": "illformed/chardet/eucjp.xml " +
+		"illformed/chardet/gb2312.xml illformed/chardet/koi8r.xml illformed/chardet/shiftjis.xml",
+	"what is said to be text stays text": "rss:wellformed/atom10/entry_title_base64_2.xml " +
+		"rss:testdata/parser/atom/atom03_feed_entry_title_base64_escaped_markup.xml " +
+		"rss:testdata/parser/atom/atom10_feed_entry_title_base64_escaped_markup.xml",
+	"white space is no part of a URL": "" +
+		"testdata/parser/atom/atom10_feed_entry_link_href_invalid_space_prefix.xml",
+	"a link is in its text in RSS, and in href in Atom": "" +
+		"testdata/parser/rss/rss_channel_item_uri_at_protocol.xml " +
+		"wellformed/atom/entry_link_no_href.xml wellformed/atom10/entry_link_no_href.xml " +
+		"wellformed/atom10/entry_link_no_href_link_priority.xml",
+	"what is in another element is not the item's": "testdata/parser/rss/issue_217_enclosure_children.xml " +
+		"wellformed/rss/item_category_image.xml",
+	"the Channel Definition Format is not read": "wellformed/cdf/item_href_map_link.xml " +
+		"wellformed/cdf/item_href_map_links.xml",
+}
+
+// expected says whether a conversion is one of those.
+func expected(kind, name string) bool {
+	for _, names := range otherwise {
+		for listed := range strings.FieldsSeq(names) {
+			if listed == name && (kind == "rss" || kind == "atom") || listed == kind+":"+name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func TestFeedparserReadsOfFilteredFeedsWhatItReadsOfSources(t *testing.T) {
@@ -193,7 +221,7 @@ func TestFeedparserReadsOfFilteredFeedsWhatItReadsOfSources(t *testing.T) {
 			if n, _ := strconv.Atoi(d.What); n < len(samples)/2 {
 				t.Errorf("only %s documents compared", d.What)
 			}
-		} else if otherwise[d.Kind+" "+d.Name] == "" {
+		} else if !expected(d.Kind, d.Name) {
 			t.Errorf("%s %s: %s", d.Kind, d.Name, d.What)
 		}
 	}

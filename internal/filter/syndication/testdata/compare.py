@@ -5,8 +5,10 @@ source, filtered and converted (by format). A line of standard output is what di
 """
 
 import base64
+import html
 import io
 import json
+import re
 import sys
 
 import feedparser
@@ -23,6 +25,14 @@ def read(document, content_type):
 def plain(value):
     """What an entry says, without objects of feedparser."""
     return json.loads(json.dumps(value, default=str, sort_keys=True))
+
+
+def words(title):
+    """What a reader sees of a title: formats differ in how they write its markup, and XML has no control characters."""
+    title = re.sub("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]", "", title or "")
+    for _ in range(2):
+        title = html.unescape(re.sub("<[^<>]*>", "", title))
+    return title.split()
 
 
 compared = 0
@@ -43,13 +53,21 @@ for line in sys.stdin:
         differing = next((i for i, (a, b) in enumerate(zip(got, wanted)) if a != b), None)
         what = f"{len(got)} entries, not {len(wanted)}" if differing is None else f"entry {differing}: {got[differing]} is not {wanted[differing]}"
         print(json.dumps({"name": case["name"], "kind": "filtered", "what": what}))
+    head, kept = plain(source.feed), plain(filtered.feed)
+    if head != kept and not case["truncated"]:
+        what = {k: (kept.get(k), head.get(k)) for k in head.keys() | kept.keys() if kept.get(k) != head.get(k)}
+        print(json.dumps({"name": case["name"], "kind": "feed", "what": f"got and wanted: {what}"}))
     for kind, document in case["converted"].items():
         other = read(document, "")
         if len(other.entries) != len(entries):
             print(json.dumps({"name": case["name"], "kind": kind, "what": f"{len(other.entries)} items, not {len(entries)}"}))
             continue
         for i, (a, b) in enumerate(zip(other.entries, entries)):
-            for field in ("published_parsed",):
-                if plain(a.get(field)) != plain(b.get(field)) and b.get(field):
-                    print(json.dumps({"name": case["name"], "kind": kind, "what": f"{field} of entry {i} is {a.get(field)!r}, not {b.get(field)!r}"}))
+            wanted = {"published_parsed": plain(b.get("published_parsed")), "title": words(b.get("title"))}
+            if b.get("links"):  # otherwise feedparser takes an id for one
+                wanted["link"] = b.get("link")
+            for field, value in wanted.items():
+                got = words(a.get(field)) if field == "title" else plain(a.get(field))
+                if value and got != value:
+                    print(json.dumps({"name": case["name"], "kind": kind, "what": f"{field} of entry {i} is {got!r}, not {value!r}"}))
 print(json.dumps({"name": "", "kind": "compared", "what": str(compared)}))
