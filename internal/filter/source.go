@@ -183,8 +183,12 @@ func (c *content) release() {
 	}
 }
 
-// residents are the contents in memory, evicted by a clock when they take more than limit: one that was used
-// since the hand passed stays for another round.
+// maxResident contents are in memory: each has its file mapped, and Linux lets a process have 65,530 mappings
+// (vm.max_map_count).
+const maxResident = 40_000
+
+// residents are the contents in memory, evicted by a clock when they are too many, or take more than limit:
+// one that was used since the hand passed stays for another round.
 type residents struct {
 	limit   atomic.Int64
 	bytes   atomic.Int64
@@ -230,7 +234,7 @@ func (r *residents) grow(src *source, c *content, n int) {
 func (r *residents) shrink(but *source) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.bytes.Load() > r.limit.Load() && len(r.ring) > 1 {
+	for (r.bytes.Load() > r.limit.Load() || len(r.ring) > maxResident) && len(r.ring) > 1 {
 		r.hand %= len(r.ring)
 		src := r.ring[r.hand]
 		if c := src.current.Load(); src == but || c != nil && c.used.Swap(false) {
