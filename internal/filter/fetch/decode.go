@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"bufio"
+	"bytes"
 	"compress/flate"
 	"compress/gzip"
 	"compress/zlib"
@@ -81,7 +82,14 @@ func (b *bodyReader) add(encoding string) error {
 	case "gzip", "x-gzip":
 		open = func() (io.Reader, error) { return gzip.NewReader(from) }
 	case "br":
-		open = func() (io.Reader, error) { return brotli.NewReader(from), nil }
+		open = func() (io.Reader, error) {
+			r := brotlis.Get().(*brotli.Reader)
+			b.close = append(b.close, func() {
+				r.Reset(nil) //nolint:errcheck // it never fails
+				brotlis.Put(r)
+			})
+			return r, r.Reset(from)
+		}
 	case "zstd":
 		open = func() (io.Reader, error) {
 			d, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1),
@@ -106,6 +114,9 @@ func (b *bodyReader) add(encoding string) error {
 	b.decoded = &lazyReader{open: open}
 	return nil
 }
+
+// brotlis are decoders; one takes about 100 KB for a feed.
+var brotlis = sync.Pool{New: func() any { return new(brotli.Reader) }}
 
 // lazyReader opens a reader at the first Read.
 type lazyReader struct {
@@ -151,6 +162,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *bodyReader) Close() error {
+	b.decoded = bytes.NewReader(nil) // who reads on must not do so with a decoder that is another's
 	for _, f := range b.close {
 		f()
 	}

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -332,12 +333,16 @@ func (c *Cache) put(m *meta, body io.Reader) (*object, error) {
 	return o, nil
 }
 
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
 func (c *Cache) write(f file, m *meta, body io.Reader) (size int64, err error) {
 	w, err := newWriter(f, c.o.MaxBody)
 	if err != nil {
 		return 0, err
 	}
-	if _, err := io.Copy(w, body); err != nil {
+	room := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(room)
+	if _, err := io.CopyBuffer(w, body, room[:]); err != nil {
 		return 0, err
 	}
 	return w.finish(m)
