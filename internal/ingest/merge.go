@@ -223,9 +223,6 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 		return err
 	}
 	m := merger{apart: s.o.Apart, most: MostValues(s.o.Memory)}
-	for _, r := range h {
-		m.wideOrders = m.wideOrders || r.wideOrders
-	}
 	for len(h) > 0 {
 		var g *Groups
 		select {
@@ -255,12 +252,9 @@ func (s *Sorter) merge(ctx context.Context, free <-chan *Groups, ready chan<- *G
 
 // merger puts together the values of one key after the other.
 type merger struct {
-	apart      bool
-	most       uint64 // values of a key
-	wideOrders bool
-	pairs      []orderedValue
-	packed     []uint64
-	sorted     []uint64
+	apart bool
+	most  uint64 // values of a key
+	pairs []orderedValue
 }
 
 type orderedValue struct{ order, value uint64 }
@@ -292,7 +286,7 @@ func (m *merger) group(h *heap, g *Groups) error {
 		if total += count; total > m.most {
 			r.valAt.skip(count, r.wide)
 			if r.ordered {
-				r.ordAt.skip(count, r.wideOrders)
+				r.ordAt.skip(count, true)
 			}
 			if err := h.pop(); err != nil {
 				return err
@@ -303,14 +297,8 @@ func (m *merger) group(h *heap, g *Groups) error {
 			return err
 		}
 		if r.ordered {
-			at := len(g.orders)
-			if g.orders, err = r.ordAt.words(g.orders, int(count), r.wideOrders); err != nil {
+			if g.orders, err = r.ordAt.words(g.orders, int(count), true); err != nil {
 				return err
-			}
-			if m.wideOrders && !r.wideOrders {
-				for i, o := range g.orders[at:] {
-					g.orders[at+i] = widen(uint32(o))
-				}
 			}
 		}
 		if err := h.pop(); err != nil {
@@ -332,26 +320,13 @@ func (m *merger) group(h *heap, g *Groups) error {
 
 // arrange sorts values by their orders, stably.
 func (m *merger) arrange(values, orders []uint64) {
-	if m.wideOrders {
-		m.pairs = m.pairs[:0]
-		for i, o := range orders {
-			m.pairs = append(m.pairs, orderedValue{o, values[i]})
-		}
-		slices.SortStableFunc(m.pairs, func(a, b orderedValue) int { return cmp.Compare(a.order, b.order) })
-		for i, p := range m.pairs {
-			values[i] = p.value
-		}
-		return
-	}
-	// An order and a place in one word sort stably by themselves, and three times as fast.
-	m.packed = m.packed[:0]
+	m.pairs = m.pairs[:0]
 	for i, o := range orders {
-		m.packed = append(m.packed, o<<32|uint64(i))
+		m.pairs = append(m.pairs, orderedValue{o, values[i]})
 	}
-	slices.Sort(m.packed)
-	m.sorted = append(m.sorted[:0], values...)
-	for i, p := range m.packed {
-		values[i] = m.sorted[uint32(p)]
+	slices.SortStableFunc(m.pairs, func(a, b orderedValue) int { return cmp.Compare(a.order, b.order) })
+	for i, p := range m.pairs {
+		values[i] = p.value
 	}
 }
 

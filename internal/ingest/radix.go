@@ -2,15 +2,9 @@ package ingest
 
 import "math/bits"
 
-// A record is what buffers sort: by key, and stably, so that what has one key stays in the order
-// of the input. Its two sizes of word make it 12, 16 or 24 bytes long.
-type record[K, O word] struct {
-	key   K
-	value K
-	order O
-}
-
-type word interface{ uint32 | uint64 }
+// A record is what buffers sort: by key, and stably, so that what has one key stays in the order of the
+// input.
+type record struct{ key, value, order uint64 }
 
 const (
 	radixBits = 11 // 2048 counters and as many write positions stay in the first-level cache
@@ -21,10 +15,10 @@ const (
 // radixSort sorts data by key and returns it in either data or scratch, which has the same length.
 // It goes from the least significant digit on; digits in which all keys agree cost nothing but
 // their counting.
-func radixSort[K, O word](data, scratch []record[K, O]) []record[K, O] {
-	var or K
+func radixSort(data, scratch []record) []record {
+	or := uint64(0)
 	sorted := true
-	last := K(0)
+	last := uint64(0)
 	for i := range data {
 		k := data[i].key
 		or |= k
@@ -34,10 +28,10 @@ func radixSort[K, O word](data, scratch []record[K, O]) []record[K, O] {
 	if sorted {
 		return data
 	}
-	digits := (bits.Len64(uint64(or)) + radixBits - 1) / radixBits
+	digits := (bits.Len64(or) + radixBits - 1) / radixBits
 	var counts [maxDigits][radixMask + 1]uint32
 	for i := range data {
-		k := uint64(data[i].key)
+		k := data[i].key
 		for d := range digits {
 			counts[d][k&radixMask]++
 			k >>= radixBits
@@ -46,7 +40,7 @@ func radixSort[K, O word](data, scratch []record[K, O]) []record[K, O] {
 	for d := range digits {
 		shift := d * radixBits
 		count := &counts[d]
-		if int(count[uint64(data[0].key)>>shift&radixMask]) == len(data) {
+		if int(count[data[0].key>>shift&radixMask]) == len(data) {
 			continue
 		}
 		sum := uint32(0)
@@ -55,7 +49,7 @@ func radixSort[K, O word](data, scratch []record[K, O]) []record[K, O] {
 			sum += n
 		}
 		for i := range data {
-			at := &count[uint64(data[i].key)>>shift&radixMask]
+			at := &count[data[i].key>>shift&radixMask]
 			scratch[*at] = data[i]
 			*at++
 		}

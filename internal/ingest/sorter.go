@@ -36,12 +36,10 @@ type Sorter struct {
 	runs    []run
 	filling *buffer
 	resting *buffer // the other one, when nobody sorts it
-	width   int
-	wide    bool // values of lists take 64 bits
 
 	sorting sync.WaitGroup
 	failed  error // of the background; read after sorting.Wait
-	scratch *buffer
+	scratch []record
 }
 
 // NewSorter returns a sorter that has created its spill file. Close removes it.
@@ -51,7 +49,7 @@ func NewSorter(o SortOptions) (*Sorter, error) {
 		return nil, err
 	}
 	o.Memory = max(o.Memory, 1<<10)
-	return &Sorter{o: o, file: file, filling: &buffer{}, resting: &buffer{}, scratch: &buffer{}}, nil
+	return &Sorter{o: o, file: file, filling: &buffer{}, resting: &buffer{}}, nil
 }
 
 // Close removes the spill file.
@@ -65,59 +63,55 @@ func (s *Sorter) Close() error {
 	return err
 }
 
-// A buffer holds either lists, as records of key, place and length, or single values, as records of
-// key, value and order in the width that fits them.
+// A buffer holds either lists, as records of key, place among the values and length, or single values, as
+// records of key, value and order.
 type buffer struct {
 	source  int
 	names   *Table // of the keys, when these are strings; record keys are then numbers in it
-	lists   []record[uint64, uint64]
-	small   []uint32 // values of lists
-	large   []uint64 // of lists with values of more than 32 bits
+	records []record
+	lists   bool
 	ordered bool
-	rows12  []record[uint32, uint32]
-	rows16  []record[uint32, uint64]
-	rows24  []record[uint64, uint64]
+	values  []uint64 // of lists
+	bits    uint64   // of all values
 }
 
 func (b *buffer) reset(source int) {
-	b.source = source
-	b.lists, b.small, b.large = b.lists[:0], b.small[:0], b.large[:0]
-	b.rows12, b.rows16, b.rows24 = b.rows12[:0], b.rows16[:0], b.rows24[:0]
+	b.source, b.bits = source, 0
+	b.records, b.values = b.records[:0], b.values[:0]
 	if b.names != nil {
 		b.names.reset()
 	}
 }
 
-func (b *buffer) empty() bool {
-	return len(b.lists)+len(b.rows12)+len(b.rows16)+len(b.rows24) == 0
-}
-
 // size is how many bytes of the budget are used.
 func (b *buffer) size() int64 {
-	n := 24*int64(len(b.lists)) + 4*int64(len(b.small)) + 8*int64(len(b.large))
-	n += 12*int64(len(b.rows12)) + 16*int64(len(b.rows16)) + 24*int64(len(b.rows24))
+	n := 24*int64(len(b.records)) + 8*int64(len(b.values))
 	if b.names != nil {
 		n += b.names.Size()
 	}
 	return n
 }
 
-// begin makes room in the filling buffer for n values of a source.
-func (s *Sorter) begin(source, n int) error {
-	b := s.filling
+// begin returns the filling buffer, with room for values of a source, which it takes account of.
+func (s *Sorter) begin(source int, values []uint64) (*buffer, error) {
 	// Filling, sorting and the sort's scratch share the memory.
-	full := b.size() > s.o.Memory/3
-	if full || s.o.Apart && b.source != source {
+	full := s.filling.size() > s.o.Memory/3
+	if full || s.o.Apart && s.filling.source != source {
 		if err := s.flush(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	s.filling.source = source
-	if s.o.Keys == String && s.filling.names == nil {
-		s.filling.names = NewTable()
+	b := s.filling
+	b.source = source
+	if s.o.Keys == String && b.names == nil {
+		b.names = NewTable()
 	}
-	s.Values += uint64(n)
-	return nil
+	for _, v := range values {
+		b.bits |= v
+		s.MaxValue = max(s.MaxValue, v)
+	}
+	s.Values += uint64(len(values))
+	return b, nil
 }
 
 // key returns what stands for key i of a column in the records of the filling buffer.
@@ -133,31 +127,16 @@ func (s *Sorter) key(keys *Column, i int) uint64 {
 // AddLists adds a batch of rows that are each a key and a list. values are those of all lists, in
 // turn, and ends says where each list ends.
 func (s *Sorter) AddLists(source int, keys *Column, values []uint64, ends []uint32) error {
-	or := uint64(0)
-	for _, v := range values {
-		or |= v
-		s.MaxValue = max(s.MaxValue, v)
-	}
-	if or > math.MaxUint32 && !s.wide {
-		if err := s.flush(); err != nil {
-			return err
-		}
-		s.wide = true
-	}
-	if err := s.begin(source, len(values)); err != nil {
+	b, err := s.begin(source, values)
+	if err != nil {
 		return err
 	}
-	b := s.filling
-	base := len(b.small) + len(b.large)
-	if s.wide {
-		b.large = append(b.large, values...)
-	} else {
-		b.small = narrow(reserve(b.small, s.o.Memory/12), values)
-	}
+	b.lists = true
+	at := len(b.values)
+	b.values = append(reserve(b.values, s.o.Memory/24), values...)
 	from := 0
 	for i, end := range ends {
-		b.lists = append(b.lists, record[uint64, uint64]{s.key(keys, i), uint64(base + from),
-			uint64(int(end) - from)})
+		b.records = append(b.records, record{s.key(keys, i), uint64(at + from), uint64(int(end) - from)})
 		from = int(end)
 	}
 	return nil
@@ -166,65 +145,18 @@ func (s *Sorter) AddLists(source int, keys *Column, values []uint64, ends []uint
 // AddRows adds a batch of rows that are each a key and one value. order, ascending, says how the
 // values of one key are to be arranged; nil is as they come, for all batches alike. It has no NaN.
 func (s *Sorter) AddRows(source int, keys *Column, values []uint64, order []float64) error {
-	width := 0
-	for _, o := range order {
-		if float64(float32(o)) != o {
-			width = 1
-			break
-		}
-	}
-	or := uint64(0)
-	for _, v := range values {
-		or |= v
-		s.MaxValue = max(s.MaxValue, v)
-	}
-	if s.o.Keys == Number {
-		for _, k := range keys.Numbers {
-			or |= k
-		}
-	}
-	if or > math.MaxUint32 {
-		width = 2
-	}
-	if width > s.width {
-		if err := s.flush(); err != nil {
-			return err
-		}
-		s.width = width
-	}
-	if err := s.begin(source, len(values)); err != nil {
+	b, err := s.begin(source, values)
+	if err != nil {
 		return err
 	}
-	b := s.filling
 	b.ordered = order != nil
-	switch s.width {
-	case 0:
-		b.rows12 = reserve(b.rows12, s.o.Memory/36)
-		for i, v := range values {
-			r := record[uint32, uint32]{key: uint32(s.key(keys, i)), value: uint32(v)}
-			if order != nil {
-				r.order = sortable32(float32(order[i]))
-			}
-			b.rows12 = append(b.rows12, r)
+	b.records = reserve(b.records, s.o.Memory/72)
+	for i, v := range values {
+		r := record{key: s.key(keys, i), value: v}
+		if order != nil {
+			r.order = sortable(order[i])
 		}
-	case 1:
-		b.rows16 = reserve(b.rows16, s.o.Memory/48)
-		for i, v := range values {
-			r := record[uint32, uint64]{key: uint32(s.key(keys, i)), value: uint32(v)}
-			if order != nil {
-				r.order = sortable64(order[i])
-			}
-			b.rows16 = append(b.rows16, r)
-		}
-	default:
-		b.rows24 = reserve(b.rows24, s.o.Memory/72)
-		for i, v := range values {
-			r := record[uint64, uint64]{key: s.key(keys, i), value: v}
-			if order != nil {
-				r.order = sortable64(order[i])
-			}
-			b.rows24 = append(b.rows24, r)
-		}
+		b.records = append(b.records, r)
 	}
 	return nil
 }
@@ -236,7 +168,7 @@ func (s *Sorter) flush() error {
 		return s.failed
 	}
 	full := s.filling
-	if full.empty() {
+	if len(full.records) == 0 {
 		return nil
 	}
 	s.filling, s.resting = s.resting, full
@@ -265,38 +197,11 @@ func reserve[T any](s []T, n int64) []T {
 	return s
 }
 
-func narrow(dst []uint32, values []uint64) []uint32 {
-	n := len(dst)
-	dst = append(dst, make([]uint32, len(values))...)
-	out := dst[n:]
-	for i, v := range values {
-		out[i] = uint32(v)
-	}
-	return dst
-}
-
-// sortable32 maps floats to numbers that are in the same order.
-func sortable32(x float32) uint32 {
-	b := math.Float32bits(x + 0) // -0 is 0
-	if b>>31 != 0 {
-		return ^b
-	}
-	return b | 1<<31
-}
-
-func sortable64(x float64) uint64 {
-	b := math.Float64bits(x + 0)
+// sortable maps floats to numbers that are in the same order.
+func sortable(x float64) uint64 {
+	b := math.Float64bits(x + 0) // -0 is 0
 	if b>>63 != 0 {
 		return ^b
 	}
 	return b | 1<<63
-}
-
-// widen makes of a sortable32 the sortable64 of the same number.
-func widen(s uint32) uint64 {
-	b := s &^ (1 << 31)
-	if s>>31 == 0 {
-		b = ^s
-	}
-	return sortable64(float64(math.Float32frombits(b)))
 }

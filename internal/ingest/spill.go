@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 )
 
 // A run is what one buffer became: groups of values in ascending order of their keys. It is stored
@@ -12,16 +13,15 @@ import (
 //	keys    varint of the difference to the key before, or a length byte and a string
 //	counts  varint of the number of values
 //	values  4 or 8 bytes each, little endian
-//	orders  4 or 8 bytes each, or nothing
+//	orders  8 bytes each, or nothing
 //
 // In a run of lists a key may have several groups, in the order of the input.
 type run struct {
 	source      int
 	groups      uint64
 	lists       bool
-	wide        bool // values take 8 bytes
+	wide        bool // values take 8 bytes: one of them does not fit 4
 	ordered     bool
-	wideOrders  bool
 	keys        section
 	counts      section
 	values      section
@@ -34,7 +34,8 @@ type section struct{ from, to int64 }
 
 // write sorts a buffer and appends it to the spill file as a run.
 func (s *Sorter) write(b *buffer) error {
-	r := run{source: b.source, stringsKeys: b.names != nil}
+	r := run{source: b.source, lists: b.lists, ordered: b.ordered, wide: b.bits > math.MaxUint32,
+		stringsKeys: b.names != nil}
 	var ranked []uint32 // numbers of the keys that are strings, in order
 	if b.names != nil {
 		ranked = b.names.Sorted()
@@ -42,144 +43,60 @@ func (s *Sorter) write(b *buffer) error {
 		for i, n := range ranked {
 			rank[n] = uint32(i)
 		}
-		b.rank(rank)
+		for i := range b.records {
+			b.records[i].key = uint64(rank[b.records[i].key])
+		}
 	}
-	name := func(key uint64) []byte { return b.names.Get(ranked[key]) }
-	var err error
-	switch {
-	case len(b.lists) > 0:
-		err = s.writeLists(&r, b, name)
-	case len(b.rows12) > 0:
-		err = writeRows(s, &r, b, &b.rows12, &s.scratch.rows12, name)
-	case len(b.rows16) > 0:
-		err = writeRows(s, &r, b, &b.rows16, &s.scratch.rows16, name)
-	default:
-		err = writeRows(s, &r, b, &b.rows24, &s.scratch.rows24, name)
+	if len(s.scratch) < len(b.records) {
+		s.scratch = make([]record, cap(b.records))
 	}
-	if err != nil {
-		return tempError(err)
-	}
-	s.runs = append(s.runs, r)
-	return nil
-}
-
-// rank puts ranks in the place of the numbers of names.
-func (b *buffer) rank(rank []uint32) {
-	for i := range b.lists {
-		b.lists[i].key = uint64(rank[b.lists[i].key])
-	}
-	for i := range b.rows12 {
-		b.rows12[i].key = rank[b.rows12[i].key]
-	}
-	for i := range b.rows16 {
-		b.rows16[i].key = rank[b.rows16[i].key]
-	}
-	for i := range b.rows24 {
-		b.rows24[i].key = uint64(rank[b.rows24[i].key])
-	}
-}
-
-func (s *Sorter) writeLists(r *run, b *buffer, name func(uint64) []byte) error {
-	scratch := &s.scratch.lists
-	if len(*scratch) < len(b.lists) {
-		*scratch = make([]record[uint64, uint64], len(b.lists))
-	}
-	lists := radixSort(b.lists, (*scratch)[:len(b.lists)])
-	r.lists, r.groups = true, uint64(len(lists))
-	r.wide = len(b.large) > 0
+	sorted := radixSort(b.records, s.scratch[:len(b.records)])
 	w := sectionWriter{s: s}
-	keys := keyWriter{w: &w, strings: r.stringsKeys, name: name}
-	for i := range lists {
-		keys.add(lists[i].key)
+	last := uint64(0)
+	for i := range sorted {
+		key := sorted[i].key
+		switch {
+		case !b.lists && i > 0 && key == sorted[i-1].key:
+			continue
+		case b.names != nil:
+			w.text(b.names.Get(ranked[key]))
+		default:
+			w.varint(key - last)
+			last = key
+		}
+		r.groups++
 	}
 	r.keys = w.end()
-	for i := range lists {
-		w.varint(lists[i].order)
+	for from, i := 0, 0; i < len(sorted); i++ {
+		switch {
+		case b.lists:
+			w.varint(sorted[i].order)
+		case i+1 == len(sorted) || sorted[i+1].key != sorted[i].key:
+			w.varint(uint64(i + 1 - from))
+			from = i + 1
+		}
 	}
 	r.counts = w.end()
-	for i := range lists {
-		from, to := lists[i].value, lists[i].value+lists[i].order
-		if r.wide {
-			for _, v := range b.large[from:to] {
-				w.uint64(v)
-			}
-		} else {
-			for _, v := range b.small[from:to] {
-				w.uint32(v)
-			}
+	var one [1]uint64
+	for i := range sorted {
+		values := one[:]
+		if one[0] = sorted[i].value; b.lists {
+			values = b.values[one[0] : one[0]+sorted[i].order]
 		}
+		w.values(values, r.wide)
 	}
 	r.values = w.end()
-	return w.err
-}
-
-func writeRows[K, O word](s *Sorter, r *run, b *buffer, rows, scratch *[]record[K, O],
-	name func(uint64) []byte) error {
-	if len(*scratch) < len(*rows) {
-		*scratch = make([]record[K, O], cap(*rows))
-	}
-	sorted := radixSort(*rows, (*scratch)[:len(*rows)])
-	r.ordered = b.ordered
-	switch any(sorted).(type) {
-	case []record[uint32, uint64]:
-		r.wideOrders = true
-	case []record[uint64, uint64]:
-		r.wide, r.wideOrders = true, true
-	}
-	w := sectionWriter{s: s}
-	keys := keyWriter{w: &w, strings: r.stringsKeys, name: name}
-	for i := range sorted {
-		if i == 0 || sorted[i].key != sorted[i-1].key {
-			keys.add(uint64(sorted[i].key))
-			r.groups++
-		}
-	}
-	r.keys = w.end()
-	from := 0
-	for i := range sorted {
-		if sorted[i].key != sorted[from].key {
-			w.varint(uint64(i - from))
-			from = i
-		}
-	}
-	w.varint(uint64(len(sorted) - from))
-	r.counts = w.end()
-	for i := range sorted {
-		if r.wide {
-			w.uint64(uint64(sorted[i].value))
-		} else {
-			w.uint32(uint32(sorted[i].value))
-		}
-	}
-	r.values = w.end()
-	if r.ordered {
+	if b.ordered {
 		for i := range sorted {
-			if r.wideOrders {
-				w.uint64(uint64(sorted[i].order))
-			} else {
-				w.uint32(uint32(sorted[i].order))
-			}
+			w.uint64(sorted[i].order)
 		}
 	}
 	r.orders = w.end()
-	return w.err
-}
-
-// keyWriter encodes ascending keys.
-type keyWriter struct {
-	w       *sectionWriter
-	strings bool
-	name    func(uint64) []byte
-	last    uint64
-}
-
-func (k *keyWriter) add(key uint64) {
-	if k.strings {
-		k.w.text(k.name(key))
-		return
+	if w.err != nil {
+		return tempError(w.err)
 	}
-	k.w.varint(key - k.last)
-	k.last = key
+	s.runs = append(s.runs, r)
+	return nil
 }
 
 // sectionWriter appends to the spill file.
@@ -220,6 +137,17 @@ func (w *sectionWriter) uint32(v uint32) {
 func (w *sectionWriter) uint64(v uint64) {
 	w.room(8)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, v)
+}
+
+// values writes numbers of 4 or, wide, 8 bytes.
+func (w *sectionWriter) values(values []uint64, wide bool) {
+	for _, v := range values {
+		if wide {
+			w.uint64(v)
+		} else {
+			w.uint32(uint32(v))
+		}
+	}
 }
 
 func (w *sectionWriter) varint(v uint64) {
