@@ -34,7 +34,6 @@ type callers struct {
 	mu       sync.Mutex // guards all below
 	source   Source
 	listener Listener
-	parted   Parted
 	judge    Judge
 	schedule *schedule
 	wire     []byte
@@ -72,7 +71,6 @@ func newCallers(ctx context.Context, o *Options, epoch time.Time, sources []Sour
 			idle:     make(chan struct{}),
 		}
 		c.listener, _ = source.(Listener)
-		c.parted, _ = source.(Parted)
 		if o.Whole {
 			c.judge, _ = source.(Judge)
 		}
@@ -382,35 +380,26 @@ func (c *callers) callOn() {
 }
 
 type call struct {
+	Request
 	request *http.Request
 	err     error // why there is none
 	at      int64
-	ref     uint64
-	part    int
 	failed  error // why there is no answer
 }
 
 // nextRequest reads the source's next request. c.mu is held.
 func (c *callers) nextRequest(at int64) call {
-	wire, target, ref := c.source.Next(c.wire[:0])
+	wire, q := c.source.Next(c.wire[:0])
 	c.wire = wire
 	// The body is read from a copy: the next request overwrites the source's bytes.
 	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(bytes.Clone(wire))))
 	if err != nil {
-		return call{err: err, at: at, ref: ref, part: c.partNow()}
+		return call{Request: q, err: err, at: at}
 	}
-	origin := c.origins[target]
+	origin := c.origins[q.Target]
 	r.RequestURI = ""
 	r.URL.Scheme, r.URL.Host = origin.Scheme, origin.Host
-	return call{request: r, at: at, ref: ref, part: c.partNow()}
-}
-
-// partNow is the part of the source's last request. c.mu is held.
-func (c *callers) partNow() int {
-	if c.parted == nil {
-		return 0
-	}
-	return c.parted.Part()
+	return call{Request: q, request: r, at: at}
 }
 
 // maxWhole is how much of an answer a Judge gets to see.
@@ -466,16 +455,16 @@ func (c *callers) settle(q *call, o *outcome) {
 	case o.err == nil:
 		took := time.Duration(now - q.at)
 		if c.judge != nil && o.status != http.StatusServiceUnavailable {
-			if err := c.judge.Judge(q.part, o.response, o.body); err != nil {
-				c.win.unexpected(o.status, q.part, took)
+			if err := c.judge.Judge(q.Part, o.response, o.body); err != nil {
+				c.win.unexpected(o.status, q.Part, took)
 				c.win.sample(measure.Unexpected.String(), q.line(), err.Error())
 				break
 			}
 		}
-		c.win.count(o.status, q.part, took)
+		c.win.count(o.status, q.Part, took)
 		c.win.sampleStatus(o.status, q.line())
 		if c.listener != nil {
-			c.listener.Heard(q.ref, Answer{o.status, o.etag, o.lastModified})
+			c.listener.Heard(q.Ref, Answer{o.status, o.etag, o.lastModified})
 		}
 	case c.ctx.Err() != nil: // it was killed, and counts as nothing
 	case o.late:
@@ -498,7 +487,7 @@ func (c *callers) callOnce(q call) {
 
 // lost counts a request without an answer. c.mu is held.
 func (c *callers) lost(why measure.Failure, q *call, now int64) {
-	c.win.lose(why, q.part)
+	c.win.lose(why, q.Part)
 	detail := ""
 	if q.failed != nil {
 		detail = q.failed.Error()
@@ -508,7 +497,7 @@ func (c *callers) lost(why measure.Failure, q *call, now int64) {
 		c.win.Latency.record(time.Duration(now - q.at))
 	}
 	if c.listener != nil {
-		c.listener.Heard(q.ref, Answer{})
+		c.listener.Heard(q.Ref, Answer{})
 	}
 }
 

@@ -41,16 +41,15 @@ type Target struct {
 
 // Source is one thread's endless stream of requests. It is called by one goroutine.
 type Source interface {
-	// Next appends one whole HTTP/1.1 request, Host included, to wire and returns it, the index of the
-	// target that it is for, and a number that Heard gets with its answer.
-	Next(wire []byte) (out []byte, target int, ref uint64)
+	// Next appends one whole HTTP/1.1 request, Host included, to wire and returns it.
+	Next(wire []byte) (out []byte, r Request)
 }
 
-// Parted is a Source whose requests are of several parts, which are counted apart.
-type Parted interface {
-	Source
-	// Part is that of the last request that Next has returned.
-	Part() int
+// Request says of a request what its bytes do not.
+type Request struct {
+	Target int    // where it goes, by the target's index
+	Part   int    // of the parts that are counted apart
+	Ref    uint64 // what Heard gets with its answer
 }
 
 // Judge is a Source that looks at whole answers, which only net/http gives (Options.Whole).

@@ -14,10 +14,9 @@ type conn struct {
 	answers    int // that have come on this connection
 
 	// The request.
-	out    []byte
-	sent   int // bytes of out
-	ref    uint64
-	part   int
+	out  []byte
+	sent int // bytes of out
+	Request
 	since  int64 // when it was to be sent, or was in the closed model
 	late   int64 // how much later it was
 	waited bool  // the connection was idle before it
@@ -32,8 +31,7 @@ type conn struct {
 }
 
 type pending struct {
-	ref    uint64
-	part   int
+	Request
 	toHEAD bool
 }
 

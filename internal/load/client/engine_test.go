@@ -20,11 +20,11 @@ type fixed struct {
 	target int
 }
 
-func (f fixed) Next(wire []byte) ([]byte, int, uint64) {
+func (f fixed) Next(wire []byte) ([]byte, Request) {
 	if f.asked != nil {
 		f.asked.Add(1)
 	}
-	return append(wire, f.wire...), f.target, 0
+	return append(wire, f.wire...), Request{Target: f.target}
 }
 
 const getRequest = "GET / HTTP/1.1\r\nHost: target\r\n\r\n"

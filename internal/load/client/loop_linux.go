@@ -22,7 +22,6 @@ type loop struct {
 	epoch    time.Time
 	source   Source
 	listener Listener // the source, if it is one
-	parted   Parted   // the same
 	targets  []*target
 	epoll    int
 	wakeFD   int
@@ -49,7 +48,6 @@ type loop struct {
 	// for the target.
 	looked int64
 	wire   []byte
-	part   int       // of the request in wire
 	batch  []pending // of the request in wire and the pipelined ones behind it, the latter
 	read   []byte
 	heads  headCache
@@ -167,7 +165,6 @@ func newLoop(o *Options, epoch time.Time, source Source, thread, threads int) (*
 		gone:     make(chan struct{}),
 	}
 	l.listener, _ = source.(Listener)
-	l.parted, _ = source.(Parted)
 	for _, t := range o.Targets {
 		l.targets = append(l.targets, &target{addr: t.Addr})
 	}

@@ -112,11 +112,11 @@ type numbered struct {
 	status  map[int]int
 }
 
-func (n *numbered) Next(wire []byte) ([]byte, int, uint64) {
+func (n *numbered) Next(wire []byte) ([]byte, Request) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.next++
-	return append(wire, n.wire...), int(n.next) % n.targets, n.next
+	return append(wire, n.wire...), Request{Target: int(n.next) % n.targets, Ref: n.next}
 }
 
 func (n *numbered) Heard(ref uint64, a Answer) {
@@ -221,7 +221,7 @@ type stuck struct {
 	first, goOn chan struct{}
 }
 
-func (s *stuck) Next(wire []byte) ([]byte, int, uint64) {
+func (s *stuck) Next(wire []byte) ([]byte, Request) {
 	select {
 	case s.first <- struct{}{}:
 		<-s.goOn

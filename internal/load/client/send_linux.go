@@ -43,7 +43,7 @@ func (l *loop) warmed(err error) {
 
 func (l *loop) send() {
 	if l.held.is {
-		l.place(l.held.at, l.held.target, l.held.ref)
+		l.place(l.held.at, l.held.Request)
 		l.clock()
 	}
 	if l.stopping {
@@ -97,48 +97,36 @@ func (l *loop) goOn() {
 
 // issue sends the source's next request, which was due at.
 func (l *loop) issue(at int64) {
-	var target int
-	var ref uint64
-	l.wire, target, ref = l.source.Next(l.wire[:0])
-	l.part = l.partNow()
+	var q Request
+	l.wire, q = l.source.Next(l.wire[:0])
 	l.win.Intended++
 	l.batch = l.batch[:0]
 	for range l.o.Pipeline - 1 {
 		from := len(l.wire)
-		p := pending{}
-		l.wire, _, p.ref = l.source.Next(l.wire)
-		p.part = l.partNow()
+		var p pending
+		l.wire, p.Request = l.source.Next(l.wire)
 		p.toHEAD = bytes.HasPrefix(l.wire[from:], methodHEAD)
 		l.batch = append(l.batch, p)
 		l.win.Intended++
 	}
-	l.place(at, target, ref)
-}
-
-// partNow is the part of the source's last request.
-func (l *loop) partNow() int {
-	if l.parted == nil {
-		return 0
-	}
-	return l.parted.Part()
+	l.place(at, q)
 }
 
 // held is a request of the open model that found no idle connection. Before a new one is opened, the loop
 // looks whether an answer has come by now: after a stall of this program's own, requests are sent as fast
 // as they are answered, where hundreds of connections would delay them further, at 40 us each.
 type held struct {
-	is     bool
-	at     int64
-	target int
-	ref    uint64
+	Request
+	is bool
+	at int64
 }
 
 // place sends the request in l.wire, which was due at.
-func (l *loop) place(at int64, index int, ref uint64) {
-	wire, t := l.wire, l.targets[index]
+func (l *loop) place(at int64, q Request) {
+	wire, t := l.wire, l.targets[q.Target]
 	c := t.idle.front
 	if c == nil && !l.o.Closed && !l.held.is {
-		l.held = held{true, at, index, ref}
+		l.held = held{q, true, at}
 		return
 	}
 	l.held.is = false
@@ -153,7 +141,7 @@ func (l *loop) place(at int64, index int, ref uint64) {
 			}
 			l.win.Lag.record(time.Duration(l.now - at))
 			l.win.sample(failure.String(), wire, "")
-			l.lost(failure, at, ref, l.part)
+			l.lost(failure, at, q)
 			l.lostAll(failure, at, l.batch)
 			if failure == measure.Dropped {
 				l.park(firstPause)
@@ -167,7 +155,7 @@ func (l *loop) place(at int64, index int, ref uint64) {
 	c.pending = append(c.pending[:0], l.batch...)
 	l.awaited += len(c.pending)
 	c.out, l.wire = wire, c.out[:0]
-	c.sent, c.ref, c.part, c.since, c.late = 0, ref, l.part, at, l.now-at
+	c.sent, c.Request, c.since, c.late = 0, q, at, l.now-at
 	c.framer.begin(bytes.HasPrefix(wire, methodHEAD))
 	l.flying.pushBack(c)
 	if c.state == idle {
@@ -226,7 +214,7 @@ func (l *loop) follows(c *conn) bool {
 	p := c.pending[0]
 	c.pending = c.pending[:copy(c.pending, c.pending[1:])]
 	l.awaited--
-	c.ref, c.part = p.ref, p.part
+	c.Request = p.Request
 	c.framer.begin(p.toHEAD)
 	return true
 }
@@ -236,12 +224,12 @@ func (l *loop) count(c *conn) {
 	l.clock()
 	took := time.Duration(l.now - c.since)
 	f := &c.framer
-	l.win.count(f.status, c.part, took)
+	l.win.count(f.status, c.Part, took)
 	l.win.sampleStatus(f.status, c.out)
 	// Sent late, and heard late: the answer may have come as soon as it was not there yet.
 	l.win.Lag.record(min(time.Duration(c.late+l.now-l.looked), took))
 	if l.listener != nil {
-		l.listener.Heard(c.ref, Answer{Status: f.status, ETag: f.etag, LastModified: f.lastModified})
+		l.listener.Heard(c.Ref, Answer{Status: f.status, ETag: f.etag, LastModified: f.lastModified})
 	}
 	c.answers++
 	c.target.cuts = 0
@@ -284,11 +272,11 @@ func (l *loop) over(c *conn) {
 
 // fail counts c's request as lost, and closes c.
 func (l *loop) fail(c *conn, why measure.Failure) {
-	at, ref, part, t := c.since, c.ref, c.part, c.target
+	at, q, t := c.since, c.Request, c.target
 	l.win.sample(why.String(), c.out, "")
 	l.win.Lag.record(time.Duration(c.late))
 	waited := c.answers > 0
-	l.lost(why, at, ref, part)
+	l.lost(why, at, q)
 	l.lostAll(why, at, c.pending)
 	l.over(c)
 	l.closeConn(c)
@@ -306,20 +294,20 @@ func (l *loop) fail(c *conn, why measure.Failure) {
 }
 
 // lost counts a request that has no connection any more.
-func (l *loop) lost(why measure.Failure, at int64, ref uint64, part int) {
-	l.win.lose(why, part)
+func (l *loop) lost(why measure.Failure, at int64, q Request) {
+	l.win.lose(why, q.Part)
 	if why == measure.TimedOut {
 		l.win.Latency.record(time.Duration(l.now - at))
 	}
 	if l.listener != nil {
-		l.listener.Heard(ref, Answer{})
+		l.listener.Heard(q.Ref, Answer{})
 	}
 }
 
 // lostAll counts pipelined requests that have no connection any more.
 func (l *loop) lostAll(why measure.Failure, at int64, all []pending) {
 	for _, p := range all {
-		l.lost(why, at, p.ref, p.part)
+		l.lost(why, at, p.Request)
 	}
 }
 
@@ -369,18 +357,18 @@ func (l *loop) retry(c *conn) {
 	l.clock()
 	prev, t := c.prev, c.target
 	l.wire = append(l.wire[:0], c.out...)
-	at, ref, part, late, toHEAD := c.since, c.ref, c.part, c.late, c.framer.toHEAD
+	at, q, late, toHEAD := c.since, c.Request, c.late, c.framer.toHEAD
 	l.over(c)
 	l.closeConn(c)
 	n, failure := l.fresh(t)
 	if n == nil {
 		l.win.Lag.record(time.Duration(late))
-		l.lost(failure, at, ref, part)
+		l.lost(failure, at, q)
 		l.park(max(t.retryAt-l.now, firstPause))
 		return
 	}
 	n.out, l.wire = l.wire, n.out[:0]
-	n.sent, n.ref, n.part, n.since, n.late = 0, ref, part, at, late
+	n.sent, n.Request, n.since, n.late = 0, q, at, late
 	n.framer.begin(toHEAD)
 	l.flying.insertAfter(prev, n) // its deadline is the old one's
 }

@@ -23,8 +23,8 @@ func TestNoAnswerAllocatesOnceASubscriptionHasItsValidators(t *testing.T) {
 	buffer := make([]byte, 0, 1<<12)
 	answer := client.Answer{Status: 200, ETag: []byte(`"0123456789abcdef"`), LastModified: []byte("Fri, 20 Nov 2026 15:54:34 GMT")}
 	turn := func() {
-		_, _, ref := s.Next(buffer)
-		s.Heard(ref, answer)
+		_, q := s.Next(buffer)
+		s.Heard(q.Ref, answer)
 	}
 	for range 30 {
 		turn()

@@ -38,7 +38,7 @@ func BenchmarkPoll(b *testing.B) {
 	answer := client.Answer{Status: 200, ETag: []byte(`"0123456789abcdef"`), LastModified: []byte("Fri, 20 Nov 2026 15:54:34 GMT")}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _, ref := s.Next(buffer)
-		s.Heard(ref, answer)
+		_, q := s.Next(buffer)
+		s.Heard(q.Ref, answer)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weir/internal/load/client"
 )
 
 // expectation is what the answer to a request of a file has to be.
@@ -150,14 +152,11 @@ type fileMaker struct {
 	*requests
 	taken []string // by slot
 	is    []bool
-	last  int
 }
-
-func (m *fileMaker) line() int { return min(m.last, maxParts-1) }
 
 // make implements maker. A request that needs a value which nothing has brought yet gives its turn to the
 // one that takes it.
-func (m *fileMaker) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+func (m *fileMaker) make(wire []byte, k uint64) (out []byte, r client.Request) {
 	i, row := m.choose(k)
 	for range m.all { // the taker may need a value itself
 		missing := slices.IndexFunc(m.all[i].needs, func(slot int) bool { return !m.is[slot] })
@@ -166,9 +165,8 @@ func (m *fileMaker) make(wire []byte, k uint64) (out []byte, target int, ref uin
 		}
 		i = m.takers[m.all[i].needs[missing]]
 	}
-	m.last = i
-	r := &m.all[i]
-	return r.append(wire, row, m.taken), r.at.index, 0
+	q := &m.all[i]
+	return q.append(wire, row, m.taken), client.Request{Target: q.at.index, Part: min(i, maxParts-1)}
 }
 
 func (m *fileMaker) judge(line int, r *http.Response, body []byte) error {

@@ -77,7 +77,7 @@ func FuzzRequests(f *testing.F) {
 		}
 		source := sc.Source(0, 1)
 		for range 10 {
-			wire, _, _ := source.Next(nil)
+			wire, _ := source.Next(nil)
 			whole(t, wire)
 		}
 	})
@@ -110,7 +110,7 @@ func FuzzURL(f *testing.F) {
 			}
 			source := sc.Source(0, 1)
 			for range 3 {
-				wire, _, _ := source.Next(nil)
+				wire, _ := source.Next(nil)
 				whole(t, wire)
 			}
 		}

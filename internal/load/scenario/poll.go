@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,25 +133,16 @@ func (p *poll) draw(b *builder) error {
 	return nil
 }
 
+var pollName = regexp.MustCompile(`\{(feed|user|n)\}`)
+
 func (p *poll) parse(b *builder) error {
 	mark := unused(p.url)
-	var marked strings.Builder
-	var numbers []byte
-	for rest := p.url; rest != ""; {
-		text, behind, _ := strings.Cut(rest, "{")
-		marked.WriteString(text)
-		name, after, closed := strings.Cut(behind, "}")
-		switch {
-		case strings.Contains(text, "}"), len(text) < len(rest) &&
-			(!closed || name != "user" && name != "feed" && name != "n"):
-			return fmt.Errorf("expected {feed}, {user} and {n} and no other braces, got %q", p.url)
-		case closed:
-			numbers = append(numbers, name[0])
-			marked.WriteString(mark)
-		}
-		rest = after
+	marked := pollName.ReplaceAllString(p.url, mark)
+	if strings.ContainsAny(marked, "{}") {
+		return fmt.Errorf("expected {feed}, {user} and {n} and no other braces, got %q", p.url)
 	}
-	at, target, err := b.locate(marked.String(), mark)
+	numbers := pollName.FindAllString(p.url, -1)
+	at, target, err := b.locate(marked, mark)
 	if err != nil {
 		return err
 	}
@@ -162,7 +154,7 @@ func (p *poll) parse(b *builder) error {
 	for i, text := range texts {
 		q := pollPiece{text: []byte(text)}
 		if i < len(numbers) {
-			q.what = numbers[i]
+			q.what = numbers[i][1]
 		}
 		p.pattern = append(p.pattern, q)
 	}
@@ -242,7 +234,7 @@ type poller struct {
 }
 
 // make implements maker. The reference is the subscription's place in validators, and 1.
-func (p *poller) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+func (p *poller) make(wire []byte, k uint64) (out []byte, r client.Request) {
 	i := p.at
 	if k < p.n || len(p.own) == 0 {
 		i = len(p.own)
@@ -269,7 +261,7 @@ func (p *poller) make(wire []byte, k uint64) (out []byte, target int, ref uint64
 	}
 	wire = append(wire, p.after...)
 	wire = append(wire, p.validators[i]...)
-	return append(wire, "\r\n"...), p.index, uint64(i) + 1
+	return append(wire, "\r\n"...), client.Request{Target: p.index, Ref: uint64(i) + 1}
 }
 
 // Heard hears an answer. One with a feed brings new validators, or none; any other, "not modified" too,

@@ -206,10 +206,10 @@ func TestReadersAskForWhatHasChanged(t *testing.T) {
 		version.Store(now)
 		statuses = make(map[int]int)
 		for range 12 {
-			wire, _, ref := s.Next(nil)
+			wire, q := s.Next(nil)
 			a := do(t, upstream, wire)
 			statuses[a.Status]++
-			s.Heard(ref, a)
+			s.Heard(q.Ref, a)
 		}
 		return statuses
 	}
@@ -237,12 +237,12 @@ func TestReadersAskForWhatHasChanged(t *testing.T) {
 	bare := open(t, Spec{Scenario: "poll", Target: upstream.URL, Users: 1, Feeds: 1,
 		FeedURL: "/bare"}).Source(0, 1).(client.Listener)
 	for range 2 {
-		wire, _, ref := bare.Next(nil)
-		bare.Heard(ref, do(t, upstream, wire))
+		wire, q := bare.Next(nil)
+		bare.Heard(q.Ref, do(t, upstream, wire))
 	}
 	bare.Heard(1, client.Answer{Status: 200, ETag: []byte("\"a\r\nX: y\""),
 		LastModified: []byte(strings.Repeat("x", 600))})
-	if wire, _, _ := bare.Next(nil); strings.Contains(string(wire), "If-") {
+	if wire, _ := bare.Next(nil); strings.Contains(string(wire), "If-") {
 		t.Errorf("%q, expected no condition", wire)
 	}
 }
@@ -268,13 +268,13 @@ func TestAMixHearsForItsPolls(t *testing.T) {
 		0, 1).(client.Listener)
 	heard := false
 	for range 100 {
-		wire, _, ref := s.Next(nil)
+		wire, q := s.Next(nil)
 		if strings.Contains(string(wire), ".rss") &&
 			heard != strings.Contains(string(wire), "If-None-Match: \"x\"\r\n") {
 			t.Fatalf("%q after an answer: %v", wire, heard)
 		}
-		heard = heard || ref != 0
-		s.Heard(ref, client.Answer{Status: 200, ETag: []byte(`"x"`)})
+		heard = heard || q.Ref != 0
+		s.Heard(q.Ref, client.Answer{Status: 200, ETag: []byte(`"x"`)})
 	}
 	if !heard {
 		t.Error("no request wants its answer")

@@ -62,7 +62,7 @@ func open(t testing.TB, s Spec) *Scenario {
 func take(s client.Source, n int) []string {
 	var all []string
 	for range n {
-		wire, _, _ := s.Next(nil)
+		wire, _ := s.Next(nil)
 		all = append(all, string(wire))
 	}
 	return all
@@ -74,7 +74,7 @@ func TestEveryRequestIsOneWholeRequestForItsTarget(t *testing.T) {
 			sc := open(t, spec)
 			s := sc.Source(0, 1)
 			for range 1000 {
-				wire, target, _ := s.Next([]byte("before"))
+				wire, q := s.Next([]byte("before"))
 				rest, ok := bytes.CutPrefix(wire, []byte("before"))
 				if !ok {
 					t.Fatalf("%.60q does not begin with what was there", wire)
@@ -89,8 +89,8 @@ func TestEveryRequestIsOneWholeRequestForItsTarget(t *testing.T) {
 					t.Fatalf("%q: error %v, %d bytes left over, expected one whole request", rest, err,
 						r.Buffered())
 				}
-				if req.Host != sc.Targets()[target].Host {
-					t.Errorf("%q goes to %s", rest, sc.Targets()[target].URL)
+				if req.Host != sc.Targets()[q.Target].Host {
+					t.Errorf("%q goes to %s", rest, sc.Targets()[q.Target].URL)
 				}
 				if len(body) > 0 && req.Header.Get("Content-Type") == "application/json" &&
 					!json.Valid(body) {
@@ -179,7 +179,7 @@ func TestPredictIsWhatWritingItDownGives(t *testing.T) {
 		s := sc.Source(0, 1)
 		seen := make(map[uint64]bool)
 		for k := range 200 {
-			wire, _, _ := s.Next(nil)
+			wire, _ := s.Next(nil)
 			_, body, _ := strings.Cut(string(wire), "\r\n\r\n")
 			var got struct {
 				User  json.Number `json:"user"`

@@ -10,7 +10,7 @@ import (
 // maker makes the requests of one kind, for one thread.
 type maker interface {
 	// make appends request number k of the kind; see client.Source. The numbers that it gets only rise.
-	make(wire []byte, k uint64) (out []byte, target int, ref uint64)
+	make(wire []byte, k uint64) (out []byte, r client.Request)
 }
 
 // listener is a maker that wants its answers, and gives references other than 0 for them. A scenario has
@@ -24,11 +24,7 @@ type source struct {
 	order
 	makers []maker
 	first  []int // part of each
-	part   int   // of the last request
 }
-
-// Part implements client.Parted.
-func (s *source) Part() int { return s.part }
 
 // Judge implements client.Judge.
 func (s *source) Judge(part int, r *http.Response, body []byte) error {
@@ -42,25 +38,16 @@ func (s *source) Judge(part int, r *http.Response, body []byte) error {
 	return nil
 }
 
-type liner interface {
-	// line is the part of the last request.
-	line() int
-}
-
 // Next implements client.Source.
-func (s *source) Next(wire []byte) (out []byte, target int, ref uint64) {
+func (s *source) Next(wire []byte) (out []byte, r client.Request) {
 	k := s.next()
 	part := 0
 	if len(s.makers) > 1 {
 		part, k = s.order.at(k)
 	}
-	m := s.makers[part]
-	out, target, ref = m.make(wire, k)
-	s.part = s.first[part]
-	if l, ok := m.(liner); ok {
-		s.part += l.line()
-	}
-	return out, target, ref
+	out, r = s.makers[part].make(wire, k)
+	r.Part += s.first[part]
+	return out, r
 }
 
 // listeningSource is a source one of whose makers wants its answers.

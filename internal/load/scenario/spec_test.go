@@ -130,8 +130,8 @@ func TestAFileGoesToAllItsOrigins(t *testing.T) {
 	}
 	s := sc.Source(0, 1)
 	for _, want := range []int{0, 0, 1, 0} {
-		if wire, target, _ := s.Next(nil); target != want {
-			t.Errorf("%q goes to %d, expected %d", wire, target, want)
+		if wire, q := s.Next(nil); q.Target != want {
+			t.Errorf("%q goes to %d, expected %d", wire, q.Target, want)
 		}
 	}
 	if text := sc.String(); text != "requests: 3 of r, in turn at http://localhost:81, http://127.0.0.1:82" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+
+	"weir/internal/load/client"
 )
 
 // Defaults.
@@ -71,15 +73,15 @@ func (f *feed) samples() []sample {
 	return samplesOf(f, f.index, "does this server serve feeds (weir serve --feeds FILE)?")
 }
 
-func (f *feed) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+func (f *feed) make(wire []byte, k uint64) (out []byte, r client.Request) {
 	wire = append(wire, f.before...)
 	wire = f.users.append(wire, k)
-	return append(wire, f.after...), f.index, 0
+	return append(wire, f.after...), client.Request{Target: f.index}
 }
 
 // samplesOf is the first request of a kind.
 func samplesOf(k kind, target int, hint string) []sample {
-	wire, _, _ := k.maker(1).make(nil, 0)
+	wire, _ := k.maker(1).make(nil, 0)
 	return []sample{{wire, target, hint}}
 }
 
@@ -146,7 +148,7 @@ func (p *predict) samples() []sample {
 	return samplesOf(p, p.index, "does this server predict (weir serve, without --bandit=false)?")
 }
 
-func (p *predict) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+func (p *predict) make(wire []byte, k uint64) (out []byte, r client.Request) {
 	first := below(p.from.at(k), uint64(len(p.ends)-p.items))
 	list := p.list[p.ends[first] : p.ends[int(first)+p.items]-1] // without the last comma
 	var digits [20]byte
@@ -158,7 +160,7 @@ func (p *predict) make(wire []byte, k uint64) (out []byte, target int, ref uint6
 	wire = append(wire, user...)
 	wire = append(wire, `,"items":[`...)
 	wire = append(wire, list...)
-	return append(wire, "]}"...), p.index, 0
+	return append(wire, "]}"...), client.Request{Target: p.index}
 }
 
 // sequence moves weir's index on, and after maxIndex moves back as far, so that what an answer costs stays
@@ -189,11 +191,11 @@ func (s *sequence) samples() []sample {
 	return samplesOf(s, s.index, "does this server have the sequence (weir serve, without --sequence=false)?")
 }
 
-func (s *sequence) make(wire []byte, k uint64) (out []byte, target int, ref uint64) {
+func (s *sequence) make(wire []byte, k uint64) (out []byte, r client.Request) {
 	if s.climb > 0 && k/s.climb%2 == 1 {
-		return append(wire, s.back...), s.index, 0
+		return append(wire, s.back...), client.Request{Target: s.index}
 	}
-	return append(wire, s.on...), s.index, 0
+	return append(wire, s.on...), client.Request{Target: s.index}
 }
 
 func (f *feed) parts() []string     { return []string{"feed"} }
