@@ -192,12 +192,10 @@ func TestStartRefusesWhatCannotWork(t *testing.T) {
 	target := targetOf(t, url)
 	s.Close()
 	for want, o := range map[string]Options{
-		"no target":      {},
-		"--connections":  {Targets: []Target{target}, Closed: true},
-		"--arrivals":     {Targets: []Target{target}, Arrivals: "now and then"},
-		"is the target":  {Targets: []Target{target}},
-		"no address":     {Targets: []Target{{URL: url}}},
-		"not be negativ": {Targets: []Target{target}, Warm: -1},
+		"no target":     {},
+		"--connections": {Targets: []Target{target}, Closed: true},
+		"is the target": {Targets: []Target{target}},
+		"no address":    {Targets: []Target{{URL: url}}},
 	} {
 		e, err := Start(t.Context(), o, get)
 		if err == nil {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -8,7 +9,7 @@ import (
 	"time"
 )
 
-// fill replaces zeros by defaults and refuses what cannot work.
+// fill replaces zeros by defaults and refuses what cannot work. Bounds are the caller's to see to.
 func (o *Options) fill() error {
 	if len(o.Targets) == 0 {
 		return errors.New("no target: give a URL to load")
@@ -18,42 +19,21 @@ func (o *Options) fill() error {
 			return fmt.Errorf("target %q has no address: it has to be looked up first", t.URL)
 		}
 	}
-	if o.Connections < 0 || o.MaxConnections < 0 || o.Warm < 0 || o.Threads < 0 || o.Timeout < 0 {
-		return errors.New("--connections, --max-connections, --warm, --threads and --timeout must not be " +
-			"negative")
-	}
 	if o.Closed && o.Connections == 0 {
 		return errors.New("the closed model needs --connections of 1 or more")
 	}
-	switch o.Arrivals {
-	case "":
-		o.Arrivals = Constant
-	case Constant, Poisson:
-	default:
-		return fmt.Errorf("--arrivals takes %s or %s, got %q", Constant, Poisson, o.Arrivals)
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = 10_000
-	}
-	if o.Warm == 0 {
-		o.Warm = 64
-	}
+	o.MaxConnections = cmp.Or(o.MaxConnections, 10_000)
+	o.Warm = min(cmp.Or(o.Warm, 64), o.MaxConnections)
 	o.Pipeline = max(o.Pipeline, 1)
 	if o.Pipeline > 1 && (!o.Closed || len(o.Targets) > 1 || o.byNetHTTP()) {
 		return errors.New(
 			"--pipeline is for --connections, and for one target that speaks HTTP/1.1 without TLS")
 	}
-	o.Warm = min(o.Warm, o.MaxConnections)
 	if o.Closed {
 		o.Warm = o.Connections
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 10 * time.Second
-	}
-	if o.Threads == 0 {
-		o.Threads = min(max(runtime.GOMAXPROCS(0)/2, 1), 4)
-	}
-	o.Threads = min(o.Threads, o.MaxConnections)
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	o.Threads = min(cmp.Or(o.Threads, min(max(runtime.GOMAXPROCS(0)/2, 1), 4)), o.MaxConnections)
 	return o.within(mostFiles())
 }
 
