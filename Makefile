@@ -89,6 +89,7 @@ vetted:
 test-deps:
 	@scripts/need.sh gcc=gcc g++=g++ gmp.h=libgmp-dev redis-server=redis-server chromium=chromium
 	@scripts/venv.sh build/venv
+	@scripts/axe.sh build/axe
 
 .PHONY: test
 test: ## run all tests, the race detector where goroutines share memory; installs what they need

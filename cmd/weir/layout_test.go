@@ -23,6 +23,7 @@ var mayImport = map[string][]string{
 	"weir/internal/config":            {},
 	"weir/internal/webui":             {"weir/internal/webui/uplot"},
 	"weir/internal/webui/uplot":       {},
+	"weir/internal/webui/webuitest":   {"weir/internal/systest"},
 	"weir/internal/systest":           {},
 	"weir/internal/jsonscan":          {},
 	"weir/internal/ingest":            {"weir/internal/disk", "weir/internal/jsonscan"},
@@ -108,7 +109,7 @@ var kernels = []string{"weir/internal/server", "weir/internal/load/client", "wei
 	"weir/internal/doctor"}
 
 // forTests are packages that only tests and each other import.
-var forTests = []string{"weir/internal/systest", "weir/internal/ingest/ingesttest",
+var forTests = []string{"weir/internal/systest", "weir/internal/webui/webuitest", "weir/internal/ingest/ingesttest",
 	"weir/internal/bandit/featurestore/feasttest",
 	"weir/internal/bandit/learning/learningtest", "weir/internal/progress/positionstest"}
 

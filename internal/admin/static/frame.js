@@ -34,3 +34,6 @@ if (document.cookie.includes('weir-logged-in=1')) {
     location.href = '/login';
   });
 }
+
+// For who waits until all modules have run.
+addEventListener('load', () => { root.dataset.ready = 'yes'; });

@@ -3,6 +3,7 @@ package web
 import (
 	"testing"
 	"time"
+	"weir/internal/webui/webuitest"
 )
 
 // unnamed lists what a screen reader would have no name for, and ids that are there twice.
@@ -56,63 +57,63 @@ func TestPagesCanBeReadByEverybody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.eval("for (const d of document.querySelectorAll('details')) d.open = true")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Eval("for (const d of document.querySelectorAll('details')) d.open = true")
 	look := func(page string) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {
-			b.scheme(scheme)
-			b.wait("matchMedia('(prefers-color-scheme: " + scheme + ")').matches")
+			b.Scheme(scheme)
+			b.Wait("matchMedia('(prefers-color-scheme: " + scheme + ")').matches")
 			// Colours move for a moment.
-			b.wait("document.getAnimations().length === 0")
-			if wrong := b.text(faint); wrong != "" {
+			b.Wait("document.getAnimations().length === 0")
+			if wrong := b.Text(faint); wrong != "" {
 				t.Errorf("too faint on %s, %s:\n%s", page, scheme, wrong)
 			}
 		}
-		if wrong := b.text(unnamed); wrong != "" {
+		if wrong := b.Text(unnamed); wrong != "" {
 			t.Errorf("on %s:\n%s", page, wrong)
 		}
 	}
 	look("the form")
-	b.fill("plan-url", "http://127.0.0.1:9/")
-	b.fill("plan-rate", "fast")
-	b.eval("document.getElementById('start').click()")
-	b.wait("!document.getElementById('plan-rate-error').hidden")
+	b.Fill("plan-url", "http://127.0.0.1:9/")
+	b.Fill("plan-rate", "fast")
+	b.Eval("document.getElementById('start').click()")
+	b.Wait("!document.getElementById('plan-rate-error').hidden")
 	look("the form with an error")
-	b.fill("plan-rate", "6000/s")
-	b.fill("plan-duration", "10m")
-	b.eval("document.getElementById('start').click()")
-	b.wait(painted + "('rate') && document.querySelector('.tile.warn')")
+	b.Fill("plan-rate", "6000/s")
+	b.Fill("plan-duration", "10m")
+	b.Eval("document.getElementById('start').click()")
+	b.Wait(painted + "('rate') && document.querySelector('.tile.warn')")
 	look("a run")
-	b.eval("document.getElementById('stop').click()")
-	b.wait("document.getElementById('to-result')")
+	b.Eval("document.getElementById('stop').click()")
+	b.Wait("document.getElementById('to-result')")
 	look("a run that is over")
-	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+	b.Go("/#/history")
+	b.Wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
 		"tbody tr').length === 3")
 	look("the history")
-	b.open("/#/history/20261121-100000-00ab")
-	b.wait(painted + "('result-rate') && document.querySelector('.verdicts')")
+	b.Go("/#/history/20261121-100000-00ab")
+	b.Wait(painted + "('result-rate') && document.querySelector('.verdicts')")
 	look("a result")
-	b.open("/#/compare/20261121-100000-00ab/20261121-110000-00ab")
-	b.wait(painted + "('two-served')")
+	b.Go("/#/compare/20261121-100000-00ab/20261121-110000-00ab")
+	b.Wait(painted + "('two-served')")
 	look("a comparison")
 
 	// The focus is seen wherever it is.
-	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+	b.Go("/#/history")
+	b.Wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
 		"tbody tr').length === 3")
 	for range 12 {
-		b.press("\t")
-		if width := b.text("getComputedStyle(document.activeElement).outlineStyle + " +
+		b.Press("\t")
+		if width := b.Text("getComputedStyle(document.activeElement).outlineStyle + " +
 			"parseFloat(getComputedStyle(document.activeElement).outlineWidth)"); width != "solid3" &&
 			width != "none0" {
 			t.Errorf("the focus on %s has the outline %s",
-				b.text("document.activeElement.outerHTML.slice(0, 80)"), width)
-		} else if width == "none0" && b.text("document.activeElement.tagName") != "BODY" {
+				b.Text("document.activeElement.outerHTML.slice(0, 80)"), width)
+		} else if width == "none0" && b.Text("document.activeElement.tagName") != "BODY" {
 			t.Errorf("the focus on %s cannot be seen",
-				b.text("document.activeElement.outerHTML.slice(0, 80)"))
+				b.Text("document.activeElement.outerHTML.slice(0, 80)"))
 		}
 	}
 }

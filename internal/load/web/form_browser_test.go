@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/load"
+	"weir/internal/webui/webuitest"
 )
 
 // What is chosen and typed is what the server gets, and nothing that the choices have hidden; and a plan
@@ -22,25 +23,25 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		}
 		o.Files, o.Agents = t.TempDir(), []string{"a:1", "b:2"}
 	})
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
 	choose := func(name, value string) {
 		t.Helper()
-		b.eval(fmt.Sprintf("(() => { const e = document.querySelector('#plan [name=%[1]s][value=%[2]s]') "+
+		b.Eval(fmt.Sprintf("(() => { const e = document.querySelector('#plan [name=%[1]s][value=%[2]s]') "+
 			"?? document.querySelector('#plan select[name=%[1]s]'); if (e.type === 'radio') { e.click(); } "+
 			"else { e.value = %[3]q; e.dispatchEvent(new Event('input', {bubbles: true})); } })()", name,
 			value, value))
 	}
 	check := func() load.Plan {
 		t.Helper()
-		b.eval("document.getElementById('check').click()")
+		b.Eval("document.getElementById('check').click()")
 		select {
 		case p := <-plans:
-			b.wait("!document.getElementById('check').disabled && !document.querySelector('#plan " +
+			b.Wait("!document.getElementById('check').disabled && !document.querySelector('#plan " +
 				".good').hidden")
 			return p
 		case <-time.After(20 * time.Second):
-			t.Fatalf("no plan comes; the page says %s", b.text("document.getElementById('plan').innerText"))
+			t.Fatalf("no plan comes; the page says %s", b.Text("document.getElementById('plan').innerText"))
 			return load.Plan{}
 		}
 	}
@@ -50,20 +51,20 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		want func(p *load.Plan)
 	}{
 		{"one URL at a rate", func() {
-			b.fill("plan-url", "http://127.0.0.1:9/a")
-			b.fill("plan-rate", "70/s")
-			b.fill("plan-headers", "A: 1\n\n B: 2 ")
-			b.fill("plan-method", "PUT")
-			b.fill("plan-duration", "1m")
+			b.Fill("plan-url", "http://127.0.0.1:9/a")
+			b.Fill("plan-rate", "70/s")
+			b.Fill("plan-headers", "A: 1\n\n B: 2 ")
+			b.Fill("plan-method", "PUT")
+			b.Fill("plan-duration", "1m")
 		}, func(p *load.Plan) {
 			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "70/s",
 				[]string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
 		}},
 		{"a search, which has no ramp, over the same URL", func() {
 			choose("mode", "adaptive")
-			b.fill("plan-ramp", "5s")
-			b.fill("plan-begin", "10/s")
-			b.fill("plan-healthy", "p99 < 50ms\nerrors < 1%")
+			b.Fill("plan-ramp", "5s")
+			b.Fill("plan-begin", "10/s")
+			b.Fill("plan-healthy", "p99 < 50ms\nerrors < 1%")
 		}, func(p *load.Plan) {
 			p.URL, p.Rate, p.Headers, p.Method, p.Duration = "http://127.0.0.1:9/a", "10/s",
 				[]string{"A: 1", "B: 2"}, "PUT", load.Duration(time.Minute)
@@ -71,15 +72,15 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		}},
 		{"readers who come again", func() {
 			choose("mode", "constant")
-			b.fill("plan-ramp", "")
+			b.Fill("plan-ramp", "")
 			choose("source", "scenario")
 			choose("scenario", "poll")
-			b.fill("plan-target", "http://127.0.0.1:9")
+			b.Fill("plan-target", "http://127.0.0.1:9")
 			choose("model", "users")
-			b.fill("plan-users", "5000")
-			b.fill("plan-every", "5m")
-			b.fill("plan-feeds", "25")
-			b.fill("plan-duration", "")
+			b.Fill("plan-users", "5000")
+			b.Fill("plan-every", "5m")
+			b.Fill("plan-feeds", "25")
+			b.Fill("plan-duration", "")
 		}, func(p *load.Plan) {
 			p.Scenario, p.Target, p.Users, p.Every, p.Feeds = "poll", "http://127.0.0.1:9", 5000,
 				load.Duration(5*time.Minute), 25
@@ -87,11 +88,11 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 		{"stages of a mix", func() {
 			choose("mode", "classic")
 			choose("scenario", "mix")
-			b.fill("plan-mix", "feed=3,predict=1")
-			b.fill("plan-stages", "10/s:1s,20/s:1s")
-			b.fill("plan-stop_when", "p95 > 50ms for 5s")
-			b.fill("plan-users", "")
-			b.fill("plan-feeds", "")
+			b.Fill("plan-mix", "feed=3,predict=1")
+			b.Fill("plan-stages", "10/s:1s,20/s:1s")
+			b.Fill("plan-stop_when", "p95 > 50ms for 5s")
+			b.Fill("plan-users", "")
+			b.Fill("plan-feeds", "")
 		}, func(p *load.Plan) {
 			p.Mode, p.Scenario, p.Target, p.Stages, p.StopWhen = "classic", "feed=3,predict=1",
 				"http://127.0.0.1:9", "10/s:1s,20/s:1s", []string{"p95 > 50ms for 5s"}
@@ -101,10 +102,10 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			choose("mode", "constant")
 			choose("model", "connections")
 			choose("scenario", "sequence")
-			b.fill("plan-connections", "64")
-			b.fill("plan-agents", "a:1, b:2")
-			b.fill("plan-stop_when", "")
-			b.eval("document.getElementById('plan-http2').click()")
+			b.Fill("plan-connections", "64")
+			b.Fill("plan-agents", "a:1, b:2")
+			b.Fill("plan-stop_when", "")
+			b.Eval("document.getElementById('plan-http2').click()")
 		}, func(p *load.Plan) {
 			p.Scenario, p.Target, p.Connections, p.Agents, p.HTTP2 = "sequence", "http://127.0.0.1:9", 64,
 				[]string{"a:1", "b:2"}, true
@@ -119,17 +120,17 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			continue
 		}
 		// As a result has it, and as the history gives it back to the form.
-		b.eval("import('/form.js').then((m) => { window.form_ = m; })")
-		b.wait("window.form_")
-		b.eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, " +
+		b.Eval("import('/form.js').then((m) => { window.form_ = m; })")
+		b.Wait("window.form_")
+		b.Eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, " +
 			"onCheck() {}, onChange() {}}); window.filled.fill(" + asJSON(t, got) + ")")
-		again, err := load.ReadPlan([]byte(b.text("JSON.stringify(window.filled.plan())")))
+		again, err := load.ReadPlan([]byte(b.Text("JSON.stringify(window.filled.plan())")))
 		if err != nil || !reflect.DeepEqual(again, want) {
 			t.Errorf("%s: filled in from a result, the form says %s, %v", c.what, asJSON(t, again), err)
 		}
 	}
-	b.shot("form-light")
-	b.clean()
+	b.Shot("form-light")
+	b.Clean()
 }
 
 func asJSON(t *testing.T, v any) string {

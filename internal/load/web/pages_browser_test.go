@@ -14,76 +14,77 @@ import (
 
 	"weir/internal/load"
 	"weir/internal/load/report"
+	"weir/internal/webui/webuitest"
 )
 
 // A person without a mouse starts a run, sees it, changes its rate, stops it and finds it in the history.
 func TestARunIsDrivenByKeysAlone(t *testing.T) {
 	_, url := fakeUI(t, 20*time.Millisecond)
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.shot("idle-light")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Shot("idle-light")
 
-	b.tabTo("plan-url")
-	b.press("http://127.0.0.1:9/next")
-	b.tabTo("plan-duration")
-	b.do(selectAll())
-	b.press("10m")
-	b.tabTo("start")
-	b.press("\r")
-	b.wait("document.getElementById('state').dataset.state === 'running'")
-	b.wait(painted + "('rate')")
-	b.wait(painted + "('latency')")
-	served := b.text(legend("rate", "Served"))
-	b.wait(legend("rate", "Served") + " !== " + quote(served))
-	b.wait("[...document.querySelectorAll('#tiles dd')].some((e) => e.textContent.endsWith('/s'))")
-	b.wait("document.getElementById('announce').textContent !== ''")
+	b.TabTo("plan-url")
+	b.Press("http://127.0.0.1:9/next")
+	b.TabTo("plan-duration")
+	b.Do(selectAll())
+	b.Press("10m")
+	b.TabTo("start")
+	b.Press("\r")
+	b.Wait("document.getElementById('state').dataset.state === 'running'")
+	b.Wait(painted + "('rate')")
+	b.Wait(painted + "('latency')")
+	served := b.Text(legend("rate", "Served"))
+	b.Wait(legend("rate", "Served") + " !== " + quote(served))
+	b.Wait("[...document.querySelectorAll('#tiles dd')].some((e) => e.textContent.endsWith('/s'))")
+	b.Wait("document.getElementById('announce').textContent !== ''")
 	for name, soFar := range map[string]string{"p50": "so far 1.23\u00a0ms", "p99": "so far 4.56\u00a0ms"} {
-		b.wait(fmt.Sprintf("[...document.querySelectorAll('#tiles .tile')].find((e) => "+
+		b.Wait(fmt.Sprintf("[...document.querySelectorAll('#tiles .tile')].find((e) => "+
 			"e.firstChild.textContent === %s).lastChild.textContent.endsWith(%s)", quote(name), quote(soFar)))
 	}
 
 	// The rate, by the number field and then by the slider.
-	b.tabTo("rate-now")
-	b.do(selectAll())
-	b.press("2000\r")
-	b.wait(legend("rate", "Intended") + " === '2,000/s'")
-	b.eval("document.body.focus()")
-	b.tabTo("rate-slide")
-	before := b.text("document.getElementById('rate-slide').value")
-	b.press(arrowRight)
-	b.wait("document.getElementById('rate-slide').value !== " + quote(before))
-	b.wait(legend("rate", "Intended") + " !== '2,000/s'")
-	if said := b.text(
+	b.TabTo("rate-now")
+	b.Do(selectAll())
+	b.Press("2000\r")
+	b.Wait(legend("rate", "Intended") + " === '2,000/s'")
+	b.Eval("document.body.focus()")
+	b.TabTo("rate-slide")
+	before := b.Text("document.getElementById('rate-slide').value")
+	b.Press(arrowRight)
+	b.Wait("document.getElementById('rate-slide').value !== " + quote(before))
+	b.Wait(legend("rate", "Intended") + " !== '2,000/s'")
+	if said := b.Text(
 		"document.getElementById('rate-slide').getAttribute('aria-valuetext')"); !strings.HasSuffix(
 		said, "/s") {
 		t.Errorf("the slider calls itself %q", said)
 	}
 
 	// A plot's cursor, by keys.
-	b.eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
-	b.press(arrowLeft + arrowLeft)
-	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent.startsWith('at ')")
-	b.shot("running-light")
+	b.Eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
+	b.Press(arrowLeft + arrowLeft)
+	b.Wait("document.querySelector('[data-plot=rate] .plot-at').textContent.startsWith('at ')")
+	b.Shot("running-light")
 
 	// Beyond what the target can do there are errors, and in the end examples of them.
-	b.do(chromedp.Focus("#rate-now"))
-	b.do(selectAll())
-	b.press("9000\r")
-	b.wait("[...document.querySelectorAll('#tiles .tile.warn dt')].some((e) => e.textContent === 'Errors')")
-	b.eval("document.body.focus()")
-	b.tabTo("stop")
-	b.press("\r")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.wait("document.getElementById('end-notes').textContent.includes('For example GET /slow <b>page</b>: " +
+	b.Do(chromedp.Focus("#rate-now"))
+	b.Do(selectAll())
+	b.Press("9000\r")
+	b.Wait("[...document.querySelectorAll('#tiles .tile.warn dt')].some((e) => e.textContent === 'Errors')")
+	b.Eval("document.body.focus()")
+	b.TabTo("stop")
+	b.Press("\r")
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Wait("document.getElementById('end-notes').textContent.includes('For example GET /slow <b>page</b>: " +
 		"timed out, nothing within 10 s')")
-	b.wait("document.getElementById('to-result') !== null")
-	b.tabTo("to-result")
-	b.press("\r")
-	b.wait("!document.getElementById('page-result').hidden && document.querySelector('#result .tiles')")
-	b.wait(painted + "('result-rate')")
-	b.eval("location.hash = '#/history'")
-	b.wait("document.querySelectorAll('#history tbody tr').length === 1")
-	b.clean()
+	b.Wait("document.getElementById('to-result') !== null")
+	b.TabTo("to-result")
+	b.Press("\r")
+	b.Wait("!document.getElementById('page-result').hidden && document.querySelector('#result .tiles')")
+	b.Wait(painted + "('result-rate')")
+	b.Eval("location.hash = '#/history'")
+	b.Wait("document.querySelectorAll('#history tbody tr').length === 1")
+	b.Clean()
 }
 
 // legend is an expression for what a plot's legend says of a line.
@@ -119,34 +120,34 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := openBrowser(t, url, 1280, 900, "dark")
-	b.open("/#/history")
-	b.wait("document.querySelectorAll('#history tbody tr').length === 3")
-	if first := b.text("document.querySelector('#history tbody tr a').textContent"); first != "run 2" {
+	b := webuitest.Open(t, url, 1280, 900, "dark")
+	b.Go("/#/history")
+	b.Wait("document.querySelectorAll('#history tbody tr').length === 3")
+	if first := b.Text("document.querySelector('#history tbody tr a').textContent"); first != "run 2" {
 		t.Errorf("the first run listed is %q, expected the newest", first)
 	}
-	if off := b.text("document.getElementById('compare').disabled"); off != "true" {
+	if off := b.Text("document.getElementById('compare').disabled"); off != "true" {
 		t.Error("nothing is chosen, and can be compared")
 	}
-	b.shot("history-dark")
+	b.Shot("history-dark")
 
 	// Two are compared.
-	b.click("[data-run='20261121-100000-00ab'] input")
-	b.click("[data-run='20261121-110000-00ab'] input")
-	b.click("#compare")
-	b.wait("document.querySelectorAll('.compared tbody tr').length > 8")
-	b.wait(painted + "('two-served')")
-	b.wait("[...document.querySelectorAll('.compared td')].some((e) => /worse$/.test(e.textContent))")
-	b.shot("compare-dark")
+	b.Click("[data-run='20261121-100000-00ab'] input")
+	b.Click("[data-run='20261121-110000-00ab'] input")
+	b.Click("#compare")
+	b.Wait("document.querySelectorAll('.compared tbody tr').length > 8")
+	b.Wait(painted + "('two-served')")
+	b.Wait("[...document.querySelectorAll('.compared td')].some((e) => /worse$/.test(e.textContent))")
+	b.Shot("compare-dark")
 
 	// One is opened, and says what it found.
-	b.click("#comparison a")
-	b.wait("document.getElementById('result-title').textContent === 'run 0'")
-	b.wait(painted + "('result-target')")
-	b.wait("document.querySelector('.marks li').textContent.includes('generator was the limit')")
-	b.wait("document.querySelector('.verdicts').textContent.includes('errors > 1%')")
-	b.shot("result-dark")
-	href := b.text("document.getElementById('download-json').href")
+	b.Click("#comparison a")
+	b.Wait("document.getElementById('result-title').textContent === 'run 0'")
+	b.Wait(painted + "('result-target')")
+	b.Wait("document.querySelector('.marks li').textContent.includes('generator was the limit')")
+	b.Wait("document.querySelector('.verdicts').textContent.includes('errors > 1%')")
+	b.Shot("result-dark")
+	href := b.Text("document.getElementById('download-json').href")
 	answer, err := http.Get(href)
 	if err != nil {
 		t.Fatal(err)
@@ -160,37 +161,37 @@ func TestHistoryOpensComparesDownloadsAndRunsAgain(t *testing.T) {
 	}
 
 	// Its plan comes back into the form.
-	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-rate').value === " +
+	b.Click("#result button.primary")
+	b.Wait("!document.getElementById('page-run').hidden && document.getElementById('plan-rate').value === " +
 		"'3000/s'")
 	for id, want := range map[string]string{"plan-url": "http://127.0.0.1:9/next", "plan-duration": "12s",
 		"plan-fail_when": "errors > 1%", "plan-name": "run 0"} {
-		if got := b.text("document.getElementById(" + quote(id) + ").value"); got != want {
+		if got := b.Text("document.getElementById(" + quote(id) + ").value"); got != want {
 			t.Errorf("%s says %q, expected %q", id, got, want)
 		}
 	}
 
 	// Deleting asks once.
-	b.open("/#/history")
-	b.wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
+	b.Go("/#/history")
+	b.Wait("document.querySelector('#history[aria-busy=false]') && document.querySelectorAll('#history " +
 		"tbody tr').length === 3")
-	b.click("#delete-20261121-100000-00ab")
-	b.wait("document.getElementById('delete-20261121-100000-00ab').textContent === 'Sure?'")
-	b.click("#delete-20261121-100000-00ab")
-	b.wait("document.querySelectorAll('#history tbody tr').length === 2")
-	b.open("/#/history/20261121-120000-00ab")
-	b.wait("document.querySelector('#result .tiles').textContent.includes('95 % confidence')")
-	b.shot("result-adaptive-dark")
-	b.clean()
+	b.Click("#delete-20261121-100000-00ab")
+	b.Wait("document.getElementById('delete-20261121-100000-00ab').textContent === 'Sure?'")
+	b.Click("#delete-20261121-100000-00ab")
+	b.Wait("document.querySelectorAll('#history tbody tr').length === 2")
+	b.Go("/#/history/20261121-120000-00ab")
+	b.Wait("document.querySelector('#result .tiles').textContent.includes('95 % confidence')")
+	b.Shot("result-adaptive-dark")
+	b.Clean()
 }
 
 func TestErrorsStandBesideTheirField(t *testing.T) {
 	target, _ := aTarget(t)
 	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", target+"/next")
-	b.eval("for (const d of document.querySelectorAll('#plan details')) d.open = true")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Fill("plan-url", target+"/next")
+	b.Eval("for (const d of document.querySelectorAll('#plan details')) d.open = true")
 	good := map[string]string{"plan-rate": "100/s", "plan-duration": "1s", "plan-url": target + "/next"}
 	for _, c := range []struct{ id, text, says string }{
 		{"plan-rate", "fast", "5000/s"},
@@ -200,28 +201,28 @@ func TestErrorsStandBesideTheirField(t *testing.T) {
 		{"plan-headers", "nonsense", `expected "Name: value"`},
 		{"plan-url", "http://192.0.2.1/", "weir load ui with --i-own-this-target"},
 	} {
-		b.fill("plan-rate", "100/s")
-		b.fill(c.id, c.text)
-		b.click("#check")
+		b.Fill("plan-rate", "100/s")
+		b.Fill(c.id, c.text)
+		b.Click("#check")
 		problem := "document.getElementById(" + quote(c.id+"-error") + ")"
-		b.wait(problem + ".textContent.includes(" + quote(c.says) + ")")
-		b.wait("document.activeElement.id === " + quote(c.id) +
+		b.Wait(problem + ".textContent.includes(" + quote(c.says) + ")")
+		b.Wait("document.activeElement.id === " + quote(c.id) +
 			" && document.activeElement.getAttribute('aria-invalid') === 'true'")
-		if n := b.text("[...document.querySelectorAll('#plan [aria-invalid=true]')].length"); n != "1" {
+		if n := b.Text("[...document.querySelectorAll('#plan [aria-invalid=true]')].length"); n != "1" {
 			t.Errorf("%s fields are wrong, expected %s alone", n, c.id)
 		}
-		b.shot("error-light-" + c.id)
-		b.fill(c.id, good[c.id])
-		b.wait(problem + ".hidden")
+		b.Shot("error-light-" + c.id)
+		b.Fill(c.id, good[c.id])
+		b.Wait(problem + ".hidden")
 	}
-	b.fill("plan-url", "")
-	b.click("#check")
-	b.wait("!document.getElementById('plan-error').hidden")
-	b.fill("plan-url", target+"/<b>x</b>")
-	b.click("#check")
-	b.wait("document.getElementById('plan-error').textContent.includes('%3Cb%3Ex%3C/b%3E is answered 404')")
+	b.Fill("plan-url", "")
+	b.Click("#check")
+	b.Wait("!document.getElementById('plan-error').hidden")
+	b.Fill("plan-url", target+"/<b>x</b>")
+	b.Click("#check")
+	b.Wait("document.getElementById('plan-error').textContent.includes('%3Cb%3Ex%3C/b%3E is answered 404')")
 	// Chromium itself reports answers with an error status; nothing else may be said.
-	for _, m := range b.said() {
+	for _, m := range b.Said() {
 		if !strings.Contains(m, "400 (Bad Request)") {
 			t.Errorf("the console says: %s", m)
 		}
@@ -242,30 +243,30 @@ func TestPlotsSmoothAndZoom(t *testing.T) {
 	if err := u.history.save("20261121-100000-00ab", r); err != nil {
 		t.Fatal(err)
 	}
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.open("/#/history/20261121-100000-00ab")
-	b.wait(painted + "('result-rate')")
-	b.wait("document.getElementById('result').textContent.includes('2\u00a0min measured')")
-	b.wait(tall + "('result-rate', 'served') < 0.3")
-	b.eval("document.querySelector('[data-plot=result-rate] .plot-canvas').focus()")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Go("/#/history/20261121-100000-00ab")
+	b.Wait(painted + "('result-rate')")
+	b.Wait("document.getElementById('result').textContent.includes('2\u00a0min measured')")
+	b.Wait(tall + "('result-rate', 'served') < 0.3")
+	b.Eval("document.querySelector('[data-plot=result-rate] .plot-canvas').focus()")
 	// Plots of a page zoom together.
 	back := "document.querySelector('[data-plot=result-latency] .plot-back').hidden"
-	b.wait(back)
-	b.press("++++")
-	b.wait(back + " === false")
-	b.wait(tall + "('result-rate', 'served') > 0.6")
-	b.press("----")
-	b.wait(back)
-	b.wait(tall + "('result-rate', 'served') < 0.3")
+	b.Wait(back)
+	b.Press("++++")
+	b.Wait(back + " === false")
+	b.Wait(tall + "('result-rate', 'served') > 0.6")
+	b.Press("----")
+	b.Wait(back)
+	b.Wait(tall + "('result-rate', 'served') < 0.3")
 
 	// The same by dragging.
-	b.drag("[data-plot=result-rate] .u-over", 0.4, 0.45)
-	b.wait(back + " === false")
-	b.wait(tall + "('result-rate', 'served') > 0.6")
-	b.click("[data-plot=result-latency] .plot-back")
-	b.wait(back)
-	b.wait(tall + "('result-rate', 'served') < 0.3")
-	b.clean()
+	b.Drag("[data-plot=result-rate] .u-over", 0.4, 0.45)
+	b.Wait(back + " === false")
+	b.Wait(tall + "('result-rate', 'served') > 0.6")
+	b.Click("[data-plot=result-latency] .plot-back")
+	b.Wait(back)
+	b.Wait(tall + "('result-rate', 'served') < 0.3")
+	b.Clean()
 }
 
 func TestNothingFromOutsideIsMarkup(t *testing.T) {
@@ -283,21 +284,21 @@ func TestNothingFromOutsideIsMarkup(t *testing.T) {
 	if err := u.history.save("20261121-100000-00ab", r); err != nil {
 		t.Fatal(err)
 	}
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.open("/#/history")
-	b.wait("document.querySelectorAll('#history tbody tr').length === 1")
-	b.wait("document.querySelector('#history').textContent.includes('<img')")
-	b.open("/#/history/20261121-100000-00ab")
-	b.wait("document.querySelector('.marks li')?.textContent.startsWith('<img')")
-	b.wait("document.querySelector('[data-plot=result-rate] canvas') !== null")
-	if n := b.text(
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Go("/#/history")
+	b.Wait("document.querySelectorAll('#history tbody tr').length === 1")
+	b.Wait("document.querySelector('#history').textContent.includes('<img')")
+	b.Go("/#/history/20261121-100000-00ab")
+	b.Wait("document.querySelector('.marks li')?.textContent.startsWith('<img')")
+	b.Wait("document.querySelector('[data-plot=result-rate] canvas') !== null")
+	if n := b.Text(
 		"document.querySelectorAll('#result img, #result script, #history img').length"); n != "0" {
 		t.Errorf("%s elements came out of text", n)
 	}
-	if title := b.text("document.title"); title == "owned" {
+	if title := b.Text("document.title"); title == "owned" {
 		t.Error("text was run as a script")
 	}
-	b.clean()
+	b.Clean()
 }
 
 func TestPagesFitAPhone(t *testing.T) {
@@ -314,82 +315,82 @@ func TestPagesFitAPhone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b := openBrowser(t, url, 360, 740, scheme)
-		b.wait("document.getElementById('state-text').textContent === 'Ready'")
-		b.fits()
-		b.shot("phone-idle-" + scheme)
-		b.fill("plan-url",
+		b := webuitest.Open(t, url, 360, 740, scheme)
+		b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+		b.Fits()
+		b.Shot("phone-idle-" + scheme)
+		b.Fill("plan-url",
 			"http://127.0.0.1:9/a/rather/long/path/that/does/not/fit/into/a/line?of=a&telephone=1")
-		b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
-		b.fill("plan-duration", "10m")
-		b.click("#start")
-		b.wait(painted + "('rate')")
-		b.wait("document.getElementById('state-text').textContent.includes('bisect')")
-		b.fits()
+		b.Eval("document.querySelector('[name=mode][value=adaptive]').click()")
+		b.Fill("plan-duration", "10m")
+		b.Click("#start")
+		b.Wait(painted + "('rate')")
+		b.Wait("document.getElementById('state-text').textContent.includes('bisect')")
+		b.Fits()
 		for _, width := range []int64{390, 360} {
-			b.do(chromedp.EmulateViewport(width, 740))
-			if b.text("document.getElementById('rate-less').offsetTop === "+
+			b.Do(chromedp.EmulateViewport(width, 740))
+			if b.Text("document.getElementById('rate-less').offsetTop === "+
 				"document.getElementById('rate-more').offsetTop") != "true" {
 				t.Errorf("at %d pixels the steps of the rate are not beside each other", width)
 			}
 		}
-		b.shot("phone-running-" + scheme)
-		b.click("#stop")
-		b.wait("document.getElementById('state-text').textContent === 'Over'")
+		b.Shot("phone-running-" + scheme)
+		b.Click("#stop")
+		b.Wait("document.getElementById('state-text').textContent === 'Over'")
 		for _, page := range []string{"/#/history", "/#/history/20261121-100000-00ab",
 			"/#/compare/20261121-100000-00ab/20261121-110000-00ab"} {
-			b.open(page)
-			b.wait("document.querySelector('#history tbody tr, #result .tiles, #comparison table') !== null")
-			b.fits()
-			b.shot("phone-" + strings.Split(page, "/")[2] + fmt.Sprint(len(page)) + "-" + scheme)
+			b.Go(page)
+			b.Wait("document.querySelector('#history tbody tr, #result .tiles, #comparison table') !== null")
+			b.Fits()
+			b.Shot("phone-" + strings.Split(page, "/")[2] + fmt.Sprint(len(page)) + "-" + scheme)
 		}
-		b.wait("document.querySelector('.compared small:not(.interval)')")
-		b.eval("for (const s of document.querySelectorAll('.compared small:not(.interval)')) s.textContent " +
+		b.Wait("document.querySelector('.compared small:not(.interval)')")
+		b.Eval("for (const s of document.querySelectorAll('.compared small:not(.interval)')) s.textContent " +
 			"= '? too little measured'")
-		if b.text("document.querySelector('.compared').offsetWidth > document.querySelector('#comparison "+
+		if b.Text("document.querySelector('.compared').offsetWidth > document.querySelector('#comparison "+
 			".scroll').clientWidth") == "true" {
 			t.Error("the comparison has to be scrolled to see what has changed")
 		}
-		b.clean()
+		b.Clean()
 	}
 }
 
 // The stream breaks, and goes on where it was.
 func TestAPageThatWasCutOffCatchesUp(t *testing.T) {
 	u, url := fakeUI(t, 20*time.Millisecond)
-	b := openBrowser(t, url, 1280, 900, "dark")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", "http://127.0.0.1:9/")
-	b.fill("plan-duration", "10m")
-	b.fill("plan-target_metrics", "http://127.0.0.1:9/metrics")
-	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
-	b.click("#start")
-	b.wait(painted + "('target')")
+	b := webuitest.Open(t, url, 1280, 900, "dark")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Fill("plan-url", "http://127.0.0.1:9/")
+	b.Fill("plan-duration", "10m")
+	b.Fill("plan-target_metrics", "http://127.0.0.1:9/metrics")
+	b.Eval("document.querySelector('[name=mode][value=adaptive]').click()")
+	b.Click("#start")
+	b.Wait(painted + "('target')")
 	u.live.Cut()
-	b.wait("document.getElementById('state-text').textContent.includes('track')")
-	b.wait(legend("rate", "Ceiling") + " !== '\u2013'")
-	b.shot("adaptive-dark")
+	b.Wait("document.getElementById('state-text').textContent.includes('track')")
+	b.Wait(legend("rate", "Ceiling") + " !== '\u2013'")
+	b.Shot("adaptive-dark")
 	// Nothing is missing: the whole run is asked for, and compared by what the plot shows at its beginning.
-	b.eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
-	b.press(home)
+	b.Eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
+	b.Press(home)
 	// They move together.
-	b.wait("document.querySelector('[data-plot=latency] .plot-at').textContent.startsWith('at ')")
-	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
+	b.Wait("document.querySelector('[data-plot=latency] .plot-at').textContent.startsWith('at ')")
+	b.Wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
 
 	// Another page, or this one opened again, sees all of it too, in whatever colours it wants.
-	b.eval("delete document.documentElement.dataset.ready; location.reload()")
-	b.wait("document.documentElement.dataset.ready === 'yes'")
-	b.wait(painted + "('target')")
-	b.eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
-	b.press(home)
-	b.wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
-	background := b.text("getComputedStyle(document.body).backgroundColor")
-	b.scheme("light")
-	b.wait("getComputedStyle(document.body).backgroundColor !== " + quote(background))
-	b.wait(painted + "('rate')")
-	b.click("#stop")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.clean()
+	b.Eval("delete document.documentElement.dataset.ready; location.reload()")
+	b.Wait("document.documentElement.dataset.ready === 'yes'")
+	b.Wait(painted + "('target')")
+	b.Eval("document.querySelector('[data-plot=rate] .plot-canvas').focus()")
+	b.Press(home)
+	b.Wait("document.querySelector('[data-plot=rate] .plot-at').textContent === 'at 0.1\u00a0s, climb'")
+	background := b.Text("getComputedStyle(document.body).backgroundColor")
+	b.Scheme("light")
+	b.Wait("getComputedStyle(document.body).backgroundColor !== " + quote(background))
+	b.Wait(painted + "('rate')")
+	b.Click("#stop")
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Clean()
 }
 
 // Of a long run a page keeps a bounded number of points, by asking for the merged ones, and not again and
@@ -403,8 +404,8 @@ func TestALongRunIsShownToItsEnd(t *testing.T) {
 			return f, nil
 		}
 	})
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
 	if w := ask(u, "POST", "/api/runs", endless); w.Code != 201 {
 		t.Fatal(w.Code)
 	}
@@ -415,47 +416,45 @@ func TestALongRunIsShownToItsEnd(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	b.wait("document.getElementById('state-text').textContent.includes(' 8:50 ')")
-	b.wait(painted + "('rate')")
-	b.mu.Lock()
+	b.Wait("document.getElementById('state-text').textContent.includes(' 8:50 ')")
+	b.Wait(painted + "('rate')")
 	streams := 0
-	for _, url := range b.asked {
+	for _, url := range b.Asked() {
 		if strings.HasSuffix(url, "/api/events") {
 			streams++
 		}
 	}
-	b.mu.Unlock()
 	// It is dropped now and then, since the points come faster than any real ones.
 	if streams == 0 || streams > 30 {
 		t.Errorf("the page opened %d streams", streams)
 	}
 	ask(u, "DELETE", "/api/run", "")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.clean()
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Clean()
 }
 
 func TestPagesAskForTheToken(t *testing.T) {
 	const token = "a token nobody guesses"
 	_, url := fakeUI(t, 20*time.Millisecond, func(o *Options) { o.Token = token })
-	b := openBrowser(t, url, 360, 740, "light")
-	b.wait("!document.getElementById('page-login').hidden && document.activeElement.id === 'token'")
-	b.shot("phone-login-light")
-	b.press("wrong\r")
-	b.wait("!document.getElementById('token-error').hidden")
-	b.do(selectAll())
-	b.press(token + "\r")
-	b.wait("document.getElementById('state-text').textContent === 'Ready' && " +
+	b := webuitest.Open(t, url, 360, 740, "light")
+	b.Wait("!document.getElementById('page-login').hidden && document.activeElement.id === 'token'")
+	b.Shot("phone-login-light")
+	b.Press("wrong\r")
+	b.Wait("!document.getElementById('token-error').hidden")
+	b.Do(selectAll())
+	b.Press(token + "\r")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready' && " +
 		"!document.getElementById('page-run').hidden")
-	if stored := b.text("document.cookie + JSON.stringify(localStorage)"); strings.Contains(stored, token) {
+	if stored := b.Text("document.cookie + JSON.stringify(localStorage)"); strings.Contains(stored, token) {
 		t.Errorf("scripts can read the token: %s", stored)
 	}
 
 	// The printed address has it too, and does not keep it.
-	other := openBrowser(t, url, 360, 740, "light")
-	other.open("/#token=" + strings.ReplaceAll(token, " ", "%20"))
-	other.eval("location.reload()")
-	other.wait("document.getElementById('state-text').textContent === 'Ready'")
-	if at := other.text("location.href"); strings.Contains(at, "token") {
+	other := webuitest.Open(t, url, 360, 740, "light")
+	other.Go("/#token=" + strings.ReplaceAll(token, " ", "%20"))
+	other.Eval("location.reload()")
+	other.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	if at := other.Text("location.href"); strings.Contains(at, "token") {
 		t.Errorf("the address still says %s", at)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"weir/internal/load"
 	"weir/internal/load/agent"
 	"weir/internal/load/report"
+	"weir/internal/webui/webuitest"
 )
 
 // realNew is an Options.New that makes real load.
@@ -50,39 +51,39 @@ func aTarget(t *testing.T) (url string, asked *atomic.Int64) {
 func TestRealLoadFromABrowser(t *testing.T) {
 	target, asked := aTarget(t)
 	u, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", target+"/next")
-	b.fill("plan-rate", "100/s")
-	b.fill("plan-duration", "10m")
-	b.fill("plan-warmup", "500ms")
-	b.fill("plan-name", "real")
-	b.fill("plan-target_metrics", target+"/metrics")
-	b.fill("plan-fail_when", "errors > 1%\np50 > 10s")
-	b.click("#start")
-	b.wait("document.getElementById('state').dataset.state === 'running'")
-	b.wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('target')")
-	b.wait("document.getElementById('state-text').textContent.includes('steady')")
-	b.wait(legend("target", "Memory") + " === '100\u00a0MiB'")
-	b.fill("rate-now", "400")
-	b.eval("document.getElementById('rate-form').requestSubmit()")
-	b.wait("Math.abs(parseFloat(" + legend("rate", "Intended") + ") - 400) < 60")
-	b.shot("real-light")
-	b.click("#stop")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.wait("document.getElementById('to-result') !== null")
-	b.wait("document.querySelectorAll('#end-verdicts .held').length === 2 && /requests " +
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Fill("plan-url", target+"/next")
+	b.Fill("plan-rate", "100/s")
+	b.Fill("plan-duration", "10m")
+	b.Fill("plan-warmup", "500ms")
+	b.Fill("plan-name", "real")
+	b.Fill("plan-target_metrics", target+"/metrics")
+	b.Fill("plan-fail_when", "errors > 1%\np50 > 10s")
+	b.Click("#start")
+	b.Wait("document.getElementById('state').dataset.state === 'running'")
+	b.Wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('target')")
+	b.Wait("document.getElementById('state-text').textContent.includes('steady')")
+	b.Wait(legend("target", "Memory") + " === '100\u00a0MiB'")
+	b.Fill("rate-now", "400")
+	b.Eval("document.getElementById('rate-form').requestSubmit()")
+	b.Wait("Math.abs(parseFloat(" + legend("rate", "Intended") + ") - 400) < 60")
+	b.Shot("real-light")
+	b.Click("#stop")
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Wait("document.getElementById('to-result') !== null")
+	b.Wait("document.querySelectorAll('#end-verdicts .held').length === 2 && /requests " +
 		"in/.test(document.getElementById('end-figures').textContent)")
-	b.wait("document.getElementById('rate-now').value === '400'")
-	b.wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => " +
+	b.Wait("document.getElementById('rate-now').value === '400'")
+	b.Wait("[...document.querySelectorAll('#live-plots .plot-at')].every((e) => " +
 		"e.textContent.startsWith('end, '))")
-	b.click("#to-result")
-	b.wait("document.getElementById('result-title').textContent === 'real' && " +
+	b.Click("#to-result")
+	b.Wait("document.getElementById('result-title').textContent === 'real' && " +
 		"document.querySelectorAll('#result .verdicts .held').length === 2")
-	b.wait("document.querySelector('#result .marks').innerText.includes('changed by hand')")
-	b.wait(painted + "('result-rate')")
-	b.shot("real-result-light")
-	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
+	b.Wait("document.querySelector('#result .marks').innerText.includes('changed by hand')")
+	b.Wait(painted + "('result-rate')")
+	b.Shot("real-result-light")
+	answer, err := http.Get(b.Text("document.getElementById('download-json').href"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,23 +102,23 @@ func TestRealLoadFromABrowser(t *testing.T) {
 	if n := len(r.Changes); n != 1 || r.Changes[0].Load != 400 {
 		t.Errorf("the changes of the load are %+v", r.Changes)
 	}
-	b.eval("location.hash = '#/history/20200101-000000-0000'")
-	b.wait("/There is no result/.test(document.getElementById('no-result')?.textContent ?? '')")
-	b.eval("history.back()")
-	b.wait("document.getElementById('result-title').textContent === 'real'")
+	b.Eval("location.hash = '#/history/20200101-000000-0000'")
+	b.Wait("/There is no result/.test(document.getElementById('no-result')?.textContent ?? '')")
+	b.Eval("history.back()")
+	b.Wait("document.getElementById('result-title').textContent === 'real'")
 
 	// Again, as a search.
-	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && document.getElementById('plan-url').value === " +
+	b.Click("#result button.primary")
+	b.Wait("!document.getElementById('page-run').hidden && document.getElementById('plan-url').value === " +
 		quote(target+"/next"))
-	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
-	b.fill("plan-fail_when", "")
-	b.click("#start")
-	b.wait("document.getElementById('state').dataset.state === 'running' && " +
+	b.Eval("document.querySelector('[name=mode][value=adaptive]').click()")
+	b.Fill("plan-fail_when", "")
+	b.Click("#start")
+	b.Wait("document.getElementById('state').dataset.state === 'running' && " +
 		"/climb|search|bisect|track/.test(document.getElementById('state-text').textContent)")
-	b.click("#stop")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.clean()
+	b.Click("#stop")
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Clean()
 }
 
 // A target that dies in the middle of a search is told as such while it lasts, at its end, and in its result.
@@ -125,24 +126,24 @@ func TestATargetThatIsGoneIsShown(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer target.Close()
 	_, url := fakeUI(t, 0, func(o *Options) { o.New = realNew })
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", target.URL)
-	b.fill("plan-name", "gone")
-	b.eval("document.querySelector('[name=mode][value=adaptive]').click()")
-	b.click("#start")
-	b.wait("document.getElementById('state-text').textContent.includes('climb')")
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Fill("plan-url", target.URL)
+	b.Fill("plan-name", "gone")
+	b.Eval("document.querySelector('[name=mode][value=adaptive]').click()")
+	b.Click("#start")
+	b.Wait("document.getElementById('state-text').textContent.includes('climb')")
 	target.CloseClientConnections()
 	target.Close()
-	b.wait("document.getElementById('state-text').textContent.includes('does not answer')")
-	b.wait("document.getElementById('state-text').textContent === 'Failed'")
-	b.wait("document.getElementById('run-end').innerText.includes('the target is gone')")
-	b.wait("document.getElementById('to-result') !== null")
-	b.shot("gone")
-	b.click("#to-result")
-	b.wait("document.getElementById('result-title').textContent === 'gone'")
-	b.wait("document.getElementById('result').innerText.includes('Nothing was answered any more from')")
-	b.clean()
+	b.Wait("document.getElementById('state-text').textContent.includes('does not answer')")
+	b.Wait("document.getElementById('state-text').textContent === 'Failed'")
+	b.Wait("document.getElementById('run-end').innerText.includes('the target is gone')")
+	b.Wait("document.getElementById('to-result') !== null")
+	b.Shot("gone")
+	b.Click("#to-result")
+	b.Wait("document.getElementById('result-title').textContent === 'gone'")
+	b.Wait("document.getElementById('result').innerText.includes('Nothing was answered any more from')")
+	b.Clean()
 }
 
 // The load of two agents from a browser: its plots, a change of its rate, and its result.
@@ -157,29 +158,29 @@ func TestSeveralRunnersFromABrowser(t *testing.T) {
 		agents = append(agents, s.Listener.Addr().String())
 	}
 	_, url := fakeUI(t, 0, func(o *Options) { o.New, o.Agents = realNew, append(agents, "127.0.0.1:1") })
-	b := openBrowser(t, url, 1280, 900, "light")
-	b.wait("document.getElementById('state-text').textContent === 'Ready'")
-	b.fill("plan-url", target+"/next")
-	b.fill("plan-rate", "200/s")
-	b.fill("plan-duration", "10m")
-	b.fill("plan-name", "two runners")
-	b.fill("plan-agents", strings.Join(agents, ", "))
-	b.click("#start")
-	b.wait("document.getElementById('state').dataset.state === 'running'")
-	b.wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('generator')")
-	b.wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 200) < 40")
-	b.fill("rate-now", "500")
-	b.eval("document.getElementById('rate-form').requestSubmit()")
-	b.wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 500) < 100")
-	b.shot("agents-running")
-	b.click("#stop")
-	b.wait("document.getElementById('state-text').textContent === 'Over'")
-	b.wait("document.getElementById('to-result') !== null")
-	b.click("#to-result")
-	b.wait("document.getElementById('result-title').textContent === 'two runners'")
-	b.wait(painted + "('result-rate')")
-	b.shot("agents-result")
-	answer, err := http.Get(b.text("document.getElementById('download-json').href"))
+	b := webuitest.Open(t, url, 1280, 900, "light")
+	b.Wait("document.getElementById('state-text').textContent === 'Ready'")
+	b.Fill("plan-url", target+"/next")
+	b.Fill("plan-rate", "200/s")
+	b.Fill("plan-duration", "10m")
+	b.Fill("plan-name", "two runners")
+	b.Fill("plan-agents", strings.Join(agents, ", "))
+	b.Click("#start")
+	b.Wait("document.getElementById('state').dataset.state === 'running'")
+	b.Wait(painted + "('rate') && " + painted + "('latency') && " + painted + "('generator')")
+	b.Wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 200) < 40")
+	b.Fill("rate-now", "500")
+	b.Eval("document.getElementById('rate-form').requestSubmit()")
+	b.Wait("Math.abs(parseFloat(" + legend("rate", "Served") + ") - 500) < 100")
+	b.Shot("agents-running")
+	b.Click("#stop")
+	b.Wait("document.getElementById('state-text').textContent === 'Over'")
+	b.Wait("document.getElementById('to-result') !== null")
+	b.Click("#to-result")
+	b.Wait("document.getElementById('result-title').textContent === 'two runners'")
+	b.Wait(painted + "('result-rate')")
+	b.Shot("agents-result")
+	answer, err := http.Get(b.Text("document.getElementById('download-json').href"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,17 +194,17 @@ func TestSeveralRunnersFromABrowser(t *testing.T) {
 		t.Errorf("the result has %d runners, %d served, %d errors; the target was asked %d times",
 			r.Generator.Runners, r.Served, r.Errors, n)
 	}
-	b.clean()
+	b.Clean()
 
 	// One that is not there is told beside its field, before any load.
-	b.click("#result button.primary")
-	b.wait("!document.getElementById('page-run').hidden && " +
+	b.Click("#result button.primary")
+	b.Wait("!document.getElementById('page-run').hidden && " +
 		"document.getElementById('plan-agents').value.includes(" + quote(agents[1]) + ")")
-	b.fill("plan-agents", agents[0]+", 127.0.0.1:1")
-	b.click("#start")
-	b.wait("document.getElementById('plan-agents').getAttribute('aria-invalid') === 'true'")
-	b.wait("document.body.innerText.includes('is weir load agent running there?')")
-	b.shot("agents-wrong")
+	b.Fill("plan-agents", agents[0]+", 127.0.0.1:1")
+	b.Click("#start")
+	b.Wait("document.getElementById('plan-agents').getAttribute('aria-invalid') === 'true'")
+	b.Wait("document.body.innerText.includes('is weir load agent running there?')")
+	b.Shot("agents-wrong")
 }
 
 // What load says of a plan is shown beside the field that it is about.
