@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,7 +37,7 @@ const dataFormat = "1"
 // serves and closes all of it. Ports come first, so that an address that is taken leaves no files behind;
 // connections wait until the services are open. Without a data directory the services must have been told
 // of places of their own.
-func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []server.Opener,
+func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataDir string, openers []server.Opener,
 	off ...server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
@@ -79,11 +80,12 @@ func openApp(ctx context.Context, cfg server.Config, dataDir string, openers []s
 	if err := wire(a.services); err != nil {
 		return nil, err
 	}
+	cfg.AdminAccess = func(next http.Handler) http.Handler { return a.admin.Guard(next) }
 	if a.Server, err = server.New(cfg, a.services...); err != nil {
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
-	if a.admin, err = admin.New(admin.Options{Services: a.services, Settings: a.Settings(),
+	if a.admin, err = admin.New(admin.Options{Services: a.services, Access: access, Settings: a.Settings(),
 		SettingsFile: settingsFile(dataDir), Log: cfg.Log}); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func newRoot() *cobra.Command {
 		}
 		return usageError{cmd.CommandPath(), err}
 	})
-	root.AddCommand(newServe(), newSequence(), newGenerate(), newImport(), newImportArms(),
+	root.AddCommand(newServe(), newAdmin(), newSequence(), newGenerate(), newImport(), newImportArms(),
 		newArms(), newFilter(), newCtl(), newInspect(), newDoctor(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()

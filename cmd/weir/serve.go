@@ -25,6 +25,7 @@ import (
 	"weir/internal/config"
 	"weir/internal/server"
 	"weir/internal/shed"
+	"weir/internal/webui"
 )
 
 func newServe() *cobra.Command {
@@ -128,6 +129,8 @@ type kernelFlags struct {
 	cfg                  server.Config
 	logFormat, logLevel  string
 	certificate, keyFile string
+	passwordFile         string
+	tokenFile            string
 	maxHeader, maxBody   config.Bytes
 	maxOutput, maxInput  config.Bytes
 	shed                 *shedFlags
@@ -159,7 +162,12 @@ func (k *kernelFlags) groups() []config.Group {
 	return []config.Group{
 		group("Ports and logs", func(f *pflag.FlagSet) {
 			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081",
-				"address of the admin port (metrics, profiles, reload); keep it private; empty is off")
+				"address of the admin port (dashboard, metrics, profiles); other than loopback only with one of "+
+					"the next two; empty is off")
+			config.File(f, &k.passwordFile, "admin-password-file",
+				"file of the admin port's password, written by weir admin password")
+			config.File(f, &k.tokenFile, "admin-token-file",
+				"file of the admin port's token, which programs send as Authorization: Bearer")
 			f.StringVar(&cfg.TLSListen, "tls-listen", "",
 				"address of the public port with TLS and HTTP/2; empty is off")
 			config.File(f, &k.certificate, "tls-cert",
@@ -304,6 +312,10 @@ func (k *kernelFlags) check(cfg *server.Config) error {
 			return err
 		}
 	}
+	if k.passwordFile == "" && k.tokenFile == "" && !onLoopback(cfg.Admin) {
+		return fmt.Errorf("--admin %s can be reached from other machines, whose users could do everything there: "+
+			"say --admin-password-file or --admin-token-file, or an address like 127.0.0.1:8081", cfg.Admin)
+	}
 	if cfg.MaxHeader < leastHeader {
 		return fmt.Errorf("--max-header must be at least %d bytes, got %d", leastHeader, cfg.MaxHeader)
 	}
@@ -325,12 +337,22 @@ func checkAddress(flag, address string) error {
 	return nil
 }
 
+// onLoopback says whether only this machine can reach an address. Names but localhost may change their mind.
+func onLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	return address == "" || webui.LoopbackHost(host)
+}
+
 // serve runs a server until it is told to stop.
 func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir string, openers []server.Opener,
 	keys *certificates) error {
 	on, off, err := checkServices(cfg.Log, openers)
 	if err != nil {
 		return usageError{cmd.CommandPath(), err}
+	}
+	access, err := admin.OpenAccess(k.passwordFile, k.tokenFile)
+	if err != nil {
+		return k.failure(cfg.Log, err)
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -346,7 +368,7 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 	}
 	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
 	logWorst(cfg.Log, examine(cfg, dataDir))
-	a, err := openApp(ctx, cfg, dataDir, on, off...)
+	a, err := openApp(ctx, cfg, access, dataDir, on, off...)
 	if err != nil {
 		return k.failure(cfg.Log, err)
 	}

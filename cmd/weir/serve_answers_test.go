@@ -299,7 +299,7 @@ func TestOpenAppClosesWhatItHasOpened(t *testing.T) {
 	cfg.Log = slog.New(slog.DiscardHandler)
 	cfg.Listen = listener.Addr().String()
 	for range 2 { // the second time the directory must not be locked
-		_, err := openApp(context.Background(), cfg, filepath.Join(dir, "data"), nil)
+		_, err := openApp(context.Background(), cfg, nil, filepath.Join(dir, "data"), nil)
 		if err == nil || !strings.Contains(err.Error(), "--listen "+cfg.Listen) ||
 			strings.Contains(err.Error(), "in use by") && !strings.Contains(err.Error(), "address") {
 			t.Fatalf("a taken port: %v", err)

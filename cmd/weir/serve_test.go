@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/pflag"
 
+	"weir/internal/admin"
 	"weir/internal/feed/snapshot"
 	"weir/internal/server"
 	"weir/internal/systest"
@@ -174,6 +175,13 @@ func items(t testing.TB, body string) (all []uint64) {
 // The caller runs it, or closes it.
 func openServer(t testing.TB, cfg server.Config, dataDir string, args ...string) (*app, error) {
 	t.Helper()
+	return openGuarded(t, cfg, nil, dataDir, args...)
+}
+
+// openGuarded is openServer with what says who may use the admin port.
+func openGuarded(t testing.TB, cfg server.Config, access *admin.Access, dataDir string, args ...string) (*app,
+	error) {
+	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	services := newServices()
 	for _, s := range services {
@@ -194,7 +202,7 @@ func openServer(t testing.TB, cfg server.Config, dataDir string, args ...string)
 	if err != nil {
 		return nil, err
 	}
-	return openApp(context.Background(), cfg, dataDir, on, off...)
+	return openApp(context.Background(), cfg, access, dataDir, on, off...)
 }
 
 // serveHere runs a server in this process until the test ends.
@@ -204,6 +212,12 @@ func serveHere(t testing.TB, cfg server.Config, dataDir string, args ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveApp(t, a)
+}
+
+// serveApp runs a server that was opened until the test ends.
+func serveApp(t testing.TB, a *app) *ports {
+	t.Helper()
 	p := &ports{t: t, public: a.Addr().String(), admin: a.AdminAddr().String()}
 	if a.TLSAddr() != nil {
 		p.tls = a.TLSAddr().String()

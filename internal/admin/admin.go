@@ -30,6 +30,9 @@ var static embed.FS
 //go:embed frame.html
 var frame string
 
+//go:embed login.html
+var loginHTML string
+
 // Options say what an Admin is about.
 type Options struct {
 	Services []server.Service
@@ -37,6 +40,8 @@ type Options struct {
 	// those of the services, when they were changed; "" is nowhere.
 	Settings     []config.Setting
 	SettingsFile string
+	// Access says who may use the admin port; nil is everybody who reaches it.
+	Access *Access
 	// Log is the server's log.
 	Log *slog.Logger
 }
@@ -50,6 +55,8 @@ type Admin struct {
 
 	settings *Settings
 	log      *Log
+
+	loginHTML []byte
 }
 
 // ownPages returns the pages that belong to no service: those before and those after the services'.
@@ -82,6 +89,7 @@ func New(o Options) (*Admin, error) {
 	}
 	pages = append(pages, after...)
 	a.assets = webui.NewAssets("/ui/assets/", nil, sets...)
+	a.loginHTML = []byte(a.assets.Expand(loginHTML))
 	for _, p := range pages {
 		text, err := a.render(p, pages)
 		if err != nil {
@@ -125,6 +133,9 @@ func (a *Admin) Routes() []server.Route {
 		{Pattern: "GET /", Handler: home, Admin: true},
 		{Pattern: "GET /ui/assets/{name...}", Stream: a.assets, Admin: true},
 		{Pattern: "GET /ui/{page}", Stream: http.HandlerFunc(a.page), Admin: true},
+		{Pattern: "GET /login", Stream: http.HandlerFunc(a.loginPage), Admin: true},
+		{Pattern: "POST /admin/session", Stream: http.HandlerFunc(a.login), Admin: true},
+		{Pattern: "DELETE /admin/session", Stream: http.HandlerFunc(a.logout), Admin: true},
 		{Pattern: "GET /admin/events", Stream: a.hub, Admin: true},
 	})
 }
@@ -135,7 +146,12 @@ func (a *Admin) Events() *webui.Hub { return a.hub }
 // Close ends the streams of events.
 func (a *Admin) Close() { a.hub.Close() }
 
-func home(w *server.Response, _ *server.Request) server.Outcome {
+// home leads people to the first page.
+func home(w *server.Response, r *server.Request) server.Outcome {
+	if !bytes.Contains(r.Header("Accept"), []byte("text/html")) {
+		w.Problem(http.StatusNotFound, server.NothingOnAdmin)
+		return server.Done
+	}
 	w.Status = http.StatusSeeOther
 	w.Field("Location", "/ui/overview")
 	return server.Done

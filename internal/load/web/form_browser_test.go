@@ -120,7 +120,7 @@ func TestTheFormSaysWhatAPlanSays(t *testing.T) {
 			continue
 		}
 		// As a result has it, and as the history gives it back to the form.
-		b.Eval("import('/form.js').then((m) => { window.form_ = m; })")
+		b.Eval("import(document.querySelector('script[type=module]').src.replace('main.js', 'form.js')).then((m) => { window.form_ = m; })")
 		b.Wait("window.form_")
 		b.Eval("window.filled = new window.form_.PlanForm(document.createElement('form'), {onStart() {}, " +
 			"onCheck() {}, onChange() {}}); window.filled.fill(" + asJSON(t, got) + ")")
