@@ -124,7 +124,8 @@ type passwordHash struct {
 	salt, sum    []byte
 }
 
-var errHash = errors.New("the file must hold the line that weir admin password writes: $argon2id$v=19$...")
+var errHash = errors.New("the file must hold the line that weir admin password writes, which begins with " +
+	"$argon2id$v=19$")
 
 // parseHash reads the usual form of such hashes, and refuses those that would take long.
 func parseHash(text string) (*passwordHash, error) {
