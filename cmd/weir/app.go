@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"weir/internal/admin"
+	"weir/internal/admin/history"
 	"weir/internal/disk"
 	"weir/internal/metrics"
 	"weir/internal/server"
@@ -27,6 +28,7 @@ type app struct {
 	log      *slog.Logger
 	services []server.Service
 	admin    *admin.Admin
+	history  *history.History
 	served   bool // Run has closed the services
 }
 
@@ -85,7 +87,11 @@ func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataD
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
-	if a.admin, err = admin.New(admin.Options{Services: a.services, Access: access, Settings: a.Settings(),
+	if a.history, err = openHistory(dataDir); err != nil {
+		return nil, err
+	}
+	if a.admin, err = admin.New(admin.Options{Services: a.services, Kernel: a.Server, Metrics: cfg.Metrics,
+		Version: version, History: a.history, Access: access, Settings: a.Settings(),
 		SettingsFile: settingsFile(dataDir), Log: cfg.Log}); err != nil {
 		return nil, err
 	}
@@ -110,6 +116,14 @@ func settingsFile(dataDir string) string {
 		return ""
 	}
 	return filepath.Join(dataDir, "settings.json")
+}
+
+// openHistory opens the history of figures in a data directory, or in memory where there is none.
+func openHistory(dataDir string) (*history.History, error) {
+	if dataDir == "" {
+		return history.Open("")
+	}
+	return history.Open(filepath.Join(dataDir, "history"))
 }
 
 // answers says whether a service that is on has a route of the same method and path.
@@ -175,8 +189,13 @@ func checkFormat(path string) error {
 // Run serves until ctx is done and then stops in order. It may be called once.
 func (a *app) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, a.admin.Close)() // streams of events would hold up the end
-	err := a.Server.Run(ctx)                      // closes the services
+	sampling, stop := context.WithCancel(ctx)
+	sampled := make(chan struct{})
+	go func() { a.admin.Run(sampling); close(sampled) }()
+	err := a.Server.Run(ctx) // closes the services
 	a.served = true
+	stop()
+	<-sampled
 	return errors.Join(err, a.close())
 }
 
@@ -194,6 +213,9 @@ func (a *app) close() error {
 	var errs []error
 	for i := len(a.services) - 1; i >= 0 && !a.served; i-- {
 		errs = append(errs, a.services[i].Close())
+	}
+	if a.history != nil {
+		errs = append(errs, a.history.Close())
 	}
 	if a.lock != nil {
 		errs = append(errs, a.lock.Close())

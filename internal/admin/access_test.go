@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weir/internal/admin/history"
+	"weir/internal/metrics"
 	"weir/internal/server"
 )
 
@@ -33,6 +35,21 @@ func file(t testing.TB, line string) string {
 	return path
 }
 
+// testOptions are those of a dashboard of a kernel without services.
+func testOptions(t testing.TB, access *Access) Options {
+	t.Helper()
+	kernel, err := server.New(server.Config{Admin: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	past, err := history.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Kernel: kernel, Metrics: metrics.New(1), History: past, Access: access,
+		Log: slog.New(slog.DiscardHandler)}
+}
+
 // guarded returns a dashboard that wants a password or a token, behind its guard.
 func guarded(t testing.TB) (*Admin, http.Handler) {
 	t.Helper()
@@ -44,7 +61,7 @@ func guarded(t testing.TB) (*Admin, http.Handler) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(Options{Access: access, Log: slog.New(slog.DiscardHandler)})
+	a, err := New(testOptions(t, access))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,9 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/admin/history"
 	"weir/internal/config"
+	"weir/internal/metrics"
 	"weir/internal/server"
 	"weir/internal/webui"
 )
@@ -40,6 +42,12 @@ type Options struct {
 	// those of the services, when they were changed; "" is nowhere.
 	Settings     []config.Setting
 	SettingsFile string
+	// Kernel, Metrics and Version are what the overview is made of.
+	Kernel  Kernel
+	Metrics *metrics.Registry
+	Version string
+	// History is where its figures are kept; the Admin closes it.
+	History *history.History
 	// Access says who may use the admin port; nil is everybody who reaches it.
 	Access *Access
 	// Log is the server's log.
@@ -57,6 +65,7 @@ type Admin struct {
 	log      *Log
 
 	loginHTML []byte
+	sampler   *sampler
 }
 
 // ownPages returns the pages that belong to no service: those before and those after the services'.
@@ -72,8 +81,8 @@ func ownPages() (before, after []webui.Page) {
 
 // New returns the dashboard of services. Close ends it.
 func New(o Options) (*Admin, error) {
-	a := &Admin{o: o, pages: map[string][]byte{}}
-	a.hub = webui.NewHub(func() any { return struct{}{} }, server.WriteProblem)
+	a := &Admin{o: o, pages: map[string][]byte{}, sampler: newSampler(o)}
+	a.hub = webui.NewHub(func() any { return a.sampler.get() }, server.WriteProblem)
 	_, a.log = Keep(o.Log)
 	a.log.Listen(a.hub.Send)
 	a.settings = openSettings(o)
@@ -136,6 +145,8 @@ func (a *Admin) Routes() []server.Route {
 		{Pattern: "GET /login", Stream: http.HandlerFunc(a.loginPage), Admin: true},
 		{Pattern: "POST /admin/session", Stream: http.HandlerFunc(a.login), Admin: true},
 		{Pattern: "DELETE /admin/session", Stream: http.HandlerFunc(a.logout), Admin: true},
+		{Pattern: "GET /admin/overview", Handler: a.getOverview, Admin: true},
+		{Pattern: "GET /admin/history", Handler: a.getHistory, Admin: true},
 		{Pattern: "GET /admin/events", Stream: a.hub, Admin: true},
 	})
 }

@@ -63,6 +63,16 @@ func (r *Registry) each(visit func(*family, *series)) {
 	}
 }
 
+// Gauges visits the gauges whose name is wanted, with the values of their labels.
+func (r *Registry) Gauges(wanted func(name string) bool, visit func(name, help string, labels []string,
+	value float64)) {
+	r.each(func(f *family, s *series) {
+		if f.kind == GaugeKind && wanted(f.name) {
+			visit(f.name, f.help, s.values, s.gauge())
+		}
+	})
+}
+
 // Sample is one metric at one moment.
 type Sample struct {
 	Name, Help   string

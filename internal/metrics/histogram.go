@@ -77,15 +77,25 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 
 // Distribution returns a copy of what was counted so far.
 func (h *Histogram) Distribution() Distribution {
-	d := Distribution{shift: h.shift}
+	var d Distribution
+	h.AddTo(&d)
+	return d
+}
+
+// AddTo adds what was counted so far to d, which other histograms of the same kind may have been added to.
+func (h *Histogram) AddTo(d *Distribution) {
+	d.shift = h.shift
 	for i := range h.stripes {
 		s := &h.stripes[i]
-		d.nanoseconds += s.nanoseconds.Load()
+		sum := s.nanoseconds.Load()
+		if sum == 0 && s.counts[0].Load() == 0 { // of 0 ns are none but those of a clock set back
+			continue
+		}
+		d.nanoseconds += sum
 		for b := range s.counts {
 			d.counts[b] += s.counts[b].Load()
 		}
 	}
-	return d
 }
 
 // Distribution is what a histogram held at one moment. The difference of two is what happened between them.
@@ -102,6 +112,15 @@ func (d *Distribution) Sub(earlier *Distribution) Distribution {
 		diff.counts[b] = d.counts[b] - earlier.counts[b]
 	}
 	return diff
+}
+
+// Add adds another distribution of the same kind.
+func (d *Distribution) Add(other *Distribution) {
+	d.shift = other.shift
+	d.nanoseconds += other.nanoseconds
+	for b, n := range other.counts {
+		d.counts[b] += n
+	}
 }
 
 // Count returns how many requests were counted.

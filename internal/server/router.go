@@ -25,7 +25,7 @@ type router struct {
 	root     node
 	all      node     // what OPTIONS * asks about: all paths
 	nothing  string   // the detail of a 404
-	patterns []string // in the order they were added
+	table    []*route // in the order they were added
 	prefetch []*route // those that have a Prefetch
 }
 
@@ -57,6 +57,15 @@ type route struct {
 	begins   []byte        // how its requests do, up to the wildcard, if it has a Prefetch
 	latency  *metrics.Histogram
 	requests [600]atomic.Pointer[metrics.Counter] // by status, made at first use
+}
+
+// patterns returns those of all routes, in the order they were added.
+func (t *router) patterns() []string {
+	all := make([]string, len(t.table))
+	for i, r := range t.table {
+		all[i] = r.Pattern
+	}
+	return all
 }
 
 // add registers a route; it panics on a pattern that is malformed or taken, as a wrong table of
@@ -110,7 +119,7 @@ func (t *router) add(r *route) {
 		r.begins = []byte(begins)
 		t.prefetch = append(t.prefetch, r)
 	}
-	t.patterns = append(t.patterns, r.Pattern)
+	t.table = append(t.table, r)
 	n.bind(method, r)
 	if method == http.MethodGet {
 		n.bind(http.MethodHead, r)

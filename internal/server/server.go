@@ -25,7 +25,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,10 +191,10 @@ func (s *Server) handle(r Route, service int, state *serviceState) {
 }
 
 // Routes returns the patterns of the public port's routes, in the order they were added.
-func (s *Server) Routes() []string { return slices.Clone(s.routes.patterns) }
+func (s *Server) Routes() []string { return s.routes.patterns() }
 
 // AdminRoutes returns the patterns of the admin port's.
-func (s *Server) AdminRoutes() []string { return slices.Clone(s.admins.patterns) }
+func (s *Server) AdminRoutes() []string { return s.admins.patterns() }
 
 // guardAdmin keeps pages of other sites from the admin port. A port on loopback is asked for by names of
 // loopback, any other by whatever names its network has.
