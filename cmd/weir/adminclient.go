@@ -60,7 +60,7 @@ func (c *adminClient) with(ctx context.Context, do func() error) (err error) {
 		return err
 	}
 	a, err := openApp(ctx, server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, NetHTTP: true,
-		Log: slog.New(slog.DiscardHandler)}, c.data, []server.Opener{&flags})
+		Log: slog.New(slog.DiscardHandler)}, nil, c.data, []server.Opener{&flags})
 	if err != nil {
 		return err
 	}
