@@ -9,22 +9,13 @@ import (
 
 // feedElement reads an element of a channel or feed; read is true when it is read to its end.
 func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, read bool) {
+	if is, read, known := p.commonElement(t, v, name); known {
+		return is, read
+	}
 	f := p.f
 	switch v {
 	case native:
 		switch string(name) {
-		case "title":
-			p.setFeedText(&f.Title, 0, p.text(t), true, htmlTitle)
-		case "link":
-			s := p.urlText(t)
-			if s == "" {
-				s = p.href(t, "href")
-			}
-			if s != "" { // of several the last counts
-				f.Link, p.ofFeed.link = s, 0
-			}
-		case "description":
-			p.setFeedText(&f.Description, 0, p.text(t), true, htmlSummary)
 		case "language":
 			setText(&f.Language, &p.ofFeed.language, 0, p.text(t))
 		case "copyright":
@@ -33,14 +24,10 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 			if s := p.text(t); f.Generator == "" {
 				f.Generator = s
 			}
-		case "managingeditor", "webmaster", "author":
+		case "managingeditor", "webmaster":
 			f.Authors = addPerson(f.Authors, person(p.text(t)))
-		case "pubdate":
-			setTime(&f.Published, &p.ofFeed.published, 0, p.date(t))
 		case "lastbuilddate":
 			setTime(&f.Updated, &p.ofFeed.updated, 0, p.date(t))
-		case "category":
-			f.Categories = addName(f.Categories, p.text(t))
 		case "ttl":
 			if n, err := strconv.Atoi(p.text(t)); err == nil && n > 0 && n < 1<<24 {
 				f.TTL = time.Duration(n) * time.Minute
@@ -56,58 +43,21 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 		}
 		return nowhere, true
 	case atom:
-		return p.atomFeedElement(t, name)
+		return nowhere, p.atomFeedElement(t, name)
 	case dublinCore:
 		switch string(name) {
-		case "title":
-			p.setFeedText(&f.Title, 1, p.text(t), true, htmlTitle)
-		case "description":
-			p.setFeedText(&f.Description, 1, p.text(t), true, htmlSummary)
-		case "language":
-			setText(&f.Language, &p.ofFeed.language, 1, p.text(t))
 		case "rights":
 			setText(&f.Copyright, &p.ofFeed.copyright, 1, p.text(t))
-		case "creator", "author":
-			f.Authors = addPerson(f.Authors, person(p.text(t)))
 		case "date", "modified":
 			setTime(&f.Updated, &p.ofFeed.updated, 1, p.date(t))
 		case "issued", "created":
 			setTime(&f.Published, &p.ofFeed.published, 1, p.date(t))
-		case "subject":
-			f.Categories = addName(f.Categories, p.text(t))
-		default:
-			return nowhere, false
-		}
-		return nowhere, true
-	case itunes:
-		switch string(name) {
-		case "summary":
-			p.setFeedText(&f.Description, 2, p.text(t), true, htmlSummary)
-		case "subtitle":
-			p.setFeedText(&f.Description, 3, p.text(t), false, htmlSummary)
-		case "author":
-			f.Authors = addPerson(f.Authors, person(p.text(t)))
-		case "keywords":
-			for s := range strings.SplitSeq(p.text(t), ",") {
-				f.Categories = addName(f.Categories, strings.TrimSpace(s))
-			}
-		case "category":
-			f.Categories = addName(f.Categories, p.attribute(t, "text"))
-			return p.top(), false // categories within are the feed's too
-		case "image":
-			s := p.href(t, "href")
-			if s == "" {
-				s = p.href(t, "url")
-			}
-			setText(&f.Image, &p.ofFeed.image, 1, s)
-			return nowhere, false
 		default:
 			return nowhere, false
 		}
 		return nowhere, true
 	case media:
-		if string(name) == "thumbnail" || p.attribute(t, "medium") == "image" ||
-			strings.HasPrefix(p.attribute(t, "type"), "image/") {
+		if p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image/") {
 			setText(&f.Image, &p.ofFeed.image, 2, p.href(t, "url"))
 		}
 	case updates:
@@ -124,23 +74,17 @@ func (p *xmlParser) feedElement(t *tag, v vocabulary, name []byte) (is place, re
 	return nowhere, false
 }
 
-// atomFeedElement reads an element of Atom, in a feed or an RSS channel.
-func (p *xmlParser) atomFeedElement(t *tag, name []byte) (is place, read bool) {
+// atomFeedElement reads an element of Atom that only feeds have, also in an RSS channel.
+func (p *xmlParser) atomFeedElement(t *tag, name []byte) (read bool) {
 	f := p.f
-	var rank uint8
-	if f.Format != Atom {
-		rank = 4
-	}
+	rank := p.atomRank()
 	switch string(name) {
-	case "title":
-		s, isHTML := p.textConstruct(t)
-		p.setFeedText(&f.Title, rank, s, isHTML, htmlTitle)
 	case "subtitle", "tagline", "info":
 		if string(name) == "info" {
 			rank++
 		}
 		s, isHTML := p.textConstruct(t)
-		p.setFeedText(&f.Description, rank, s, isHTML, htmlSummary)
+		p.common.setSummary(rank, s, isHTML)
 	case "rights", "copyright":
 		s, _ := p.textConstruct(t)
 		setText(&f.Copyright, &p.ofFeed.copyright, rank, s)
@@ -163,23 +107,8 @@ func (p *xmlParser) atomFeedElement(t *tag, name []byte) (is place, read bool) {
 		setText(&f.Icon, &p.ofFeed.icon, rank, p.urlText(t))
 	case "logo":
 		setText(&f.Image, &p.ofFeed.image, rank, p.urlText(t))
-	case "published":
-		setTime(&f.Published, &p.ofFeed.published, rank, p.date(t))
-	case "updated", "modified":
-		setTime(&f.Updated, &p.ofFeed.updated, rank, p.date(t))
-	case "author":
-		return p.startPerson(t)
-	case "category":
-		s := p.attribute(t, "label")
-		if s == "" {
-			s = p.attribute(t, "term")
-		}
-		f.Categories = addName(f.Categories, s)
-		return nowhere, false
 	case "link":
-		switch rel := p.attribute(t, "rel"); rel {
-		case "", "alternate":
-			setText(&f.Link, &p.ofFeed.link, rank, p.href(t, "href"))
+		switch p.attribute(t, "rel") {
 		case "self":
 			f.FeedURL = p.href(t, "href")
 			p.selfLink(t)
@@ -188,23 +117,11 @@ func (p *xmlParser) atomFeedElement(t *tag, name []byte) (is place, read bool) {
 		case "hub":
 			f.Hub = p.href(t, "href")
 		}
-		return nowhere, false
+		return false
 	default:
-		return nowhere, false
+		return false
 	}
-	return nowhere, true
-}
-
-func (p *xmlParser) setFeedText(dst *string, rank uint8, s string, html bool, bit uint8) {
-	have := &p.ofFeed.title
-	if bit == htmlSummary {
-		have = &p.ofFeed.summary
-	}
-	if setText(dst, have, rank, s) {
-		if p.f.html &^= bit; html {
-			p.f.html |= bit
-		}
-	}
+	return true
 }
 
 // selfLink notes the URL that says where the feed itself is.

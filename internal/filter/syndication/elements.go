@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// precedence holds, for texts that several elements of an item or feed may give, the rank of the one that
-// did: 0 is the best. The first of a rank counts.
-type precedence struct {
-	title, summary, content, link, language, published, updated, image, icon, copyright uint8
-}
-
 // lowered is room for an element's name in lower case.
 type lowered [24]byte
 
@@ -178,9 +172,9 @@ func (p *xmlParser) startItem(t *tag, bound int) error {
 	} else {
 		f.Items = append(f.Items, Item{})
 	}
-	p.item = &f.Items[len(f.Items)-1]
+	p.read(&f.Items[len(f.Items)-1])
 	p.item.in = Range{t.start, t.end}
-	p.itemDepth, p.precedence = len(p.stack), precedence{}
+	p.itemDepth, p.ofItem = len(p.stack), precedence{}
 	p.begin(p.item)
 	p.item.Language = p.attribute(t, "xml:lang")
 	if f.Format == RDF {
@@ -207,8 +201,9 @@ func (p *xmlParser) endItem(end int) {
 	for end > it.in.Start && isSpace(p.b[end-1]) {
 		end--
 	}
-	it.in.End, p.item = end, nil
-	if it.URL == "" && p.f.Format == RSS && strings.Contains(it.GUID, "://") && p.link != permaLinkNot {
+	it.in.End = end
+	p.read(nil)
+	if it.URL == "" && p.f.Format == RSS && strings.Contains(it.GUID, "://") && p.ofItem.link != permaLinkNot {
 		it.URL = it.GUID
 	}
 	p.end(it)
@@ -219,39 +214,21 @@ const permaLinkNot = 255
 
 // itemElement reads an element of an item; read is true when it is read to its end.
 func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, read bool) {
-	it := p.item
+	if is, read, known := p.commonElement(t, v, name); known {
+		return is, read
+	}
+	it, c := p.item, &p.common
 	switch v {
 	case native:
 		switch string(name) {
-		case "title":
-			p.setTitle(0, p.text(t), true)
-		case "link":
-			s := p.urlText(t)
-			if s == "" {
-				s = p.href(t, "href")
-			}
-			if p.link == permaLinkNot {
-				p.link = 0
-			}
-			if s != "" { // of several the last counts
-				it.URL, p.link = s, 0
-			}
-		case "description":
-			p.setSummary(0, p.text(t), true)
 		case "guid":
 			s := p.text(t)
 			if it.GUID == "" {
 				it.GUID = s
 			}
 			if strings.EqualFold(p.attribute(t, "isPermaLink"), "false") && it.URL == "" {
-				p.link = permaLinkNot
+				p.ofItem.link = permaLinkNot
 			}
-		case "pubdate":
-			setTime(&it.Published, &p.published, 0, p.date(t))
-		case "author":
-			it.Authors = addPerson(it.Authors, person(p.text(t)))
-		case "category":
-			it.Categories = addName(it.Categories, p.text(t))
 		case "enclosure":
 			p.enclosure(t, "url")
 			return nowhere, false
@@ -276,47 +253,41 @@ func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, re
 			return nowhere, true
 		}
 	case atom:
-		return p.atomItemElement(t, name)
+		return nowhere, p.atomItemElement(t, name)
 	case dublinCore:
-		return nowhere, p.dublinCoreItem(t, name)
-	case itunes:
 		switch string(name) {
-		case "title":
-			p.setTitle(3, p.text(t), false)
-		case "summary":
-			p.setSummary(2, p.text(t), true)
-		case "subtitle":
-			p.setSummary(4, p.text(t), false)
-		case "author":
-			it.Authors = addPerson(it.Authors, person(p.text(t)))
-		case "keywords":
-			for s := range strings.SplitSeq(p.text(t), ",") {
-				it.Categories = addName(it.Categories, strings.TrimSpace(s))
+		case "date", "created", "issued":
+			d := p.date(t)
+			setTime(&it.Published, &p.ofItem.published, 1, d)
+			if string(name) == "date" {
+				setTime(&it.Updated, &p.ofItem.updated, 2, d)
 			}
-		case "category":
-			it.Categories = addName(it.Categories, p.attribute(t, "text"))
-			return nowhere, false
-		case "image":
-			setText(&it.Image, &p.image, 0, p.href(t, "href"))
-			return nowhere, false
+		case "modified":
+			setTime(&it.Updated, &p.ofItem.updated, 1, p.date(t))
+		case "identifier":
+			if s := p.text(t); it.GUID == "" {
+				it.GUID = s
+			}
 		default:
 			return nowhere, false
 		}
 		return nowhere, true
+	case itunes:
+		if string(name) == "title" {
+			c.setTitle(3, p.text(t), false)
+			return nowhere, true
+		}
 	case media:
 		switch string(name) {
 		case "title":
-			p.setTitle(2, p.text(t), false)
+			c.setTitle(2, p.text(t), false)
 		case "description":
-			p.setSummary(5, p.text(t), strings.EqualFold(p.attribute(t, "type"), "html"))
+			c.setSummary(5, p.text(t), strings.EqualFold(p.attribute(t, "type"), "html"))
 		case "category":
-			it.Categories = addName(it.Categories, p.text(t))
-		case "thumbnail":
-			setText(&it.Image, &p.image, 1, p.href(t, "url"))
-			return nowhere, false
+			c.addCategory(p.text(t))
 		case "content":
 			if p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image") {
-				setText(&it.Image, &p.image, 2, p.href(t, "url"))
+				setText(&it.Image, &p.ofItem.image, 3, p.href(t, "url"))
 			}
 			return inItem, false
 		case "group":
@@ -329,57 +300,16 @@ func (p *xmlParser) itemElement(t *tag, v vocabulary, name []byte) (is place, re
 	return nowhere, false
 }
 
-// dublinCoreItem reads an element of Dublin Core in an item.
-func (p *xmlParser) dublinCoreItem(t *tag, name []byte) (read bool) {
-	it := p.item
+// atomItemElement reads an element of Atom that only entries have, also in an RSS item.
+func (p *xmlParser) atomItemElement(t *tag, name []byte) (read bool) {
+	it, rank := p.item, p.atomRank()
 	switch string(name) {
-	case "title":
-		p.setTitle(1, p.text(t), true)
-	case "creator", "author", "contributor":
-		if s := p.text(t); string(name) != "contributor" {
-			it.Authors = addPerson(it.Authors, person(s))
-		}
-	case "subject":
-		it.Categories = addName(it.Categories, p.text(t))
-	case "description", "abstract":
-		p.setSummary(1, p.text(t), true)
-	case "date", "created", "issued":
-		d := p.date(t)
-		setTime(&it.Published, &p.published, 1, d)
-		if string(name) == "date" {
-			setTime(&it.Updated, &p.updated, 2, d)
-		}
-	case "modified":
-		setTime(&it.Updated, &p.updated, 1, p.date(t))
-	case "language":
-		setText(&it.Language, &p.language, 1, p.text(t))
-	case "identifier":
-		if s := p.text(t); it.GUID == "" {
-			it.GUID = s
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// atomItemElement reads an element of Atom, in an entry or an RSS item.
-func (p *xmlParser) atomItemElement(t *tag, name []byte) (is place, read bool) {
-	it := p.item
-	var rank uint8
-	if p.f.Format != Atom {
-		rank = 3
-	}
-	switch string(name) {
-	case "title":
-		s, isHTML := p.textConstruct(t)
-		p.setTitle(rank, s, isHTML)
 	case "summary":
 		s, isHTML := p.textConstruct(t)
-		p.setSummary(rank, s, isHTML)
+		p.common.setSummary(rank, s, isHTML)
 	case "content":
 		if src := p.href(t, "src"); src != "" {
-			setText(&it.URL, &p.link, rank+1, src)
+			setText(&it.URL, &p.ofItem.link, rank+1, src)
 		}
 		s, isHTML := p.textConstruct(t)
 		p.setContent(rank, s, isHTML)
@@ -387,25 +317,12 @@ func (p *xmlParser) atomItemElement(t *tag, name []byte) (is place, read bool) {
 		if s := p.text(t); it.GUID == "" {
 			it.GUID = s
 		}
-	case "published", "issued":
-		setTime(&it.Published, &p.published, rank, p.date(t))
+	case "issued":
+		setTime(&it.Published, &p.ofItem.published, rank, p.date(t))
 	case "created":
-		setTime(&it.Published, &p.published, rank+1, p.date(t))
-	case "updated", "modified":
-		setTime(&it.Updated, &p.updated, rank, p.date(t))
-	case "author":
-		return p.startPerson(t)
-	case "category":
-		s := p.attribute(t, "label")
-		if s == "" {
-			s = p.attribute(t, "term")
-		}
-		it.Categories = addName(it.Categories, s)
-		return nowhere, false
+		setTime(&it.Published, &p.ofItem.published, rank+1, p.date(t))
 	case "link":
-		switch rel := p.attribute(t, "rel"); rel {
-		case "", "alternate":
-			setText(&it.URL, &p.link, rank, p.href(t, "href"))
+		switch p.attribute(t, "rel") {
 		case "enclosure":
 			p.enclosure(t, "href")
 		case "replies":
@@ -413,11 +330,15 @@ func (p *xmlParser) atomItemElement(t *tag, name []byte) (is place, read bool) {
 				it.Comments = p.href(t, "href")
 			}
 		}
-		return nowhere, false
+		return false
 	default:
-		return nowhere, false
+		return false
 	}
-	return nowhere, true
+	return true
+}
+
+func (p *xmlParser) setContent(rank uint8, s string, html bool) {
+	setRanked(&p.item.Content, &p.ofItem.content, rank, s, &p.item.html, html, htmlContent)
 }
 
 // startPerson begins an author of the item or the feed.
@@ -430,10 +351,8 @@ func (p *xmlParser) startPerson(t *tag) (place, bool) {
 }
 
 func (p *xmlParser) endPerson() {
-	if p.person != nil && p.item != nil {
-		p.item.Authors = addPerson(p.item.Authors, *p.person)
-	} else if p.person != nil {
-		p.f.Authors = addPerson(p.f.Authors, *p.person)
+	if p.person != nil {
+		*p.authors = addPerson(*p.authors, *p.person)
 	}
 	p.person = nil
 }
@@ -445,25 +364,5 @@ func (p *xmlParser) enclosure(t *tag, url string) {
 	}
 	if e.URL != "" {
 		p.item.Enclosures = append(p.item.Enclosures, e)
-	}
-}
-
-func (p *xmlParser) setTitle(rank uint8, s string, html bool) {
-	p.setRanked(&p.item.Title, &p.title, rank, s, html, htmlTitle)
-}
-
-func (p *xmlParser) setSummary(rank uint8, s string, html bool) {
-	p.setRanked(&p.item.Summary, &p.summary, rank, s, html, htmlSummary)
-}
-
-func (p *xmlParser) setContent(rank uint8, s string, html bool) {
-	p.setRanked(&p.item.Content, &p.content, rank, s, html, htmlContent)
-}
-
-func (p *xmlParser) setRanked(dst *string, have *uint8, rank uint8, s string, html bool, bit uint8) {
-	if setText(dst, have, rank, s) {
-		if p.item.html &^= bit; html {
-			p.item.html |= bit
-		}
 	}
 }

@@ -45,22 +45,24 @@ type xmlParser struct {
 	inside  tag         // within its text
 	scratch []byte
 	builder
-	item       *Item
-	itemDepth  int // of its element in stack
-	precedence     // of the open item
-	ofFeed     precedence
-	person     *Person
-	done       bool // the root is closed
-	cutOff     int  // where the document ends within an element or tag, -1
-	hasRoot    bool
-	period     string // sy:updatePeriod
-	often      int    // sy:updateFrequency
+	common
+	item      *Item
+	itemDepth int // of its element in stack
+	ofItem    precedence
+	ofFeed    precedence
+	person    *Person
+	done      bool // the root is closed
+	cutOff    int  // where the document ends within an element or tag, -1
+	hasRoot   bool
+	period    string // sy:updatePeriod
+	often     int    // sy:updateFrequency
 }
 
 func (f *Feed) parseXML(o Options) error {
 	p := parsers.Get().(*xmlParser)
 	defer p.recycle()
 	p.f, p.o, p.b, p.cutOff, p.base = f, o, f.text, -1, o.URL
+	p.read(nil)
 	p.expect(len(p.b))
 	p.invalid = f.invalid
 	if err := p.run(); err != nil {
