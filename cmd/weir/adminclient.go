@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/bandit"
 	"weir/internal/config"
-	"weir/internal/filter"
 	"weir/internal/server"
 )
 
-// adminClient asks the admin API for a command: that of a server that runs, or for weir filter of one that is
-// made for it, on a data directory that no server uses.
+// adminClient asks the admin API for a command: that of a server that runs, or of one that is made for it,
+// on a data directory that no server uses.
 type adminClient struct {
 	admin, tokenFile, data string
 	http                   http.Client
@@ -49,18 +49,16 @@ func (c *adminClient) url(path string) string {
 	return "http://" + c.admin + path
 }
 
-// with runs a command that asks.
-func (c *adminClient) with(ctx context.Context, do func() error) (err error) {
+// with runs a command that asks a service, which is opened if it is that of a server that is stopped.
+func (c *adminClient) with(ctx context.Context, service server.Opener, do func() error) (err error) {
 	if c.data == "" {
 		return do()
 	}
-	var flags filter.Flags
-	flags.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-	if err := flags.Check(); err != nil {
+	if err := service.Check(); err != nil {
 		return err
 	}
 	a, err := openApp(ctx, server.Config{Listen: "127.0.0.1:0", Admin: "127.0.0.1:0", Loops: 1, NetHTTP: true,
-		Log: slog.New(slog.DiscardHandler)}, nil, c.data, []server.Opener{&flags})
+		Log: slog.New(slog.DiscardHandler)}, nil, c.data, []server.Opener{service})
 	if err != nil {
 		return err
 	}
@@ -71,6 +69,11 @@ func (c *adminClient) with(ctx context.Context, do func() error) (err error) {
 		stop()
 		err = errors.Join(err, <-served)
 	}()
+	if b, ok := a.services[0].(*bandit.Bandit); ok {
+		if err := b.AwaitArms(ctx); err != nil {
+			return err
+		}
+	}
 	c.admin = a.AdminAddr().String()
 	return do()
 }
@@ -119,8 +122,7 @@ func (c *adminClient) ask(ctx context.Context, method, path string, body any) ([
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf(
-			"%w: is weir serve running, and is --admin its admin port?", err)
+		return nil, fmt.Errorf("%w: is weir serve running, and is --admin its admin port?", err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)

@@ -1,27 +1,21 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/bandit"
 	"weir/internal/config"
 	"weir/internal/disk"
-	"weir/internal/server"
 )
 
 func newArms() *cobra.Command {
@@ -37,8 +31,9 @@ func newArms() *cobra.Command {
 
 func newArmsExport() *cobra.Command {
 	var (
-		o                             bandit.Flags
-		address, dataDir, out, format string
+		o           bandit.Flags
+		client      adminClient
+		out, format string
 	)
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
@@ -65,27 +60,24 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			if dataDir == "" {
-				at, err := url.Parse(address)
-				if err != nil || at.Host == "" {
-					return usage("--server %s: expected a URL as in http://127.0.0.1:8081", address)
+			if client.data != "" {
+				if err := o.Check(); err != nil {
+					return usage("%w", err)
 				}
-				return exportArms(cmd, out, format, func(after string) (bandit.ArmPage, error) {
-					return askForArms(ctx, address, after)
+				if _, err := os.Stat(filepath.Join(client.data, "bandit")); err != nil {
+					return fmt.Errorf("--data %s: no events were taken there: %w", client.data, err)
+				}
+			}
+			return client.with(ctx, &o, func() error {
+				return exportArms(cmd, out, format, func(after string) (page bandit.ArmPage, err error) {
+					query := url.Values{"limit": {strconv.Itoa(armsAtOnce)}, "after": {after}}
+					return page, client.get(ctx, "GET", "/admin/bandit/arms?"+query.Encode(), nil, &page)
 				})
-			}
-			if cmd.Flags().Changed("server") {
-				return usage("--server and --data: arms come from one of them, name only one")
-			}
-			if err := o.Check(); err != nil {
-				return usage("%w", err)
-			}
-			return exportStopped(ctx, cmd, &o, dataDir, out, format)
+			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&address, "server", "http://127.0.0.1:8081", "`URL` of the admin port of a running server")
-	config.Dir(f, &dataDir, "data", "", "the data directory of a server that is stopped, instead")
+	client.flags(cmd)
 	f.StringVarP(&out, "output", "o", "", "`file` to write, replaced when it is whole; - for standard output")
 	config.Choice(f, &format, "format", "", "jsonl, csv or arrow (default by the file's name)",
 		bandit.ArmFormats...)
@@ -134,64 +126,4 @@ func exportArms(cmd *cobra.Command, out, format string,
 	}
 	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", out, counted(int64(n), "arm"))
 	return err
-}
-
-// askForArms asks a running server for a page.
-func askForArms(ctx context.Context, address, after string) (page bandit.ArmPage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	at := fmt.Sprintf("%s/admin/bandit/arms?limit=%d&after=%s", strings.TrimSuffix(address, "/"), armsAtOnce,
-		url.QueryEscape(after))
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return page, err
-	}
-	resp, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return page, fmt.Errorf("%w; is a server running there, with its admin port? "+
-			"--data reads the directory of one that is stopped", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
-	if err != nil {
-		return page, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var problem struct{ Detail string }
-		if json.Unmarshal(body, &problem) != nil || problem.Detail == "" {
-			problem.Detail = "it does not look like the admin port of weir"
-		}
-		return page, fmt.Errorf("%s: %s: %s", address, resp.Status, problem.Detail)
-	}
-	return page, json.Unmarshal(body, &page)
-}
-
-// exportStopped exports the arms in a data directory that no server uses.
-func exportStopped(ctx context.Context, cmd *cobra.Command, o *bandit.Flags,
-	dataDir, out, format string) (err error) {
-	if _, err := os.Stat(filepath.Join(dataDir, "bandit")); err != nil {
-		return fmt.Errorf("--data %s: no events were taken there: %w", dataDir, err)
-	}
-	var cfg server.Config
-	if err := cfg.Fill(); err != nil {
-		return err
-	}
-	lock, err := openData(dataDir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
-	service, err := o.Open(ctx, server.Env{DataDir: dataDir, Metrics: cfg.Metrics,
-		Log: newLog(cmd.ErrOrStderr(), "text", slog.LevelWarn)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, service.Close()) }()
-	b := service.(*bandit.Bandit)
-	if err := b.AwaitArms(ctx); err != nil {
-		return err
-	}
-	return exportArms(cmd, out, format, func(after string) (bandit.ArmPage, error) {
-		return b.ListArms(ctx, after, armsAtOnce)
-	})
 }

@@ -34,12 +34,12 @@ func TestLearnedArmsAreExportedFromARunningServerAndFromAStoppedOne(t *testing.T
 		p.post("/events", `[{"item":"emma","reward":1,"user":"ada"},{"item":7,"reward":0}]`,
 			`{"accepted":2,"duplicates":0}`)
 		pair = p.posterior(query)
-		if got, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o", "-"); err != nil ||
+		if got, err := execute(t, "arms", "export", "--admin", p.admin, "-o", "-"); err != nil ||
 			strings.Count(got, "\n") != 3 ||
 			!strings.HasPrefix(got, `{"item":"emma","alpha":4,"beta":4}`+"\n") {
 			t.Fatalf("%s %v", got, err)
 		}
-		if _, err := execute(t, "arms", "export", "--server", "http://"+p.admin, "-o",
+		if _, err := execute(t, "arms", "export", "--admin", p.admin, "-o",
 			dir+"/running.arrow"); err != nil {
 			t.Fatal(err)
 		}
@@ -70,11 +70,11 @@ func TestArmsExportRefusesWhatMakesNoSense(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ says, args string }{
 		{"-o FILE", ""},
-		{"--server", "-o x --server nowhere"},
-		{"name only one", "-o x --server http://127.0.0.1:1 --data " + dir},
+		{"--admin", "-o x --admin :no:where"},
+		{"none of the others can be", "-o x --admin 127.0.0.1:1 --data " + dir},
 		{"no events were taken there", "-o x --data " + dir},
 		{"must be jsonl, csv or arrow", "-o x --format xml"},
-		{"is a server running there", "-o " + dir + "/x --server http://127.0.0.1:1"},
+		{"is weir serve running", "-o " + dir + "/x --admin 127.0.0.1:1"},
 	} {
 		if _, err := execute(
 			t, append([]string{"arms", "export"}, strings.Fields(c.args)...)...); err == nil ||

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weir/internal/disk"
 	"weir/internal/filter"
@@ -111,7 +112,9 @@ func (c *adminClient) runs(cmd *cobra.Command, spec *specFlags,
 				return err
 			}
 		}
-		return c.with(cmd.Context(), func() error { return run(cmd, in, args) })
+		var service filter.Flags
+		service.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+		return c.with(cmd.Context(), &service, func() error { return run(cmd, in, args) })
 	}
 	return cmd
 }
