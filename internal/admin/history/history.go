@@ -21,7 +21,7 @@ import (
 	"weir/internal/disk/record"
 )
 
-// Figures of a moment, as Columns of the history. Latencies are in seconds.
+// Figures of a moment, as columns of the history. Latencies are in seconds.
 const (
 	Requests = iota // a second
 	Errors          // 5xx a second, without what was rejected
@@ -94,7 +94,7 @@ var historyFormat = record.Format{Magic: "WEIRhist", Version: 1, Is: "a history 
 type History struct {
 	mu       sync.Mutex
 	f        *os.File // nil: in memory alone
-	services []string // of the Columns behind the first ones
+	services []string // of the columns behind the first ones
 	rings    [2]*ring
 	failed   error
 }
@@ -225,12 +225,12 @@ func (h *History) Close() error {
 	return h.f.Close()
 }
 
-// past is the answer of GET /admin/history: Columns of one length, null where nothing is known.
+// Past is what has been: columns of one length, null where nothing is known.
 type Past struct {
 	Range    string                          `json:"range"`
 	Step     int64                           `json:"step_seconds"`
 	Time     []int64                         `json:"time"`
-	Columns  map[string][]*Figure            `json:"Columns"`
+	Columns  map[string][]*Figure            `json:"columns"`
 	Services map[string]map[string][]*Figure `json:"services"`
 }
 
