@@ -32,6 +32,10 @@ func TestTheFastLaneDoesNotAllocate(t *testing.T) {
 	for _, pattern := range []string{"GET /test/{word}", "POST /test/{word}"} {
 		d.s.Handle(Route{Pattern: pattern, Handler: done(answer)})
 	}
+	parts, release := [][]byte{[]byte("some"), []byte("parts")}, func() {}
+	d.s.Handle(Route{Pattern: "GET /parts", Handler: done(func(w *Response, _ *Request) {
+		w.Pieces(release, parts...)
+	})})
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +52,7 @@ func TestTheFastLaneDoesNotAllocate(t *testing.T) {
 		"in two pieces":    {one[:30], one[30:]},
 		"body in pieces":   {post("/test/a", "body")[:60], post("/test/a", "body")[60:]},
 		"cut pipeline":     {one + one[:50], one[50:] + one[:9], one[9:]},
+		"answers in parts": {strings.Repeat(get("/parts"), 3)},
 		"HEAD":             {head_("/test/a")},
 		"escapes in paths": {get("/test/%41%42")},
 	} {

@@ -24,6 +24,8 @@ type loop struct {
 	kept      int // connections with a handedOff in waiting
 	stopping  bool
 
+	vectors []unix.Iovec // of the answer in pieces that is being sent
+
 	read  []byte // what read events fill; a connection keeps a buffer only for what is left over
 	batch batch
 

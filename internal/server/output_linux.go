@@ -1,10 +1,6 @@
 package server
 
-import (
-	"slices"
-
-	"golang.org/x/sys/unix"
-)
+import "slices"
 
 // flush sends l.out. What the socket does not take is kept in c.out, and c drains: nothing is
 // parsed or read until the client has taken it. It returns false when c drains or is closed.
@@ -45,10 +41,12 @@ func (l *loop) flushPieces(c *conn, w *Response, headOnly bool) bool {
 		w.drop()
 		return l.flush(c)
 	}
-	c.out = append(c.out[:0], l.out...)
-	l.out = l.out[:0]
+	c.out = l.out // until it shows what the socket does not take
 	c.takePieces(w)
-	return l.flushKept(c)
+	sent := l.flushKept(c)
+	c.out = slices.Clone(c.out)
+	l.out = l.out[:0]
+	return sent
 }
 
 // takePieces makes the pieces of an answer c's to send and release.
@@ -91,18 +89,13 @@ func (c *conn) sendKept() (sent int, err error) {
 		return sent, err
 	}
 	const atOnce = 64 // of the pieces; the system takes 1024
-	for {
-		sent, err = unix.SendmsgBuffers(c.fd,
-			append([][]byte{c.out}, c.pieces[:min(len(c.pieces), atOnce)]...), nil, nil,
-			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			return 0, nil
-		}
-		break
+	l := c.loop
+	l.vectors = appendVector(l.vectors[:0], c.out)
+	for _, p := range c.pieces[:min(len(c.pieces), atOnce)] {
+		l.vectors = appendVector(l.vectors, p)
 	}
+	sent, err = sendVectors(c.fd, l.vectors)
+	clear(l.vectors)
 	if err != nil {
 		return 0, err
 	}

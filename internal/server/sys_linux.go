@@ -66,6 +66,38 @@ func accept(listener int) (fd int, err error) {
 	return int(n), nil
 }
 
+// appendVector appends what is not empty.
+func appendVector(dst []unix.Iovec, p []byte) []unix.Iovec {
+	if len(p) == 0 {
+		return dst
+	}
+	v := unix.Iovec{Base: &p[0]}
+	v.SetLen(len(p))
+	return append(dst, v)
+}
+
+// sendVectors is send of several slices. The scheduler sees it, as a page of a mapped file may have to be read.
+func sendVectors(fd int, vectors []unix.Iovec) (int, error) {
+	if len(vectors) == 0 {
+		return 0, nil
+	}
+	m := unix.Msghdr{Iov: &vectors[0]}
+	m.SetIovlen(len(vectors))
+	for {
+		n, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&m)),
+			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			return 0, nil
+		}
+		return 0, errno
+	}
+}
+
 // send writes what the socket takes without waiting.
 func send(fd int, p []byte) (int, error) {
 	for {
