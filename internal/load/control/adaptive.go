@@ -45,6 +45,20 @@ const (
 	coolFor    = 20 * time.Second
 )
 
+const (
+	// A target rests at restShare of what overloaded it and of its goodput, and at restBelow of what it
+	// sustained: low enough that a queue of seconds drains in as many.
+	restShare = 0.5
+	restBelow = 0.7
+	// A queue is stuck while it is longer than stuckShare of what it was when the rest began, stuckSlack
+	// requests aside.
+	stuckShare = 0.9
+	stuckSlack = 2
+	// momentary is by how much a load that was sustained for a climb's step alone may exceed the ceiling where
+	// requests queue at random.
+	momentary = 1.5
+)
+
 // foundQuorum is how many bad blocks in a row it takes to doubt a load that was sustained before;
 // defaultQuorum else.
 const foundQuorum = 5
@@ -239,7 +253,7 @@ func (a *adaptive) sustained(v assessment) {
 	a.retried, a.healthy = 0, true
 	rate := a.rate
 	if a.state == climbing && a.profileAt(a.rate).overall {
-		rate /= 1.5 // it was sustained for a moment
+		rate /= momentary
 	} else if a.state == climbing {
 		rate /= 1 + 1.5*slack.Seconds()/a.judge.need.Seconds() // a little more would not have been noticed
 	}
@@ -360,12 +374,12 @@ func (a *adaptive) expected(v assessment) bool {
 // rest lowers the load until the target has recovered, and then goes on with a state and load.
 func (a *adaptive) rest(after state, next float64) {
 	a.cool = cooldown{after: after, next: next, began: a.clock.now}
-	low := min(a.rate, a.upper()) / 2
+	low := restShare * min(a.rate, a.upper())
 	if a.lo.rate > 0 {
-		low = min(low, 0.7*a.lo.rate)
+		low = min(low, restBelow*a.lo.rate)
 	}
 	if g, ok := a.served(); ok {
-		low = min(low, g/2)
+		low = min(low, restShare*g)
 	}
 	a.state = cooling
 	a.coolAt(low)
@@ -386,8 +400,8 @@ func (a *adaptive) coolDown(w *measure.Window) {
 		a.cool.good = 0
 	}
 	t := a.clock.now
-	// The queue stays.
-	stuck := t-a.cool.lowered > sureTime+a.slowness() && 10*w.InFlight > 9*a.cool.waiting+20
+	stuck := t-a.cool.lowered > sureTime+a.slowness() &&
+		float64(w.InFlight) > stuckShare*float64(a.cool.waiting)+stuckSlack
 	switch {
 	case a.cool.good >= cooledBlocks:
 		if len(a.health.baselines) < 3 && a.judge.p99 > 0 {

@@ -44,6 +44,28 @@ const (
 	// farApart is the ratio of two offered loads from which on their goodputs tell saturation from errors:
 	// of a target that is saturated the goodput stays, of one that fails some requests the share does.
 	farApart = 1.03
+	// moved is by how much goodput differs from that of the samples when the ceiling has moved since they were
+	// taken, and fallen the share of what was sustained that it falls to when that is no longer.
+	moved  = 0.05
+	fallen = 0.93
+	// newer is the share of a load that overloads the target, though more was sustained before, that may be
+	// sustained still.
+	newer = 0.94
+	// Goodput agrees with the bounds when it is at least agreesBelow of the lower and at most agreesAbove of
+	// the upper one: it is measured to about a hundredth.
+	agreesBelow = 0.97
+	agreesAbove = 1.01
+	// untried is how far a load is from those that were tried for there to be something to learn, and near the
+	// factor of the distances at which a bound is as close to the goodput as is looked for.
+	untried = 0.002
+	near    = 1.4
+	// Without a load that was sustained the next one is lower by downStep, mostDowns times at most.
+	downStep  = 0.8
+	mostDowns = 6
+	// oneSample is the standard error of a single sample of goodput, leastError that of the mean of many: what
+	// the ends of windows make uncertain.
+	oneSample  = 0.01
+	leastError = 0.0025
 )
 
 // strictDoubt is how far above a load that was not confirmed the ceiling may be: it may have met its limits,
@@ -67,18 +89,18 @@ func (e *evidence) noteSustained(rate float64, at time.Duration) {
 }
 
 func (e *evidence) noteOverload(rate float64, v assessment, at time.Duration) {
-	if g, ok := e.served(); ok && v.goodput > 0 && math.Abs(v.goodput/g-1) > 0.05 {
+	if g, ok := e.served(); ok && v.goodput > 0 && math.Abs(v.goodput/g-1) > moved {
 		// The ceiling has moved since the samples were taken, or they were no capacity.
 		if e.saturated(append(e.samples[:len(e.samples):len(e.samples)], sampleOf(rate, v))) {
 			e.samples, e.remeasured = nil, false
 		}
-		if v.goodput < 0.93*g && v.goodput < 0.93*e.lo.rate {
+		if v.goodput < fallen*g && v.goodput < fallen*e.lo.rate {
 			e.lo = bound{} // so has the lower bound
 		}
 	}
 	e.hi = bound{rate: rate, limit: v.limit, at: at}
 	if e.lo.rate >= rate { // one of the two is wrong, and this one is newer
-		e.lo = bound{rate: 0.94 * rate, at: at}
+		e.lo = bound{rate: newer * rate, at: at}
 	}
 	if e.lo.rate == 0 {
 		e.downs++
@@ -156,7 +178,7 @@ func (e *evidence) saturated(samples []sample) bool {
 // ceiling is above it.
 func (e *evidence) goodput() (float64, bool) {
 	g, ok := e.served()
-	return g, ok && g > e.lo.rate*0.97 && g < e.upper()*1.01
+	return g, ok && g > e.lo.rate*agreesBelow && g < e.upper()*agreesAbove
 }
 
 // doubtful returns a sustained load above the goodput: either overload lowers the goodput, or the target
@@ -171,12 +193,12 @@ func (e *evidence) pick() (float64, bool) {
 	lo, hi, p := e.lo.rate, e.upper(), e.profile()
 	if g, ok := e.goodput(); ok {
 		below, above := g*(1-p.below), g*(1+p.above)
-		untried := func(rate float64) bool { return rate > lo*1.002 && rate < hi*0.998 }
-		closeBelow, closeAbove := lo >= g*(1-1.4*p.below), hi <= g*(1+1.4*p.above)
+		isNew := func(rate float64) bool { return rate > lo*(1+untried) && rate < hi*(1-untried) }
+		closeBelow, closeAbove := lo >= g*(1-near*p.below), hi <= g*(1+near*p.above)
 		switch {
-		case !closeBelow && untried(below):
+		case !closeBelow && isNew(below):
 			return below, true
-		case !closeAbove && untried(above):
+		case !closeAbove && isNew(above):
 			return above, true
 		case closeBelow && closeAbove:
 			return 0, false
@@ -186,7 +208,7 @@ func (e *evidence) pick() (float64, bool) {
 	case math.IsInf(hi, 1):
 		return lo * (1 + p.above), true
 	case lo == 0:
-		return hi * math.Pow(0.8, float64(min(e.downs, 6))), true
+		return hi * math.Pow(downStep, float64(min(e.downs, mostDowns))), true
 	case hi > lo*(1+3*p.below):
 		return math.Sqrt(lo * hi), true
 	}
@@ -228,7 +250,7 @@ func (e *evidence) standardError(g float64) float64 {
 	}
 	n := float64(len(e.samples))
 	if n < 2 {
-		return 0.01 * g
+		return oneSample * g
 	}
-	return max(0.0025*g, math.Sqrt(squares/seconds/(n-1)))
+	return max(leastError*g, math.Sqrt(squares/seconds/(n-1)))
 }

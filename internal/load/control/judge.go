@@ -35,7 +35,23 @@ const (
 	mostLag = 10 * time.Millisecond
 	// busyGenerator is the share of its time from which on a generator is the limit.
 	busyGenerator = 0.97
+	// farBeyond is the factor of a limit from which on latencies leave no doubt.
+	farBeyond = 4
+	// losingShare is the share of the requests that were due and did not end, from which on a block loses, and
+	// servedShare that of those that were served, up to which goodput is less than the load.
+	losingShare = 0.05
+	servedShare = 0.995
+	// refusedShare is the share of requests that were not served from which on a few blocks are enough.
+	refusedShare = 0.1
+	// drainShare is what the later half of the blocks has of the earlier half's queue, when it drains.
+	drainShare = 0.98
+	// trendBlocks is how many blocks it takes to say that a queue grows.
+	trendBlocks = 6
 )
+
+// A load that is judged by all its requests is refused early, after a part of its time, where latencies are
+// beyond their limits by a factor that so few requests do not reach by chance.
+var earlyLooks = []struct{ part, factor float64 }{{0.25, 2}, {0.5, 1.3}}
 
 // health is what a search knows of its target's health whatever the load is.
 type health struct {
@@ -220,19 +236,19 @@ func (j *judge) close() {
 		start: w.Start, end: w.End, Counts: w.Counts, backlog: j.backlog, unsent: j.unsent,
 	}
 	lost := float64(w.Intended) - float64(w.Done())
-	b.losing = lost > max(2, 0.05*float64(w.Intended))
+	b.losing = lost > max(2, losingShare*float64(w.Intended))
 	p99 := float64(w.Latency.ValueAtPercentile(99)) / 1e9
 	j.p99 = p99
 	silent := w.Done() == 0 && w.InFlight > 0
 	for i := range j.latency {
 		if v := j.latency[i].Judge(w); v.Known && !v.Holds && (w.Done() > 0 || silent) {
 			b.limit = j.latency[i].Signal()
-			b.far = b.far || j.latency[i].ofLatency() && v.Value > 4*j.latency[i].limit
+			b.far = b.far || j.latency[i].ofLatency() && v.Value > farBeyond*j.latency[i].limit
 		}
 	}
 	if limit := j.health.limit(); j.relative && (p99 > limit || silent) {
 		b.limit = "p99"
-		b.far = p99 > 4*limit
+		b.far = p99 > farBeyond*limit
 	}
 	if b.limit == "" && b.losing && math.IsInf(j.health.limit(), 1) {
 		b.limit = "queue"
@@ -319,11 +335,8 @@ func (j *judge) judgeWhole() assessment {
 		return j.unhealthy(last.limit, true)
 	}
 	sure := judged > mostSettle // a stall of the machine is not much of it
-	for _, early := range []struct {
-		after  time.Duration
-		factor float64
-	}{{j.need / 4, 2}, {j.need / 2, 1.3}} {
-		if judged > early.after && len(j.blocks) > 1 {
+	for _, early := range earlyLooks {
+		if judged.Seconds() > early.part*j.need.Seconds() && len(j.blocks) > 1 {
 			if limit := j.violatedOverall(early.factor); limit != "" {
 				return j.unhealthy(limit, sure)
 			}
@@ -395,7 +408,7 @@ func (b block) lost() bool { return b.Shed+b.Errors() > 0 }
 
 // refused reports whether far more than a little was not served.
 func (b block) refused() bool {
-	return float64(b.Shed+b.Errors()) > 0.1*float64(b.Done())
+	return float64(b.Shed+b.Errors()) > refusedShare*float64(b.Done())
 }
 
 // withoutStalls returns the blocks without the tenth of them, and one at least of more than four, of which
@@ -449,12 +462,12 @@ func (j *judge) draining(blocks []block) bool {
 		}
 		return sum / float64(len(blocks))
 	}
-	return half > 0 && mean(blocks[half:]) < 0.98*mean(blocks[:half])
+	return half > 0 && mean(blocks[half:]) < drainShare*mean(blocks[:half])
 }
 
 // growing reports whether the queue got longer all the time, by more than the slack.
 func (j *judge) growing(blocks []block) bool {
-	if len(blocks) < 6 {
+	if len(blocks) < trendBlocks {
 		return false
 	}
 	lag := len(blocks) / 4
@@ -513,7 +526,7 @@ func (j *judge) unhealthy(limit string, sure bool) assessment {
 	if j.overall {
 		chance = 3 * math.Sqrt(float64(due))
 	}
-	if float64(served) < 0.995*float64(due)-chance {
+	if float64(served) < servedShare*float64(due)-chance {
 		o.goodput, o.seconds = float64(served)/seconds, seconds
 	}
 	return o
