@@ -126,7 +126,8 @@ func parseProbability(answer string) (float64, error) {
 		Probability struct{ Low *float64 }
 	}
 	if err := json.Unmarshal([]byte(answer), &status); err != nil || status.Probability.Low == nil {
-		return 0, fmt.Errorf("/admin/shed does not say the reject probability of the class low: %.200s", answer)
+		return 0, fmt.Errorf("/admin/shed does not say the reject probability of the class low: %.200s",
+			answer)
 	}
 	return *status.Probability.Low, nil
 }

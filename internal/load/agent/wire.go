@@ -66,8 +66,9 @@ func encodeWindow(w *measure.Window, seq uint64) []byte {
 		}
 	}
 	text, err := json.Marshal(window{
-		Seq: seq, Counts: w.Counts, CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections, InFlight: w.InFlight,
-		Latency: encoded(w.Latency), ShedLatency: encoded(w.ShedLatency), Lag: encoded(w.Lag),
+		Seq: seq, Counts: w.Counts, CPU: int64(w.CPU), Busy: w.Busy, Connections: w.Connections,
+		InFlight: w.InFlight,
+		Latency:  encoded(w.Latency), ShedLatency: encoded(w.ShedLatency), Lag: encoded(w.Lag),
 		Statuses: statuses, Parts: w.Detail.Parts, Samples: w.Detail.Samples,
 	})
 	if err != nil {

@@ -54,8 +54,8 @@ const (
 	// requests aside.
 	stuckShare = 0.9
 	stuckSlack = 2
-	// momentary is by how much a load that was sustained for a climb's step alone may exceed the ceiling where
-	// requests queue at random.
+	// momentary is by how much a load that was sustained for a climb's step alone may exceed the ceiling
+	// where requests queue at random.
 	momentary = 1.5
 )
 

@@ -44,8 +44,8 @@ const (
 	// farApart is the ratio of two offered loads from which on their goodputs tell saturation from errors:
 	// of a target that is saturated the goodput stays, of one that fails some requests the share does.
 	farApart = 1.03
-	// moved is by how much goodput differs from that of the samples when the ceiling has moved since they were
-	// taken, and fallen the share of what was sustained that it falls to when that is no longer.
+	// moved is by how much goodput differs from that of the samples when the ceiling has moved since they
+	// were taken, and fallen the share of what was sustained that it falls to when that is no longer.
 	moved  = 0.05
 	fallen = 0.93
 	// newer is the share of a load that overloads the target, though more was sustained before, that may be
@@ -55,15 +55,15 @@ const (
 	// the upper one: it is measured to about a hundredth.
 	agreesBelow = 0.97
 	agreesAbove = 1.01
-	// untried is how far a load is from those that were tried for there to be something to learn, and near the
-	// factor of the distances at which a bound is as close to the goodput as is looked for.
+	// untried is how far a load is from those that were tried for there to be something to learn, and near
+	// the factor of the distances at which a bound is as close to the goodput as is looked for.
 	untried = 0.002
 	near    = 1.4
 	// Without a load that was sustained the next one is lower by downStep, mostDowns times at most.
 	downStep  = 0.8
 	mostDowns = 6
-	// oneSample is the standard error of a single sample of goodput, leastError that of the mean of many: what
-	// the ends of windows make uncertain.
+	// oneSample is the standard error of a single sample of goodput, leastError that of the mean of many:
+	// what the ends of windows make uncertain.
 	oneSample  = 0.01
 	leastError = 0.0025
 )

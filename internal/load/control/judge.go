@@ -37,8 +37,8 @@ const (
 	busyGenerator = 0.97
 	// farBeyond is the factor of a limit from which on latencies leave no doubt.
 	farBeyond = 4
-	// losingShare is the share of the requests that were due and did not end, from which on a block loses, and
-	// servedShare that of those that were served, up to which goodput is less than the load.
+	// losingShare is the share of the requests that were due and did not end, from which on a block loses,
+	// and servedShare that of those that were served, up to which goodput is less than the load.
 	losingShare = 0.05
 	servedShare = 0.995
 	// refusedShare is the share of requests that were not served from which on a few blocks are enough.

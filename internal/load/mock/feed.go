@@ -84,7 +84,7 @@ func (w *writer) each(write func(*item)) {
 		if d.below(3) == 0 {
 			w.name = append(w.name, extras[d.below(len(extras))]...)
 		}
-		it.author, it.topic = l.names[d.below(len(l.names))], l.topics[d.below(len(l.topics))]
+		it.author, it.topic = l.Names[d.below(len(l.Names))], l.Topics[d.below(len(l.Topics))]
 		it.sound = d.below(8) == 0
 		w.paragraphs(&d, &it)
 		w.name = w.damage.title(w.name, w.format, i)
@@ -199,7 +199,7 @@ func (w *writer) link(it *item) string {
 	return "https://example.org/" + w.seedText() + "/" + it.id
 }
 
-func (w *writer) heading() string { return "Mock " + w.seedText() + " – " + w.lang.topics[0] }
+func (w *writer) heading() string { return "Mock " + w.seedText() + " – " + w.lang.Topics[0] }
 
 // id is an item's identity in a form that is no link; "" when it is to have none.
 func (w *writer) id(it *item) string {

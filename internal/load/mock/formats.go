@@ -13,13 +13,14 @@ func (w *writer) rss() {
 		w.add(`<rss version="2.0"><channel>` + "\n")
 	} else {
 		w.add(
-			`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" xmlns:dc="http://purl.org/dc/elements/1.1/" `+
+			`<rss version="2.0" xmlns:content="http://purl.org/rss/1.0/modules/content/" `+
+				`xmlns:dc="http://purl.org/dc/elements/1.1/" `+
 				`xmlns:atom="http://www.w3.org/2005/Atom"><channel>`, "\n")
 	}
 	w.channelTitle("title")
 	w.add("<link>https://example.org/", w.seedText(),
 		"</link>\n<description>Made up by weir mock, not to be believed.</description>\n<language>",
-		w.lang.tag, "</language>\n")
+		w.lang.Tag, "</language>\n")
 	w.add(`<atom:link href="https://example.org/feed/`, w.seedText(),
 		`.rss" rel="self" type="application/rss+xml"/>`, "\n")
 	w.add("<lastBuildDate>", w.row.came(w.newest).Format(time.RFC1123Z),
@@ -64,7 +65,7 @@ func (w *writer) rss() {
 
 func (w *writer) atom() {
 	w.opening("feed")
-	w.add(`<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="`, w.lang.tag, "\">\n")
+	w.add(`<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="`, w.lang.Tag, "\">\n")
 	w.channelTitle("title")
 	w.add("<id>tag:example.org,2026:", w.seedText(), "</id>\n")
 	w.add(`<link href="https://example.org/`, w.seedText(), `"/>`, "\n")
@@ -116,7 +117,7 @@ func (w *writer) json() {
 	w.add(`{"version":"https://jsonfeed.org/version/1.1","title":`)
 	w.quotedText(w.heading())
 	w.add(`,"home_page_url":"https://example.org/`, w.seedText(), `","feed_url":"https://example.org/feed/`,
-		w.seedText(), `.json","language":"`, w.lang.tag,
+		w.seedText(), `.json","language":"`, w.lang.Tag,
 		`","items":[`)
 	w.each(func(it *item) {
 		if it.i > 0 {

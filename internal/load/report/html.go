@@ -68,8 +68,8 @@ func (p *page) section(s section) {
 
 // targetPlot is there when the target's metrics were read.
 const targetPlot = `<h2>Target</h2>
-<div class="plot" id="target" aria-label="The processors and the memory that the target used, by its own metrics, over time"></div>
-`
+<div class="plot" id="target" aria-label="The processors and the memory that the target used, ` +
+	"by its own metrics, over time\"></div>\n"
 
 // WriteHTML writes r as one page that needs no other file and no network: figures, plots and the plan.
 func WriteHTML(w io.Writer, r *Result) error {
@@ -83,7 +83,8 @@ func WriteHTML(w io.Writer, r *Result) error {
 	if r.Name != "" {
 		title = r.Name + " - weir load"
 	}
-	if slices.ContainsFunc(r.Trace, func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }) {
+	known := func(p Point) bool { return p.TargetCPU != nil || p.TargetMemory != nil }
+	if slices.ContainsFunc(r.Trace, known) {
 		target = targetPlot
 	}
 	var tables page

@@ -23,14 +23,7 @@ const (
 )
 
 // The picture follows the reader's light or dark, also where a page shows it as an image.
-const svgStyle = `
-.back{fill:#ffffff;stroke:#d8dce2}text{fill:#5a6370;font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-.title{fill:#1b1f24;font-size:15px;font-weight:600}.end{text-anchor:end}.mid{text-anchor:middle}.grid{stroke:#e4e7ec}
-polyline{fill:none;stroke-width:1.6;stroke-linejoin:round}.intended{stroke:#8a94a3;stroke-dasharray:5 3}.served{stroke:#1864ab}.shed{stroke:#c77700}.errors{stroke:#c92a2a}
-.ceiling{stroke:#6741d9;stroke-width:1.6;stroke-dasharray:9 4}.band{fill:#6741d9;opacity:.13}.p50{stroke:#2b8a3e}.p99{stroke:#c77700}.warm{fill:#8a94a3;opacity:.16}
-@media (prefers-color-scheme:dark){.back{fill:#14171b;stroke:#363c46}text{fill:#a0a9b6}.title{fill:#e6e9ee}.grid{stroke:#2a2f37}
-.served{stroke:#74c0fc}.shed{stroke:#ffb454}.errors{stroke:#ff8787}.ceiling{stroke:#b197fc}.band{fill:#b197fc}.p50{stroke:#69db7c}.p99{stroke:#ffb454}}
-`
+const svgStyle = "page/picture.css"
 
 type picture struct {
 	strings.Builder
@@ -64,11 +57,12 @@ func WriteSVG(w io.Writer, r *Result) error {
 		about = "ceiling " + ceilingText(c)
 	}
 	s.put(
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title about">`,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`aria-labelledby="title about">`,
 		svgWidth, svgHeight, svgWidth, svgHeight)
 	s.put(`<title id="title">%s</title><desc id="about">%s</desc>`, html.EscapeString(Plain(title)),
 		html.EscapeString(Plain(about)))
-	s.put(`<style>%s</style>`, svgStyle)
+	s.put(`<style>%s</style>`, "\n"+asset(pageFiles, svgStyle))
 	s.put(`<rect class="back" x="0.5" y="0.5" width="%d" height="%d" rx="8"/>`, svgWidth-1, svgHeight-1)
 	s.words("title", 20, 26, cut(title, 60))
 	s.words("", 20, 44, cut(about, 120))

@@ -122,7 +122,8 @@ func parseTakes(raw map[string]string) ([]capture, error) {
 		if !ok || what == "" || kind != "json" && kind != "header" || strings.ContainsAny(name, "{}\r\n") ||
 			strings.TrimSpace(name) != name || name == "" {
 			return nil, fmt.Errorf(
-				`take: expected names and where their values are, as in {"token":"json:token"} or {"next":"header:Location"}, got %q: %q`, name, from)
+				"take: expected names and where their values are, as in "+
+					`{"token":"json:token"} or {"next":"header:Location"}, got %q: %q`, name, from)
 		}
 		takes = append(takes, capture{name, from})
 	}

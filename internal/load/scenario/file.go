@@ -302,7 +302,8 @@ func (l line) share() float64 {
 	return *l.weight
 }
 
-const whatALineIs = `expected one JSON object a line with url, and method, headers, body, weight, name, expect and take if need be, as in {"url":"/feed/1"}`
+const whatALineIs = "expected one JSON object a line with url, and method, headers, body, weight, name, " +
+	`expect and take if need be, as in {"url":"/feed/1"}`
 
 func parseLines(name, text string) ([]line, error) {
 	var lines []line
