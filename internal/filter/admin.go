@@ -159,6 +159,10 @@ func (s *Service) notes(spec store.Spec) (notes []Note) {
 	if err != nil {
 		return []Note{{0, err.Error()}}
 	}
+	return problems(set)
+}
+
+func problems(set *rules.Set) (notes []Note) {
 	for _, p := range set.Problems() {
 		notes = append(notes, Note{p.Rule + 1, p.String()})
 	}
@@ -258,13 +262,20 @@ func (s *Service) getRules(w *server.Response, _ *server.Request) server.Outcome
 	if set == nil {
 		set = &rules.Set{Rules: rules.Rules{}}
 	}
-	return answerJSON(w, http.StatusOK, GlobalRules{set, set.Rules.String()})
+	return answerJSON(w, http.StatusOK, showRules(set))
 }
 
 // GlobalRules are the rules that come before those of each filter.
 type GlobalRules struct {
 	*rules.Set
-	Text string `json:"text"` // of the rules, one a line
+	Text  string `json:"text"` // of the rules, one a line
+	Notes []Note `json:"notes,omitempty"`
+}
+
+// showRules says what may be wrong with global rules, too. It is not that they keep nothing: what they do not
+// match is left to others.
+func showRules(set *rules.Set) GlobalRules {
+	return GlobalRules{set, set.Rules.String(), problems(&rules.Set{Mode: rules.Drop, Rules: set.Rules})}
 }
 
 // putRules answers PUT /admin/filters/rules.
@@ -295,7 +306,7 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 		return s.refuse(w, err)
 	}
 	s.global.Store(global)
-	return answerJSON(w, http.StatusOK, GlobalRules{set, set.Rules.String()})
+	return answerJSON(w, http.StatusOK, showRules(set))
 }
 
 // streamBackup answers GET /admin/filters/backup with the store's file.

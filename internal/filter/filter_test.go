@@ -540,6 +540,27 @@ func TestWhatIsWrongIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
+func TestAGlobalRuleThatCannotMatchIsReported(t *testing.T) {
+	up := newUpstream(t, feed(rss))
+	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
+	for _, put := range []bool{true, false} {
+		got := s.do("GET", s.admin+"/admin/filters/rules", "")
+		if put {
+			got = s.do("PUT", s.admin+"/admin/filters/rules",
+				`{"mode":"keep","rules":["title contains \"go\"","title matches /(i?)/","age > 7d and age < 1d"]}`)
+		}
+		var shown filter.GlobalRules
+		if err := json.Unmarshal([]byte(got.body), &shown); err != nil || got.status != 200 ||
+			len(shown.Notes) != 2 || shown.Notes[0].Rule != 2 || shown.Notes[1].Rule != 3 {
+			t.Errorf("%v %+v", err, got)
+		}
+	}
+	got := s.do("PUT", s.admin+"/admin/filters/rules", `{"mode":"keep","rules":[]}`)
+	if got.status != 200 || strings.Contains(got.body, "notes") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestPrivateAddressesAreRefused(t *testing.T) {
 	up := newUpstream(t, feed(rss))
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, func(c *filter.Config) { c.Allow = nil })

@@ -203,7 +203,8 @@ func (p *xmlParser) endItem(end int) {
 	}
 	it.in.End = end
 	p.read(nil)
-	if it.URL == "" && p.f.Format == RSS && strings.Contains(it.GUID, "://") && p.ofItem.link != permaLinkNot {
+	permanent := p.ofItem.link != permaLinkNot
+	if it.URL == "" && p.f.Format == RSS && permanent && strings.Contains(it.GUID, "://") {
 		it.URL = it.GUID
 	}
 	p.end(it)
