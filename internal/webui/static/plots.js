@@ -5,7 +5,6 @@ import * as f from './format.js';
 
 /* global uPlot */
 
-const SYNC = 'weir';
 
 // smooth averages neighbours, the more the more points there are to show: a line says the trend, and zooming in shows each point. Gaps
 // stay gaps.
@@ -36,14 +35,15 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', repaint);
 
 // A spec says what a plot shows: id, title, value (a value as text), axis (one on the axis), series, and perhaps log, least (the least
 // top of the axis), empty (what is said where there is nothing), phases, time (a moment as text; default: since the beginning), all
-// (the name of the whole span) and ended (the last point is not now). Points have a time t in seconds. A series has a name, a colour
-// by its variable in the style sheet, dashes, and what it takes from a point; optional is left out where there is nothing, exact never
-// smoothed.
+// (the name of the whole span), group (plots that zoom and point together), still (t is no time) and ended (the last point is not
+// now). Points have a time t in seconds. A series has a name, a colour by its variable in the style sheet, dashes, and what it takes
+// from a point; optional is left out where there is nothing, exact never smoothed.
 export class Plot {
   constructor(host, spec) {
     this.spec = spec;
     this.ended = Boolean(spec.ended); // else the last point is now
     this.time = spec.time ?? f.clock;
+    this.group = spec.group ?? 'weir';
     this.points = [];
     this.hidden = new Set();
     this.from = 0;
@@ -62,7 +62,7 @@ export class Plot {
       this.legend.append(b);
       return { button: b, value };
     });
-    this.back = h('button', { type: 'button', class: 'plot-back', hidden: true, onclick: () => { for (const p of all) p.zoom(null); } }, spec.all ?? 'Whole run');
+    this.back = h('button', { type: 'button', class: 'plot-back', hidden: true, onclick: () => { for (const p of this.others()) p.zoom(null); } }, spec.all ?? 'Whole run');
     this.element = h('section', { class: 'panel plot', 'data-plot': spec.id }, h('div', { class: 'plot-head' }, this.title, this.at, this.back), this.canvas, this.note, this.legend);
     host.append(this.element);
     this.sizes = new ResizeObserver(() => this.resize());
@@ -80,7 +80,7 @@ export class Plot {
     const options = {
       width: this.width(), height: this.height(), legend: { show: false }, pxAlign: 0,
       padding: [this.spec.phases ? 20 : 10, two ? 4 : 20, 0, 0],
-      cursor: { sync: { key: SYNC }, drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 } },
+      cursor: { sync: { key: this.group }, drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 } },
       scales: {
         x: { time: false, range: (u, lo, hi) => this.span ?? [lo ?? 0, hi ?? 1] },
         y: this.spec.log
@@ -119,8 +119,11 @@ export class Plot {
     if (u.select.width < 5) return;
     const span = [u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x')];
     u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    for (const p of all) p.zoom(span);
+    for (const p of this.others()) p.zoom(span);
   }
+
+  // others are the plots that move together, this one included.
+  others() { return [...all].filter((p) => p.group === this.group); }
 
   // zoom shows a span of time, null the whole run.
   zoom(span) {
@@ -155,7 +158,7 @@ export class Plot {
 
   // show writes the values of a point into the legend: those under the cursor, else the last.
   show(index) {
-    const p = this.shown[index ?? this.shown.length - 1];
+    const p = index == null && this.spec.still ? undefined : this.shown[index ?? this.shown.length - 1];
     this.at.textContent = !p ? '' : index == null ? (this.ended ? 'end, ' : 'now, ') + this.time(p.t) : 'at ' + this.time(p.t) + (p.phase ? ', ' + p.phase : '');
     this.spec.series.forEach((s, i) => {
       this.values[i].value.textContent = p ? (s.value ?? this.spec.value)(s.get(p)) : f.NONE;
@@ -189,7 +192,7 @@ export class Plot {
     const [lo, hi] = this.span ?? [begin, end];
     const width = (hi - lo) * factor;
     const from = Math.min(Math.max(begin, t - width / 2), end - width);
-    for (const p of all) p.zoom(width >= end - begin ? null : [from, from + width]);
+    for (const p of this.others()) p.zoom(width >= end - begin ? null : [from, from + width]);
   }
 
   toggle(i) {

@@ -1,0 +1,20 @@
+package bandit
+
+import (
+	"embed"
+	"io/fs"
+
+	"weir/internal/webui"
+)
+
+//go:embed pages
+var pages embed.FS
+
+// Pages implements server.Pager.
+func (b *Bandit) Pages() []webui.Page {
+	files, err := fs.Sub(pages, "pages")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return []webui.Page{{Name: "bandit", Title: "Bandit", Files: files}}
+}
