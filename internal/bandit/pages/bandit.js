@@ -1,5 +1,6 @@
 import { $, h, announce, sure } from './dom.js';
 import { call } from './api.js';
+import { listen } from './live.js';
 import { section, every, tiles } from './section.js';
 import { Plot } from './plots.js';
 import * as f from './format.js';
@@ -63,14 +64,16 @@ function drawStore(s) {
   box.replaceChildren(h('p', { class: s.ready ? 'good' : 'wrong' }, s.ready ? 'The last fetch succeeded.' : 'The last fetch failed: ' + s.reason + '.'), facts);
 }
 
-every(1000, section($('bandit-now'), () => call('GET', '/admin/bandit'), drawNow));
+const now = section($('bandit-now'), () => call('GET', '/admin/bandit'), drawNow);
+every(1000, now);
+listen('snapshot', now);
 
 $('bandit-reload').addEventListener('click', async () => {
   const say = (text, bad) => { $('bandit-reloaded').textContent = text; $('bandit-reloaded').className = bad ? 'wrong' : 'good'; };
   $('bandit-reload').disabled = true;
   try {
-    const now = await call('POST', '/admin/bandit/reload');
-    say(`Generation ${now.generation} serves, ${f.count(now.arms)} arms.`);
+    const taken = await call('POST', '/admin/bandit/reload');
+    say(`Generation ${taken.generation} serves, ${f.count(taken.arms)} arms.`);
   } catch (problem) { say(problem.message, true); }
   $('bandit-reload').disabled = false;
 });

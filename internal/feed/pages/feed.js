@@ -1,5 +1,6 @@
 import { $, h, add, announce, sure } from './dom.js';
 import { call } from './api.js';
+import { listen } from './live.js';
 import { section, every, tiles } from './section.js';
 import * as f from './format.js';
 
@@ -94,7 +95,7 @@ function drawUser(u) {
       u.fallback ? `A request gets ${u.fallback} fallback items, ${u.drawn === 'score' ? 'the best by score' : 'drawn at random'}.` : 'A request gets nothing: there are no fallback items.'));
   } else {
     const facts = h('dl', { class: 'tiles' });
-    tiles(facts, [['User', u.user], ['Position', `${f.count(u.position)} of ${f.count(u.length)}`], ['Left', f.count(u.remaining), u.remaining === 0],
+    tiles(facts, [['User', u.user], ['Position', `${f.count(u.position)} of ${f.count(u.length)}`, 'wide'], ['Left', f.count(u.remaining), u.remaining === 0],
       ['Next request', next(u), 'wide'], ['List', u.list, 'wide']]);
     const track = h('span');
     track.style.width = (u.length ? 100 * u.position / u.length : 100) + '%';
@@ -172,6 +173,7 @@ $('feed-count').addEventListener('click', async () => {
 });
 
 every(2000, lists);
+listen('snapshot', lists);
 survey();
 const user = new URLSearchParams(location.hash.slice(1)).get('user');
 if (user) {

@@ -1,5 +1,6 @@
 import { $, h, announce } from './dom.js';
 import { call } from './api.js';
+import { listen } from './live.js';
 import { section, every, tiles } from './section.js';
 import * as f from './format.js';
 
@@ -32,6 +33,7 @@ function draw(s) {
 
 const refresh = section($('sequence'), () => call('GET', '/admin/sequence'), draw);
 every(1000, refresh);
+listen('snapshot', refresh);
 
 $('sequence-form').addEventListener('submit', async (e) => {
   e.preventDefault();

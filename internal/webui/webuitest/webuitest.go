@@ -93,7 +93,8 @@ func (b *Browser) Scheme(scheme string) {
 	b.t.Helper()
 	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme},
+				{Name: "prefers-reduced-motion", Value: "reduce"}}, // no picture of something halfway
 		})
 		return err
 	}))
@@ -285,6 +286,7 @@ func (b *Browser) Look(name string) {
 			b.Scheme(scheme)
 			b.Wait(fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: %s)').matches", width,
 				scheme))
+			b.Eval("scrollTo({top: 0, behavior: 'instant'})")
 			b.Shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
 			b.Axe()
 		}
