@@ -35,6 +35,7 @@ type Batch struct {
 	first int64    // number of the first row of other sources, bad ones included
 	next  int64    // of the first row of the next batch
 	seen  int64    // rows of the source this batch stands for, bad ones included
+	marks []mark   // of the columns before the present row of text
 	spare []bool   // which rows to leave out; all false between uses
 }
 

@@ -287,7 +287,6 @@ func (t *csvTable) read(ctx context.Context, to target, emit func(*Batch) error)
 // parse reads the rows of a block.
 func (t *csvTable) parse(blk block, b *Batch, to target) {
 	var cells [][]byte
-	marks := make([]mark, len(to.fields))
 	data, line := blk.data, blk.line
 	for len(data) > 0 {
 		n := rowEnd(data, t.delimiter)
@@ -295,34 +294,18 @@ func (t *csvTable) parse(blk block, b *Batch, to target) {
 			n = len(data)
 		}
 		row, at := trimEnd(data[:n]), line
-		if n := bytes.Count(data[:n], []byte{'\n'}); n > 0 {
-			line += int64(n)
-		}
+		line += int64(bytes.Count(data[:n], []byte{'\n'}))
 		data = data[n:]
 		if len(row) == 0 {
 			continue
 		}
-		b.seen++
-		var ok bool
-		cells, ok = splitRow(row, t.delimiter, cells[:0])
-		if !ok {
-			b.bad = append(b.bad, BadRow{File: to.file, Row: at, Want: "a closing quote",
-				Found: shorten(cells[len(cells)-1])})
-			continue
-		}
-		for i := range b.Columns {
-			marks[i] = b.Columns[i].mark()
-		}
-		if bad, ok := t.row(cells, b, to); !ok {
-			for i := range b.Columns {
-				b.Columns[i].rewind(marks[i])
+		b.row(to.file, at, func() (BadRow, bool) {
+			var ok bool
+			if cells, ok = splitRow(row, t.delimiter, cells[:0]); !ok {
+				return BadRow{Want: "a closing quote", Found: shorten(cells[len(cells)-1])}, false
 			}
-			bad.File, bad.Row = to.file, at
-			b.bad = append(b.bad, bad)
-			continue
-		}
-		b.Rows++
-		b.lines = append(b.lines, at)
+			return t.row(cells, b, to)
+		})
 	}
 }
 

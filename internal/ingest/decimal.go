@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/big"
 	"strconv"
-	"strings"
 )
 
 // Decimals are whole numbers that a schema divides by a power of ten, its scale. Those of more digits than
@@ -55,7 +54,7 @@ func (v *converter) decimal(c *Column, b []byte) {
 			x, _ = strconv.ParseFloat(bigOf(b).String()+"e"+strconv.Itoa(-v.scale), 64)
 		}
 		if !v.field.accepts(x) {
-			v.reject(c, decimalText(bigOf(b).String(), v.scale))
+			v.reject(c, decimalText(bigOf(b), v.scale))
 			return
 		}
 		c.Floats = append(c.Floats, x)
@@ -85,22 +84,12 @@ func scaled(x float64, scale int) float64 {
 }
 
 // decimalText writes a decimal with its point, for messages.
-func decimalText(whole string, scale int) string {
-	if scale <= 0 || scale > 100 {
-		if scale != 0 {
-			whole += "e" + strconv.Itoa(-scale)
-		}
-		return whole
+func decimalText(whole *big.Int, scale int) string {
+	if scale < 0 || scale > 100 {
+		return whole.String() + "e" + strconv.Itoa(-scale)
 	}
-	digits, negative := strings.CutPrefix(whole, "-")
-	if len(digits) <= scale {
-		digits = strings.Repeat("0", scale+1-len(digits)) + digits
-	}
-	digits = digits[:len(digits)-scale] + "." + digits[len(digits)-scale:]
-	if negative {
-		return "-" + digits
-	}
-	return digits
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(scale)), nil)
+	return new(big.Rat).SetFrac(whole, unit).FloatString(scale)
 }
 
 // words appends a decimal of 64-bit words, the most significant first.

@@ -134,7 +134,7 @@ func TestDecimalsAreTheNearestFloats(t *testing.T) {
 		if v.decimal(&c, b); len(v.bad) > 0 {
 			t.Fatalf("% x is refused: %v", b, v.bad)
 		}
-		want, err := strconv.ParseFloat(decimalText(whole.String(), scale), 64)
+		want, err := strconv.ParseFloat(decimalText(whole, scale), 64)
 		if err != nil || c.Floats[0] != want {
 			t.Fatalf("% x with scale %d is %v, want %v %v", b, scale, c.Floats[0], want, err)
 		}
@@ -150,13 +150,13 @@ func TestDecimalsAreTheNearestFloats(t *testing.T) {
 
 func TestScalesOfDecimals(t *testing.T) {
 	for _, c := range []struct {
-		whole string
+		whole int64
 		scale int
 		want  string
-	}{{"15", 0, "15"}, {"15", 1, "1.5"}, {"15", 2, "0.15"}, {"-15", 3, "-0.015"}, {"0", 2, "0.00"},
-		{"15", -2, "15e2"}, {"15", 101, "15e-101"}} {
-		if got := decimalText(c.whole, c.scale); got != c.want {
-			t.Errorf("%s with scale %d is %s, want %s", c.whole, c.scale, got, c.want)
+	}{{15, 0, "15"}, {15, 1, "1.5"}, {15, 2, "0.15"}, {-15, 3, "-0.015"}, {0, 2, "0.00"},
+		{15, -2, "15e2"}, {15, 101, "15e-101"}} {
+		if got := decimalText(big.NewInt(c.whole), c.scale); got != c.want {
+			t.Errorf("%d with scale %d is %s, want %s", c.whole, c.scale, got, c.want)
 		}
 	}
 	if got := scaled(15, -2); got != 1500 {

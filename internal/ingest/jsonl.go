@@ -170,7 +170,7 @@ func (t *jsonlTable) read(ctx context.Context, to target, emit func(*Batch) erro
 	cut := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	return readText(ctx, s, 0, to, cut, func(blk block, b *Batch) {
 		p := jsonlParser{to: to, fields: fields, b: b, late: make(map[string]int)}
-		p.spans, p.marks = make([][]byte, len(fields)), make([]mark, len(to.fields))
+		p.spans = make([][]byte, len(fields))
 		p.block(blk)
 	}, emit)
 }
@@ -182,7 +182,6 @@ type jsonlParser struct {
 	late   map[string]int // from the names of members that were not in the first rows to fields, -1 is none
 	spans  [][]byte       // what was found of fields in this line
 	fault  []byte         // the member "error", by which Amazon Personalize says why there is no output
-	marks  []mark
 	b      *Batch
 }
 
@@ -194,21 +193,7 @@ func (p *jsonlParser) block(blk block) {
 		if len(bytes.TrimSpace(row)) == 0 {
 			continue
 		}
-		p.b.seen++
-		for i := range p.b.Columns {
-			p.marks[i] = p.b.Columns[i].mark()
-		}
-		bad, ok := p.row(row)
-		if ok {
-			p.b.Rows++
-			p.b.lines = append(p.b.lines, line)
-			continue
-		}
-		for i := range p.b.Columns {
-			p.b.Columns[i].rewind(p.marks[i])
-		}
-		bad.File, bad.Row = p.to.file, line
-		p.b.bad = append(p.b.bad, bad)
+		p.b.row(p.to.file, line, func() (BadRow, bool) { return p.row(row) })
 	}
 }
 

@@ -88,10 +88,7 @@ func cutBlocks(ctx context.Context, s *stream, skip int64, cut func([]byte) int,
 	var rest []byte
 	for skip > 0 {
 		l, err := s.ReadSlice('\n')
-		if err == io.EOF {
-			break
-		}
-		if err != nil && len(l) == 0 {
+		if len(l) == 0 && err != nil {
 			break
 		}
 		if l[len(l)-1] == '\n' {
@@ -140,6 +137,26 @@ func cutBlocks(ctx context.Context, s *stream, skip int64, cut func([]byte) int,
 		line += int64(bytes.Count(j.data, []byte{'\n'}))
 		submit(j)
 	}
+}
+
+// row appends a row of text by fill, which says what is wrong with it: then nothing of it stays.
+func (b *Batch) row(file string, line int64, fill func() (BadRow, bool)) {
+	b.seen++
+	b.marks = b.marks[:0]
+	for i := range b.Columns {
+		b.marks = append(b.marks, b.Columns[i].mark())
+	}
+	bad, ok := fill()
+	if ok {
+		b.Rows++
+		b.lines = append(b.lines, line)
+		return
+	}
+	for i := range b.Columns {
+		b.Columns[i].rewind(b.marks[i])
+	}
+	bad.File, bad.Row = file, line
+	b.bad = append(b.bad, bad)
 }
 
 // grow gives data the capacity n.
