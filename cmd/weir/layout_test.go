@@ -89,7 +89,7 @@ var mayImport = map[string][]string{
 		"weir/internal/filter/opml", "weir/internal/filter/pieces",
 		"weir/internal/filter/rules", "weir/internal/filter/selection", "weir/internal/filter/store",
 		"weir/internal/filter/syndication",
-		"weir/internal/server", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config"},
+		"weir/internal/server", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config", "weir/internal/webui"},
 	"weir/internal/filter/pieces": {"weir/internal/filter/syndication"},
 	"weir/internal/filter/store":  {"weir/internal/disk"},
 	"weir/internal/feed/snapshot": {"weir/internal/disk", "weir/internal/disk/record"},

@@ -51,7 +51,8 @@ func (s *Service) Routes() []server.Route {
 type Shown struct {
 	store.Filter
 	Path   string  `json:"path"`
-	URL    string  `json:"url,omitempty"` // where readers get it, if Config.Base says so
+	URL    string  `json:"url,omitempty"`  // where readers get it, if Config.Base says so
+	Icon   string  `json:"icon,omitempty"` // its path on the admin port; "" if it is known that there is none
 	Source []State `json:"sources,omitempty"`
 	// Matches has an element for each rule.
 	Matches []Match `json:"matches,omitempty"`
@@ -68,6 +69,9 @@ func (s *Service) show(f store.Filter) Shown {
 	shown := Shown{Filter: f, Path: s.cfg.Path + "/" + f.ID.String()}
 	if s.cfg.Base != "" {
 		shown.URL = s.cfg.Base + shown.Path
+	}
+	if !s.noIcon(f.URLs[0]) {
+		shown.Icon = "/admin/filters/" + f.ID.String() + "/icon"
 	}
 	for _, url := range f.URLs {
 		state := State{URL: redact(url)}

@@ -55,13 +55,23 @@ func (s *Service) getIcon(w *server.Response, r *server.Request) server.Outcome 
 			}
 		}
 	}
-	if known.url == "" && time.Since(known.at) < iconAge {
+	if s.noIcon(link) {
 		w.Problem(http.StatusNotFound, "neither the feed nor its site has an icon")
 		return server.Done
 	}
 	s.findIcon(link)
-	w.Problem(http.StatusServiceUnavailable, "the icon is being looked for")
+	w.Status = http.StatusNoContent
+	w.Field("Cache-Control", "no-store")
+	w.Field("Retry-After", "2")
 	return server.Done
+}
+
+// noIcon says whether it is known that a source has no icon.
+func (s *Service) noIcon(link string) bool {
+	s.icons.mu.Lock()
+	defer s.icons.mu.Unlock()
+	known, ok := s.icons.found[link]
+	return ok && known.url == "" && time.Since(known.at) < iconAge
 }
 
 // pictureType tells by its bytes what picture something is, "" if it is none of those that hold no scripts,

@@ -31,9 +31,12 @@ type Preview struct {
 	Dropped int           `json:"dropped"`
 	Items   []PreviewItem `json:"items"` // up to 500 that stay, then up to 500 that do not
 	Rules   []PreviewRule `json:"rules"` // the filter's own
-	Notes   []Note        `json:"notes,omitempty"`
-	Damage  []string      `json:"damage,omitempty"` // of the sources: what was mended
-	Feeds   []Found       `json:"feeds,omitempty"`  // where a URL is that of a page: the feeds it links to
+	// Wrong is what is the matter with rules that cannot be read, of which nothing was tried: usual while
+	// somebody types.
+	Wrong  *WrongRule `json:"wrong,omitempty"`
+	Notes  []Note     `json:"notes,omitempty"`
+	Damage []string   `json:"damage,omitempty"` // of the sources: what was mended
+	Feeds  []Found    `json:"feeds,omitempty"`  // where a URL is that of a page: the feeds it links to
 }
 
 // PreviewItem is an item, and the rule that has decided about it, if one has.
@@ -46,6 +49,13 @@ type PreviewItem struct {
 	Rule   string     `json:"rule,omitempty"`
 	Number int        `json:"number,omitempty"` // of the rule among the filter's own, from 1; 0 of a global one
 	Reason string     `json:"reason,omitempty"` // where it was none: it occurs twice, or is beyond the limit
+}
+
+// WrongRule is where rules cannot be read, and why.
+type WrongRule struct {
+	Text   string `json:"text"`
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
 }
 
 // PreviewRule is what a rule does to the items that there are.
@@ -71,6 +81,10 @@ func (s *Service) postPreview(w *server.Response, r *server.Request) server.Outc
 	}
 	var spec store.Spec
 	err := in.apply(&spec)
+	if syntax, ok := errors.AsType[*rules.SyntaxError](err); ok {
+		return answerJSON(w, http.StatusOK, Preview{Items: []PreviewItem{}, Rules: []PreviewRule{},
+			Wrong: &WrongRule{strings.TrimPrefix(err.Error(), "rules: "), syntax.Line, syntax.Column}})
+	}
 	if err != nil {
 		return s.refuse(w, err)
 	}

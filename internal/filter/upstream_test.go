@@ -64,7 +64,11 @@ func TestAnIconIsAPictureOfTheFeedOrOfItsSite(t *testing.T) {
 	for path, want := range map[string]string{"/with-image": png + "/picture",
 		"/of-a-site": png + "/site/small.png", "/without": ""} {
 		at := s.add(`{"url":"` + up.URL + path + `"}`)
-		got := s.do("GET", s.admin+"/admin/filters/"+at[strings.LastIndexByte(at, '/')+1:]+"/icon", "")
+		var got answer
+		systest.Eventually(t, "the icon of "+path+" was looked for", func() bool {
+			got = s.do("GET", s.admin+"/admin/filters/"+at[strings.LastIndexByte(at, '/')+1:]+"/icon", "")
+			return got.status != 204
+		})
 		if want == "" {
 			if got.status != 404 {
 				t.Errorf("%s: %+v", path, got)

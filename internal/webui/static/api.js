@@ -1,6 +1,7 @@
 // What the server is asked.
 
-// Problem is an error answer. Its field is that of a form it is about, if any; fields are what is wrong with each of several.
+// Problem is an error answer. Its field is that of a form it is about, if any; fields are what is wrong with each of several, and place is
+// where in a text, by line and column.
 export class Problem extends Error {
   constructor(status, detail, field, fields) { super(detail); this.status = status; this.field = field ?? ''; this.fields = fields ?? {}; }
 }
@@ -24,7 +25,7 @@ export async function call(method, path, body) {
   let p = {};
   try { p = await answer.json(); } catch { /* no problem document: the status has to do */ }
   if (answer.status === 401 && !path.endsWith('/session')) refused();
-  throw new Problem(answer.status, p.detail ?? 'the server answered ' + answer.status, p.field, p.fields);
+  throw Object.assign(new Problem(answer.status, p.detail ?? 'the server answered ' + answer.status, p.field, p.fields), { place: p.place });
 }
 
 // listen opens a stream of events, and returns a function that ends it. The browser opens it again by itself when it breaks, and says
