@@ -238,11 +238,11 @@ func (l *Log) tell() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.told = false
-		l.listen("error", struct{}{})
+		l.listen("errors", struct{}{})
 	})
 }
 
-// Listen has f called with every line as "log", and when errors have changed as "error". It must neither
+// Listen has f called with every line as "log", and when errors have changed as "errors". It must neither
 // block nor log.
 func (l *Log) Listen(f func(kind string, v any)) {
 	l.mu.Lock()

@@ -199,7 +199,7 @@ func TestListenersHearEveryLineAndOfErrorsOnceASecond(t *testing.T) {
 		l.Clear(0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if heard.String() != "log1 log2 log3 error error " {
+		if heard.String() != "log1 log2 log3 errors errors " {
 			t.Error(heard.String())
 		}
 	})

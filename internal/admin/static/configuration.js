@@ -24,7 +24,7 @@ class Row {
     this.input.addEventListener('keydown', (e) => { if (e.key === 'Escape') this.discard(); });
     this.save = h('button', { type: 'submit', class: 'primary', hidden: true }, 'Save');
     this.cancel = h('button', { type: 'button', hidden: true, onclick: () => { this.discard(); this.input.focus(); } }, 'Discard');
-    this.reset = h('button', { type: 'button', hidden: true, onclick: () => this.put(null) }, 'Return');
+    this.reset = h('button', { type: 'button', hidden: true, onclick: () => this.put(null) }, 'Reset');
     this.error = h('p', { id: id + '-wrong', class: 'wrong', hidden: true });
     this.note = h('p', { class: 'note', hidden: true });
     this.origin = h('div', { class: 'setting-origin' });
@@ -58,7 +58,7 @@ class Row {
     if (setting.source !== 'default' || setting.by) {
       add(this.origin, h('p', { class: 'muted' }, `Default: ${plain(setting, setting.default)}.`));
     }
-    this.reset.setAttribute('aria-label', `Return ${setting.name} to ${flags}`);
+    this.reset.setAttribute('aria-label', `Reset ${setting.name} to ${flags}`);
     this.reset.title = `Return to ${flags}`;
     this.touched();
   }

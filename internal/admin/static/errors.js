@@ -6,6 +6,7 @@ import { count, when } from './format.js';
 import { listen } from './live.js';
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 const level = (name) => h('span', { class: `level level-${name}` }, name);
 
 // Errors.
@@ -18,8 +19,8 @@ function attributes(line) {
 }
 
 function samples(group) {
-  return [h('ul', { class: 'errors-samples' }, group.samples.map((line) => h('li', {}, h('p', { class: 'hint' }, h('time', { datetime: line.time }, when(line.time) + ', ' + clock.format(new Date(line.time)))), attributes(line)))),
-    h('div', { class: 'actions errors-samples' }, group.count > group.samples.length ? h('span', { class: 'hint' }, `The last ${group.samples.length} of ${count(group.count)}.`) : null,
+  return [h('ul', { class: 'errors-samples' }, group.samples.map((line) => h('li', {}, h('p', { class: 'hint' }, h('time', { datetime: line.time }, exact.format(new Date(line.time)))), attributes(line)))),
+    h('div', { class: 'actions errors-more' }, group.count > group.samples.length ? h('span', { class: 'hint' }, `The last ${group.samples.length} of ${count(group.count)}.`) : null,
       sure('Clear this', 'Really clear it?', () => clear(group.group)))];
 }
 
@@ -159,7 +160,7 @@ $('log-pause').addEventListener('click', () => {
 let early = []; // lines that come before what was there is known
 const live = (line) => early ? early.push(line) : take(line);
 listen('log', live);
-listen('error', load);
+listen('errors', load);
 listen('snapshot', () => { load(); catchUp(); });
 load();
 catchUp().then(() => { const held = early; early = null; held.forEach(take); });

@@ -7,7 +7,7 @@ import { listen as open } from './api.js';
 const listeners = {};
 let stop = null;
 
-// listen calls handle with the data of every event of a kind from now on: second, log, error, setting, snapshot.
+// listen calls handle with the data of every event of a kind from now on: second, log, errors, setting, snapshot.
 export function listen(kind, handle) {
   (listeners[kind] ??= []).push(handle);
   if (stop) stop();
