@@ -88,7 +88,7 @@ func Open(t *testing.T, url string, width, height int64, scheme string) *Browser
 	return b
 }
 
-// Scheme says which colours the person wants, light or dark.
+// Scheme says which colours the person wants, light or dark, and that nothing should move.
 func (b *Browser) Scheme(scheme string) {
 	b.t.Helper()
 	b.Do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
