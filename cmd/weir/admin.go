@@ -15,14 +15,15 @@ import (
 )
 
 func newAdmin() *cobra.Command {
-	cmd := &cobra.Command{Use: "admin", Short: "Prepare who may use the admin port", Args: exactly(0, "a command")}
+	cmd := &cobra.Command{Use: "admin", Short: "Prepare who may use the admin port",
+		Args: exactly(0, "a command")}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(&cobra.Command{
 		Use:   "password FILE",
 		Short: "Write the file that --admin-password-file names",
-		Long: `Password asks for a password, and writes its argon2id hash to FILE, for --admin-password-file. The password
-itself is kept nowhere. Where there is no terminal it is the first line of standard input. A server that runs takes a new
-one at its next start.`,
+		Long: `Password asks for a password, and writes its argon2id hash to FILE, for
+--admin-password-file. The password itself is kept nowhere. Where there is no terminal it is the first line
+of standard input. A server that runs takes a new one at its next start.`,
 		Example: `  weir admin password /etc/weir/admin.password
   weir serve --admin :8081 --admin-password-file /etc/weir/admin.password`,
 		Args: exactly(1, "the file to write"),

@@ -12,8 +12,8 @@ import (
 	"weir/internal/shed"
 )
 
-// No page of another site may use any of the admin port's routes, whichever service has it, and where there is
-// a token nobody without it.
+// No page of another site may use any of the admin port's routes, whichever service has it, and where there
+// is a token nobody without it.
 func TestEveryAdminRouteIsGuarded(t *testing.T) {
 	const token = "0123456789abcdef0123"
 	path := filepath.Join(t.TempDir(), "token")
@@ -36,10 +36,12 @@ func TestEveryAdminRouteIsGuarded(t *testing.T) {
 	guarded := serveApp(t, a)
 	public := serveHere(t, server.Config{Shed: &overload}, t.TempDir(), "--feeds", "")
 	// What a browser needs to log in, and what asks whether the process is there.
-	forEverybody := map[string]bool{"GET /login": true, "POST /admin/session": true, "DELETE /admin/session": true,
-		"GET /health/live": true, "GET /ui/assets/{name...}": true}
+	forEverybody := map[string]bool{"GET /login": true, "POST /admin/session": true,
+		"DELETE /admin/session": true, "GET /health/live": true, "GET /ui/assets/{name...}": true}
 	// Requests are not to go through, so they must not follow redirects and can be any.
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	t.Cleanup(client.CloseIdleConnections)
 	ask := func(address, pattern string, change func(r *http.Request)) int {
 		t.Helper()
@@ -65,7 +67,8 @@ func TestEveryAdminRouteIsGuarded(t *testing.T) {
 			change func(r *http.Request)
 			want   int
 		}{
-			"another name":   {func(r *http.Request) { r.Host = "evil.example" }, http.StatusMisdirectedRequest},
+			"another name": {func(r *http.Request) { r.Host = "evil.example" },
+				http.StatusMisdirectedRequest},
 			"another origin": {field("Origin", "http://evil.example"), http.StatusForbidden},
 			"another site":   {field("Sec-Fetch-Site", "cross-site"), http.StatusForbidden},
 			"a form":         {field("Content-Type", "text/plain"), http.StatusUnsupportedMediaType},
@@ -76,7 +79,8 @@ func TestEveryAdminRouteIsGuarded(t *testing.T) {
 			for address, with := range map[string]func(r *http.Request){
 				public.admin: func(*http.Request) {}, guarded.admin: field("Authorization", "Bearer "+token),
 			} {
-				if got := ask(address, pattern, func(r *http.Request) { with(r); c.change(r) }); got != c.want {
+				got := ask(address, pattern, func(r *http.Request) { with(r); c.change(r) })
+				if got != c.want {
 					t.Errorf("%s from %s: %d, want %d", pattern, name, got, c.want)
 				}
 			}
@@ -98,7 +102,8 @@ func TestEveryAdminRouteIsGuarded(t *testing.T) {
 			}
 		}
 	}
-	if got := ask(guarded.admin, "GET /metrics", field("Authorization", "Bearer "+token)); got != http.StatusOK {
+	got := ask(guarded.admin, "GET /metrics", field("Authorization", "Bearer "+token))
+	if got != http.StatusOK {
 		t.Errorf("a scraper with the token is answered %d", got)
 	}
 }

@@ -39,8 +39,8 @@ const dataFormat = "1"
 // serves and closes all of it. Ports come first, so that an address that is taken leaves no files behind;
 // connections wait until the services are open. Without a data directory the services must have been told
 // of places of their own.
-func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataDir string, openers []server.Opener,
-	off ...server.Opener) (_ *app, err error) {
+func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataDir string,
+	openers []server.Opener, off ...server.Opener) (_ *app, err error) {
 	if err := cfg.Fill(); err != nil {
 		return nil, err
 	}

@@ -162,8 +162,8 @@ func (k *kernelFlags) groups() []config.Group {
 	return []config.Group{
 		group("Ports and logs", func(f *pflag.FlagSet) {
 			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081",
-				"address of the admin port (dashboard, metrics, profiles); other than loopback only with one of "+
-					"the next two; empty is off")
+				"address of the admin port (dashboard, metrics, profiles); other than loopback only with one "+
+					"of the next two; empty is off")
 			config.File(f, &k.passwordFile, "admin-password-file",
 				"file of the admin port's password, written by weir admin password")
 			config.File(f, &k.tokenFile, "admin-token-file",
@@ -313,8 +313,8 @@ func (k *kernelFlags) check(cfg *server.Config) error {
 		}
 	}
 	if k.passwordFile == "" && k.tokenFile == "" && !onLoopback(cfg.Admin) {
-		return fmt.Errorf("--admin %s can be reached from other machines, whose users could do everything there: "+
-			"say --admin-password-file or --admin-token-file, or an address like 127.0.0.1:8081", cfg.Admin)
+		return fmt.Errorf("--admin %s can be reached from other machines, whose users could do everything "+
+			"there: say --admin-password-file or --admin-token-file, or an address like 127.0.0.1:8081", cfg.Admin)
 	}
 	if cfg.MaxHeader < leastHeader {
 		return fmt.Errorf("--max-header must be at least %d bytes, got %d", leastHeader, cfg.MaxHeader)

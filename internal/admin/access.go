@@ -54,8 +54,8 @@ const (
 	loggedIn      = "weir-logged-in"
 )
 
-// Access says who may use the admin port: who has the token, or has logged in with the password. People log in
-// and have a session while their browser has its cookie, programs send the token with each request.
+// Access says who may use the admin port: who has the token, or has logged in with the password. People log
+// in and have a session while their browser has its cookie, programs send the token with each request.
 type Access struct {
 	password *passwordHash // nil: there is none
 	token    []byte        // its SHA-256; nil: there is none
@@ -152,7 +152,8 @@ func parseHash(text string) (*passwordHash, error) {
 // HashPassword returns what --admin-password-file holds for a password.
 func HashPassword(password string) (string, error) {
 	if len(password) < shortestPassword || len(password) > longestPassword {
-		return "", fmt.Errorf("a password must have from %d to %d characters", shortestPassword, longestPassword)
+		return "", fmt.Errorf("a password must have from %d to %d characters", shortestPassword,
+			longestPassword)
 	}
 	salt := make([]byte, 16)
 	rand.Read(salt) //nolint:errcheck // never fails

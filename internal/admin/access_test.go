@@ -105,11 +105,13 @@ func TestASessionLastsUntilLogoutOrItsTime(t *testing.T) {
 			got.Header().Get("Location") != "/login?to=%2Fui%2Foverview%3Fx%3D1" {
 			t.Errorf("without a session: %d %v", got.Code, got.Header())
 		}
-		if got := login(h, "wrong horse battery"); got.Code != http.StatusUnauthorized || cookie(got) != "Cookie: none=none" {
+		if got := login(h, "wrong horse battery"); got.Code != http.StatusUnauthorized ||
+			cookie(got) != "Cookie: none=none" {
 			t.Errorf("with a wrong password: %d %v", got.Code, got.Header())
 		}
 		first, second := login(h, testPassword), login(h, testToken)
-		if first.Code != http.StatusNoContent || second.Code != http.StatusNoContent || cookie(first) == cookie(second) {
+		if first.Code != http.StatusNoContent || second.Code != http.StatusNoContent ||
+			cookie(first) == cookie(second) {
 			t.Fatalf("%d %d", first.Code, second.Code)
 		}
 		set := first.Result().Cookies()[0]
@@ -191,7 +193,8 @@ func TestGuessingIsSlow(t *testing.T) {
 		client := network(netip.MustParseAddr("2001:db8::1"))
 		guesses := func(d time.Duration) (n int) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
-				if access.wait(network(netip.MustParseAddr("2001:db8::2")), time.Now()) == 0 { // a neighbour's counts as well
+				// A neighbour's counts as well.
+				if access.wait(network(netip.MustParseAddr("2001:db8::2")), time.Now()) == 0 {
 					n++
 				}
 			}
@@ -218,7 +221,8 @@ func TestGuessingIsSlow(t *testing.T) {
 		}
 		// The memory of it is bounded, and a client too many is not let through.
 		for n := range 2 * mostClients {
-			access.wait(network(netip.MustParseAddr("198.18."+strconv.Itoa(n/250)+"."+strconv.Itoa(n%250))), time.Now())
+			address := "198.18." + strconv.Itoa(n/250) + "." + strconv.Itoa(n%250)
+			access.wait(network(netip.MustParseAddr(address)), time.Now())
 		}
 		if n := len(access.wrong); n > mostClients {
 			t.Errorf("%d clients are remembered", n)
@@ -293,7 +297,8 @@ func FuzzPasswordHash(f *testing.F) {
 	f.Add("$argon2id$v=19$m=99999999,t=3,p=1$c29tZXNhbHQ$aGFzaA")
 	f.Fuzz(func(t *testing.T, text string) {
 		h, err := parseHash(text)
-		if err == nil && (h.memory > 256<<10 || h.time > 10 || h.lanes > 8 || len(h.salt) < 8 || len(h.sum) < 16) {
+		if err == nil && (h.memory > 256<<10 || h.time > 10 || h.lanes > 8 ||
+			len(h.salt) < 8 || len(h.sum) < 16) {
 			t.Errorf("%q is taken as %+v", text, h)
 		}
 	})

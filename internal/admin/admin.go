@@ -131,8 +131,8 @@ func (a *Admin) render(p webui.Page, pages []webui.Page) ([]byte, error) {
 	if name := p.Name + ".css"; a.assets.Has(name) {
 		fmt.Fprintf(&style, "<link rel=\"stylesheet\" href=\"%s\">", a.assets.Path(name))
 	}
-	return []byte(strings.NewReplacer("{title}", html.EscapeString(p.Title), "{menu}", menu.String(), "{style}",
-		style.String(), "{module}", a.assets.Path(p.Name+".js"), "{content}",
+	return []byte(strings.NewReplacer("{title}", html.EscapeString(p.Title), "{menu}", menu.String(),
+		"{style}", style.String(), "{module}", a.assets.Path(p.Name+".js"), "{content}",
 		string(fragment)).Replace(a.assets.Expand(frame))), nil
 }
 

@@ -42,7 +42,7 @@ func TestPeopleLogInAndOut(t *testing.T) {
 	b.Clean()
 
 	b.Press("wrong horse battery\r")
-	b.Wait("document.getElementById('secret-error').textContent.includes('neither the password nor the token')")
+	b.Wait("document.getElementById('secret-error').textContent.includes('neither the password')")
 	b.Axe()
 	// The field is selected, so that typing begins anew. Afterwards one is where one wanted to be.
 	b.Press(testPassword + "\r")

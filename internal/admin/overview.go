@@ -118,7 +118,8 @@ func newSampler(o Options) *sampler {
 		s.lastReject = rejected(st)
 	}
 	s.now = overview{Time: s.at.Unix(), Sentence: "Starting", State: "good", Version: s.version,
-		Figures: map[string]*history.Figure{}, Services: []serviceNow{}, Sizes: []size{}, Generations: []generation{}}
+		Figures: map[string]*history.Figure{}, Services: []serviceNow{}, Sizes: []size{},
+		Generations: []generation{}}
 	return s
 }
 
@@ -139,8 +140,8 @@ func (s *sampler) get() overview {
 // sample takes a sample, the second after the last one, keeps its figures and returns it.
 func (s *sampler) sample(now time.Time) (overview, error) {
 	seconds := max(now.Sub(s.at).Seconds(), 1e-3)
-	// The last sample's memory is used again, but that which began the minute.
-	traffic, of, st := s.kernel.Traffic(make([]server.Traffic, 0, len(s.last))), s.process.read(), s.kernel.Shed()
+	traffic := s.kernel.Traffic(make([]server.Traffic, 0, len(s.last)))
+	of, st := s.process.read(), s.kernel.Shed()
 	o := overview{Time: now.Unix(), Version: s.version, Uptime: int64(now.Sub(started).Seconds()), Shed: st,
 		MemoryLimit: limit(s.bounds.memoryLimit), CgroupLimit: limit(s.bounds.cgroup),
 		DescriptorsLimit: limit(s.bounds.descriptors), Processors: s.bounds.processors, GCCycles: of.gcCycles,
@@ -150,7 +151,9 @@ func (s *sampler) sample(now time.Time) (overview, error) {
 	for c := range values {
 		values[c] = float32(math.NaN())
 	}
-	all := s.compare(&values, traffic, s.last, seconds, func(one serviceNow) { o.Services = append(o.Services, one) })
+	all := s.compare(&values, traffic, s.last, seconds, func(one serviceNow) {
+		o.Services = append(o.Services, one)
+	})
 	set := func(c int, v float64) { values[c] = float32(v) }
 	set(history.Probability, 0)
 	set(history.Rejected, 0)
@@ -245,7 +248,8 @@ func quantiles(d *metrics.Distribution) (p50, p90, p99 float64) {
 	return d.Quantile(0.5).Seconds(), d.Quantile(0.9).Seconds(), d.Quantile(0.99).Seconds()
 }
 
-// gauges reads those figures that services and the kernel register as gauges, known by the ends of their names.
+// gauges reads those figures that services and the kernel register as gauges, known by the ends of
+// their names.
 func (s *sampler) gauges(o *overview, set func(c int, v float64)) {
 	lag := math.NaN()
 	connections := math.NaN()
@@ -280,8 +284,8 @@ func isSize(name string) bool {
 	return strings.HasSuffix(name, "_bytes") && !strings.HasSuffix(name, "_limit_bytes")
 }
 
-// keepMinute adds a second to its minute, and keeps the one before once it is over: its quantiles are those of
-// all its requests, other figures means of its seconds.
+// keepMinute adds a second to its minute, and keeps the one before once it is over: its quantiles are those
+// of all its requests, other figures means of its seconds.
 func (s *sampler) keepMinute(now time.Time, traffic []server.Traffic, values *history.Moment) {
 	minute := now.Unix() / 60
 	if s.minute == nil {
@@ -296,7 +300,7 @@ func (s *sampler) keepMinute(now time.Time, traffic []server.Traffic, values *hi
 		errors, probability := kept[history.Errors], kept[history.Probability]
 		s.compare(&kept, s.last, w.traffic, 60, nil)
 		kept[history.Errors], kept[history.Probability] = errors, probability
-		s.history.Put(history.ByMinute, w.minute*60, &kept) //nolint:errcheck // Put says it again in the next second
+		s.history.Put(history.ByMinute, w.minute*60, &kept) //nolint:errcheck // said again in the next second
 		s.minute = &window{minute: minute, traffic: s.last}
 		w = s.minute
 	}

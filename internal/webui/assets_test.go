@@ -37,8 +37,10 @@ func TestAssetsMayBeKeptForEver(t *testing.T) {
 	if w := get(a.Path("made.js"), "gzip"); w.Body.String() != "1" {
 		t.Errorf("what would be longer gzipped is %q", w.Body)
 	}
-	for _, path := range []string{"/assets/page.js", "/assets/0123456789abcdef/page.js", a.Path("page.js") + "x"} {
-		if w := get(path, ""); w.Code != 404 || strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
+	for _, path := range []string{"/assets/page.js", "/assets/0123456789abcdef/page.js",
+		a.Path("page.js") + "x"} {
+		if w := get(path, ""); w.Code != 404 ||
+			strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 	}

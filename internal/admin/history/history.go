@@ -1,9 +1,10 @@
-// Package history keeps figures of a server for an hour, once a second, and for a week, once a minute, in a file
-// of a fixed size that survives a kill, and gives them as JSON, several moments as one where there are many.
+// Package history keeps figures of a server for an hour, once a second, and for a week, once a minute, in a
+// file of a fixed size that survives a kill, and gives them as JSON, several moments as one where there are
+// many.
 //
-// The file begins with a header of package disk/record, whose fields are the names of services. Moments follow,
-// each where its time says: an hour of seconds, then a week of minutes. A moment has a checksum, so one that a
-// kill or a loss of power has torn is one that is not there.
+// The file begins with a header of package disk/record, whose fields are the names of services. Moments
+// follow, each where its time says: an hour of seconds, then a week of minutes. A moment has a checksum, so
+// one that a kill or a loss of power has torn is one that is not there.
 package history
 
 import (
@@ -48,7 +49,8 @@ var Names = [Columns]struct {
 	Largest bool
 }{
 	{"requests", false}, {"errors", true}, {"rejected", true}, {"p50", false}, {"p90", true}, {"p99", true},
-	{"probability", true}, {"pressure", true}, {"cpu", false}, {"memory", true}, {"heap", false}, {"gc", true},
+	{"probability", true}, {"pressure", true}, {"cpu", false}, {"memory", true}, {"heap", false},
+	{"gc", true},
 	{"goroutines", true}, {"descriptors", true}, {"connections", false}, {"sync_lag", true},
 }
 
@@ -256,7 +258,7 @@ func (h *History) Read(name string, points int, now int64) Past {
 	p := Past{Range: name, Step: each * r.step, Time: []int64{}, Columns: map[string][]*Figure{},
 		Services: map[string]map[string][]*Figure{}}
 	var merged [][len(Moment{})]*Figure
-	// Groups begin at multiples of their length, so that a moment is in the same one whenever it is asked for.
+	// Groups begin at multiples of their length, so that a moment is always in the same one.
 	for from := (now - which.moments*r.step) / p.Step * p.Step; from <= now; from += p.Step {
 		var sum, known [len(Moment{})]float64
 		there := false

@@ -25,7 +25,8 @@ import (
 	"weir/internal/systest"
 )
 
-// Browser is a tab of a headless Chromium that looks at a site. Its methods end the test where they cannot do what they are asked for.
+// Browser is a tab of a headless Chromium that looks at a site. Its methods end the test where they cannot do
+// what they are asked for.
 type Browser struct {
 	t   *testing.T
 	Ctx context.Context // for steps of chromedp
@@ -307,17 +308,18 @@ func (b *Browser) Axe() {
 	// Scripts of a debugger are not held to the page's policy.
 	b.Eval("void (() => { if (!window.axe) { " + string(script) + " } })()")
 	type violation struct{ ID, Impact, Help, Nodes string }
-	found, err := chromedp.Run(b.Ctx, chromedp.Evaluate[[]violation](`axe.run().then((r) => r.violations.map((v) => ({
-		ID: v.id, Impact: v.impact, Help: v.help,
-		Nodes: v.nodes.map((n) => n.html.slice(0, 200) + ' ' + n.any.map((a) => a.message).join('; ')).join('\n'),
+	found, err := chromedp.Run(b.Ctx, chromedp.Evaluate[[]violation](`axe.run().then((r) =>
+		r.violations.map((v) => ({ID: v.id, Impact: v.impact, Help: v.help,
+		Nodes: v.nodes.map((n) => n.html.slice(0, 200) + ' ' +
+			n.any.map((a) => a.message).join('; ')).join('\n'),
 	})))`, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("axe-core: %v", err)
 	}
 	for _, v := range found {
 		if slices.Contains([]string{"serious", "critical"}, v.Impact) {
-			b.t.Errorf("%s: axe-core finds %s (%s): %s\n%s", b.Text("location.pathname"), v.ID, v.Impact, v.Help,
-				v.Nodes)
+			b.t.Errorf("%s: axe-core finds %s (%s): %s\n%s", b.Text("location.pathname"), v.ID, v.Impact,
+				v.Help, v.Nodes)
 		}
 	}
 }
