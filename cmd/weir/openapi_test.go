@@ -368,7 +368,7 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const user, position, value = "/feed/{userId}", "/feed/{userId}/position", "/fib/{n}"
-	const lookedAt = "/admin/feeds/users/{userId}"
+	const lookedAt, armPosterior = "/admin/feeds/users/{userId}", "/admin/bandit/arm"
 	for _, r := range []apiRequest{
 		{"GET", user, public + "/feed/1", "", 200},
 		{"GET", user, public + "/feed/1?size=255&meta=1", "", 200},
@@ -427,6 +427,11 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		{"GET", "/health/ready", admin + "/health/ready", "", 200},
 		{"GET", "/metrics", admin + "/metrics", "", 200},
 		{"GET", "/debug/pprof/", admin + "/debug/pprof/", "", 200},
+		{"GET", "/admin/bandit", admin + "/admin/bandit", "", 200},
+		{"GET", "/admin/bandit/ranking", admin + "/admin/bandit/ranking?by=mean", "", 200},
+		{"GET", "/admin/bandit/ranking", admin + "/admin/bandit/ranking?by=name", "", 422},
+		{"GET", armPosterior, admin + armPosterior + "?item=dune&user=bob", "", 200},
+		{"GET", armPosterior, admin + armPosterior + "?item=dune&user=bob&segment=readers", "", 422},
 		{"POST", "/admin/bandit/reload", admin + "/admin/bandit/reload", "", 200},
 	} {
 		doc.test(t, r)
