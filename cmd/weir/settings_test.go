@@ -132,6 +132,7 @@ func TestSettingsOfServicesTakeEffectAtOnce(t *testing.T) {
 	predict(422)
 	call("GET", "/fib/60", "", 422, "to 50")
 	call("GET", "/feed/3?size=7", "", 200, "900", "901")
+	p.settings("PATCH", "", `{"filter-memory":"1KiB"}`, 422, "--filter-memory")
 	p.settings("PATCH", "", `{"filter-wait":"30s"}`, 422, "--filter-timeout must be longer than --filter-wait")
 	p.settings("PATCH", "", `{"filter-wait":"30s","filter-timeout":"40s"}`, 200)
 

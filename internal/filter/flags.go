@@ -96,7 +96,7 @@ func (o *Flags) Check() error {
 		return errors.New("--filter-max-requests and --filter-timeout must not be negative")
 	case o.cfg.Limits.Time > 0 && o.cfg.Limits.Time <= o.cfg.Wait:
 		return errors.New("--filter-timeout must be longer than --filter-wait")
-	case o.set.Changed("filter-memory") && o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
+	case o.cfg.Memory != 0 && o.cfg.Memory < 1<<20 || o.cfg.CacheBytes < 1<<20 || o.cfg.MaxBody < 1<<10:
 		return errors.New("--filter-memory and --filter-cache must be at least 1MiB, and --filter-max-feed " +
 			"1KiB")
 	}
