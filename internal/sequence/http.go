@@ -32,7 +32,8 @@ const (
 )
 
 func (s *Sequence) atEnd() string {
-	return "the index is at its maximum, " + strconv.FormatUint(s.live.Load().MaxIndex, 10) + ", and has not moved"
+	most := strconv.FormatUint(s.live.Load().MaxIndex, 10)
+	return "the index is at its maximum, " + most + ", and has not moved"
 }
 
 // answerStep answers GET /current, /next and /previous. A HEAD moves nothing. A step to a value that is not
@@ -284,7 +285,8 @@ func (s *Sequence) answerRange(w *server.Response, r *server.Request) server.Out
 	if !fits {
 		w.Problem(http.StatusUnprocessableEntity,
 			"to must be nearer to from: the answer would be longer than "+
-				strconv.FormatInt(s.live.Load().RangeBytes, 10)+" bytes; ask for the values in several requests")
+				strconv.FormatInt(s.live.Load().RangeBytes, 10)+
+				" bytes; ask for the values in several requests")
 		return server.Done
 	}
 	tag := `"fib-` + strconv.FormatUint(from, 10) + "-" + strconv.FormatUint(to, 10) + `-json"`

@@ -205,7 +205,8 @@ func TestThresholdsAreShownOnTheAdminPortAndChangeAtOnce(t *testing.T) {
 		}
 		return st
 	}
-	if st := status(); st.Dominant != shed.InFlight || st.Pressure != 0.75 || st.Probability["normal"] != 0.5 ||
+	if st := status(); st.Dominant != shed.InFlight || st.Pressure != 0.75 ||
+		st.Probability["normal"] != 0.5 ||
 		st.Probability["low"] != 1 {
 		t.Errorf("got %+v", st)
 	}

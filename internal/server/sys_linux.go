@@ -76,7 +76,8 @@ func appendVector(dst []unix.Iovec, p []byte) []unix.Iovec {
 	return append(dst, v)
 }
 
-// sendVectors is send of several slices. The scheduler sees it, as a page of a mapped file may have to be read.
+// sendVectors is send of several slices. The scheduler sees it, as a page of a mapped file may have to be
+// read.
 func sendVectors(fd int, vectors []unix.Iovec) (int, error) {
 	if len(vectors) == 0 {
 		return 0, nil
