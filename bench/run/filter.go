@@ -271,13 +271,20 @@ func (b *bench) measureFleet(ctx context.Context) error {
 		}
 		poll := []string{"--scenario", "poll", "--feed-urls", file}
 		// Sources are fetched, and readers know what they have, before the search begins.
-		for calm := false; !calm; {
+		const patience = 30 // rounds of 10 s
+		for round := 1; ; round++ {
 			l, err := b.overload(ctx, p, 10*time.Second,
 				append(poll, "--rate", fmt.Sprintf("%.0f/s", 10*fleetNominal))...)
 			if err != nil {
 				return err
 			}
-			calm = l.refused < l.served/1000
+			if l.refused < l.served/1000 {
+				break
+			}
+			if round == patience {
+				return fmt.Errorf("the fleet is not at hand after %d s: %.0f of %.0f requests were refused in "+
+					"the last ten", 10*patience, l.refused, l.refused+l.served)
+			}
 		}
 		l, err := b.overload(ctx, p, 60*time.Second, append(poll, "--mode", "adaptive", "--healthy-when",
 			"shed<5%")...)
