@@ -92,7 +92,7 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 			return usageError{cmd.CommandPath(), err}
 		}
 		if check {
-			return printSources(cmd, from, services)
+			return printSources(cmd, from, dataDir, services)
 		}
 		return kernel.serve(cmd, cfg, dataDir, services, keys)
 	}
@@ -113,9 +113,16 @@ func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, 
 
 // printSources checks what the services have been told, and prints where each setting comes from, without
 // its value: that may be a secret.
-func printSources(cmd *cobra.Command, from map[string]string, services []server.Opener) error {
+func printSources(cmd *cobra.Command, from map[string]string, dataDir string, services []server.Opener) error {
 	if _, _, err := checkServices(slog.New(slog.DiscardHandler), services); err != nil {
 		return usageError{cmd.CommandPath(), err}
+	}
+	live, err := admin.ReadLive(settingsFile(dataDir))
+	if err != nil {
+		return err
+	}
+	for name, by := range live {
+		from[name] = "changed live by " + by + ", in the data directory"
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(from)) {

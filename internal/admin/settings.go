@@ -134,6 +134,20 @@ func (s *Settings) read() error {
 	return err
 }
 
+// ReadLive returns who has changed which settings while a server served, by their names, as a file of
+// OpenSettings has it. A file that is not there has none.
+func ReadLive(path string) (map[string]string, error) {
+	s := Settings{path: path}
+	if err := s.read(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	by := make(map[string]string, len(s.record.Live))
+	for name, v := range s.record.Live {
+		by[name] = v.By
+	}
+	return by, nil
+}
+
 // takeUp applies the values of the record. They are taken up one after the other, for as long as one more can
 // be: a value may be right only beside another.
 func (s *Settings) takeUp() {
