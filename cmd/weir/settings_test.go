@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -183,7 +184,12 @@ func TestErrorsAndTheLogAreShownAndCleared(t *testing.T) {
 	want("GET", "/admin/log?service=sequence", 200, `"service":"sequence"`)
 	want("GET", "/admin/log?level=loud", 422, "level must be")
 	want("GET", "/admin/log?limit=-1", 422, "limit must be a whole number")
-	want("DELETE", "/admin/errors", 200, `{"cleared":1}`)
+	_, text := ask(t, "GET", "http://"+p.admin+"/admin/errors", "")
+	var errors struct{ Groups []struct{} } // some may be of this machine
+	if err := json.Unmarshal([]byte(text), &errors); err != nil {
+		t.Fatal(err)
+	}
+	want("DELETE", "/admin/errors", 200, fmt.Sprintf(`{"cleared":%d}`, len(errors.Groups)))
 	want("GET", "/admin/errors", 200, `{"held":0,"groups":[]}`)
 	want("GET", "/admin/log?level=warn", 200, leftOut)
 	p.kill()
