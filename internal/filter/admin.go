@@ -262,11 +262,7 @@ func (s *Service) forget(ctx context.Context, urls []string) {
 
 // getRules answers GET /admin/filters/rules, the global ones.
 func (s *Service) getRules(w *server.Response, _ *server.Request) server.Outcome {
-	set := s.global.Load().set
-	if set == nil {
-		set = &rules.Set{Rules: rules.Rules{}}
-	}
-	return answerJSON(w, http.StatusOK, showRules(set))
+	return answerJSON(w, http.StatusOK, s.showRules())
 }
 
 // GlobalRules are the rules that come before those of each filter.
@@ -276,10 +272,13 @@ type GlobalRules struct {
 	Notes []Note `json:"notes,omitempty"`
 }
 
-// showRules says what may be wrong with global rules, too. It is not that they keep nothing: what they do not
-// match is left to others.
-func showRules(set *rules.Set) GlobalRules {
-	return GlobalRules{set, set.Rules.String(), problems(&rules.Set{Mode: rules.Drop, Rules: set.Rules})}
+func (s *Service) showRules() GlobalRules {
+	g := s.global.Load()
+	set := g.set
+	if set == nil {
+		set = &rules.Set{Rules: rules.Rules{}}
+	}
+	return GlobalRules{set, set.Rules.String(), g.notes(s.items.Load())}
 }
 
 // putRules answers PUT /admin/filters/rules.
@@ -300,7 +299,7 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 	if err != nil {
 		return s.refuse(w, err)
 	}
-	global, err := parseGlobal(string(text))
+	global, err := parseGlobal(string(text), s.items.Load())
 	if err != nil {
 		return s.refuse(w, err)
 	}
@@ -310,7 +309,7 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 		return s.refuse(w, err)
 	}
 	s.global.Store(global)
-	return answerJSON(w, http.StatusOK, showRules(set))
+	return answerJSON(w, http.StatusOK, s.showRules())
 }
 
 // streamBackup answers GET /admin/filters/backup with the store's file.

@@ -95,12 +95,14 @@ type Service struct {
 	made     [occasions]*metrics.Counter // decisions
 	parsed   *metrics.Counter
 	drawn    *metrics.Counter // documents that were made
+	items    atomic.Int64     // that were new in any source
 }
 
 // globalRules come before those of each filter.
 type globalRules struct {
-	set  *rules.Set
-	hash uint64
+	set     *rules.Set
+	hash    uint64
+	matched []atomic.Int64 // Service.items when each rule matched last, or was set
 }
 
 // How a request was answered.
@@ -160,7 +162,7 @@ func (s *Service) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set, err := parseGlobal(text)
+	set, err := parseGlobal(text, 0)
 	if err != nil {
 		return fmt.Errorf("filters: the stored global rules: %w", err)
 	}

@@ -561,6 +561,26 @@ func TestAGlobalRuleThatCannotMatchIsReported(t *testing.T) {
 	}
 }
 
+func TestAGlobalRuleThatMatchesNothingIsReported(t *testing.T) {
+	text := `<rss version="2.0"><channel><title>t</title>` +
+		strings.Repeat("<item><title>some</title><guid>%d</guid></item>", 1000) + `</channel></rss>`
+	numbers := make([]any, 1000)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	up := newUpstream(t, feed(fmt.Sprintf(text, numbers...)))
+	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
+	s.do("PUT", s.admin+"/admin/filters/rules",
+		`{"mode":"drop","rules":["title contains \"go\"","title contains \"some\""]}`)
+	s.want(s.add(`{"url":"`+up.URL+`"}`), 200)
+	var shown filter.GlobalRules
+	got := s.do("GET", s.admin+"/admin/filters/rules", "")
+	if err := json.Unmarshal([]byte(got.body), &shown); err != nil || len(shown.Notes) != 1 ||
+		shown.Notes[0] != (filter.Note{Rule: 1, Text: "has matched none of the last 1000 items"}) {
+		t.Errorf("%v %s", err, got.body)
+	}
+}
+
 func TestPrivateAddressesAreRefused(t *testing.T) {
 	up := newUpstream(t, feed(rss))
 	s, _ := serve(t, t.TempDir(), up, server.Config{}, func(c *filter.Config) { c.Allow = nil })

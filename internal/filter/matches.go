@@ -26,10 +26,10 @@ type known struct {
 // maxKeys bounds known.keys: of a longer feed the items behind are never new.
 const maxKeys = 1000
 
-// know remembers a feed, whose items that were not in the one before are new.
-func (src *source) know(feed *syndication.Feed) *known {
+// know remembers a feed, whose items that were not in the one before are new, and returns how many these are.
+func (src *source) know(feed *syndication.Feed) (k *known, fresh int64) {
 	st, before := src.state.Load(), src.known.Load()
-	k := &known{ttl: feed.TTL, skipHours: feed.SkipHours, skipDays: feed.SkipDays, items: st.Items}
+	k = &known{ttl: feed.TTL, skipHours: feed.SkipHours, skipDays: feed.SkipDays, items: st.Items}
 	k.keys = make([]uint32, min(len(feed.Items), maxKeys))
 	for i := range k.keys {
 		k.keys[i] = uint32(xxh3.HashString(feed.Items[i].Key()))
@@ -40,14 +40,15 @@ func (src *source) know(feed *syndication.Feed) *known {
 		k.items = before.items
 		for _, key := range k.keys {
 			if _, there := slices.BinarySearch(before.keys, key); !there {
-				k.items++
+				fresh++
 			}
 		}
 	case st.Succeeded.IsZero(): // otherwise it is not known which are new
-		k.items = int64(len(k.keys))
+		fresh = int64(len(k.keys))
 	}
+	k.items += fresh
 	src.known.Store(k)
-	return k
+	return k, fresh
 }
 
 // seen returns how many items a source has had, all that it is made of together.
@@ -73,7 +74,15 @@ func (s *Service) remember(src *source, f *store.Filter, matched []int, items in
 	seen := src.seen()
 	list := make([]store.Match, len(f.Rules))
 	changed := len(list) != len(f.Matches)
-	for i, n := range matched[len(matched)-len(list):] { // global rules come first
+	globals := matched[:len(matched)-len(list)]
+	if g := s.global.Load(); len(g.matched) == len(globals) {
+		for i, n := range globals {
+			if n > 0 {
+				g.matched[i].Store(s.items.Load())
+			}
+		}
+	}
+	for i, n := range matched[len(globals):] {
 		m, ok := matchOf(f, i)
 		if !ok {
 			m.Items, changed = max(0, seen-int64(items)), true
@@ -157,6 +166,26 @@ func countMatches(all []Match, d rules.Decision) {
 	for i, n := range d.Matched[len(d.Matched)-len(all):] {
 		all[i].Items += n
 	}
+}
+
+// quiet is how many new items, of whatever sources, a global rule may match none of without being noted.
+const quiet = 1000
+
+// notes says which global rules can never match, or have matched nothing lately, where so many items have come
+// since the server started.
+func (g *globalRules) notes(items int64) []Note {
+	if g.set == nil {
+		return nil
+	}
+	// It is not wrong that they keep nothing: what they do not match is left to others.
+	notes := problems(&rules.Set{Mode: rules.Drop, Rules: g.set.Rules})
+	for i := range g.matched {
+		never := slices.ContainsFunc(notes, func(n Note) bool { return n.Rule == i+1 })
+		if n := items - g.matched[i].Load(); n >= quiet && !never {
+			notes = append(notes, Note{i + 1, fmt.Sprintf("has matched none of the last %d items", n)})
+		}
+	}
+	return notes
 }
 
 // unmatched notes which rules match none of the items that there are.

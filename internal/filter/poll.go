@@ -119,13 +119,15 @@ func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
 	f.Bytes, f.Same = int64(len(entry.Body())), entry.Version == src.version.Load()
 	if feed != nil {
-		f.Items = src.know(feed).items
+		k, fresh := src.know(feed)
+		f.Items = k.items
+		s.items.Add(fresh)
 		f.Title = strings.Clone(shorten(feed.Title, maxLabel))
 	}
 	f.Next = s.next(f.Fetched, entry.Fresh, src.known.Load())
 	s.polls[0].Add(0, 1)
+	src.state.Store(s.newState(f, checked)) // before answers show it
 	s.take(ctx, src, entry, feed)
-	src.state.Store(s.newState(f, checked))
 	s.store.Fetched(src.url, f)
 	if before.Failures > 0 {
 		s.log.Info("a source answers again", "source", redact(src.url), "failures", before.Failures)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/zeebo/xxh3"
 
@@ -201,7 +202,7 @@ func parseSet(spec store.Spec, global *globalRules) (*rules.Set, error) {
 const globalSetting = "rules"
 
 // parseGlobal reads the global rules as they are stored; "" is none.
-func parseGlobal(text string) (*globalRules, error) {
+func parseGlobal(text string, items int64) (*globalRules, error) {
 	g := &globalRules{hash: xxh3.HashString(text)}
 	if text == "" {
 		return g, nil
@@ -212,6 +213,10 @@ func parseGlobal(text string) (*globalRules, error) {
 	}
 	if len(set.Rules) > 0 {
 		g.set = &set
+		g.matched = make([]atomic.Int64, len(set.Rules))
+		for i := range g.matched {
+			g.matched[i].Store(items)
+		}
 	}
 	return g, nil
 }
