@@ -282,8 +282,8 @@ func (b *bench) measureFleet(ctx context.Context) error {
 				break
 			}
 			if round == patience {
-				return fmt.Errorf("the fleet is not at hand after %d s: %.0f of %.0f requests were refused in "+
-					"the last ten", 10*patience, l.refused, l.refused+l.served)
+				return fmt.Errorf("the fleet is not at hand after %d s: of the last ten's %.0f requests "+
+					"%.0f were refused", 10*patience, l.refused+l.served, l.refused)
 			}
 		}
 		l, err := b.overload(ctx, p, 60*time.Second, append(poll, "--mode", "adaptive", "--healthy-when",
