@@ -19,6 +19,7 @@ var mayImport = map[string][]string{
 	"weir/internal/disk":              {},
 	"weir/internal/disk/record":       {"weir/internal/disk", "weir/internal/metrics"},
 	"weir/internal/metrics":           {"weir/internal/disk"},
+	"weir/internal/cluster":           {"weir/internal/metrics"},
 	"weir/internal/strictjson":        {},
 	"weir/internal/config":            {},
 	"weir/internal/webui":             {"weir/internal/webui/uplot"},
