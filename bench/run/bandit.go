@@ -123,7 +123,7 @@ func (b *bench) banditTurn(ctx context.Context, p *process, round int, forms []f
 		if _, err := ask(time.Second); err != nil { // is not counted
 			return err
 		}
-		closed, err := b.steady("bandit", func() (*load, error) { return ask(b.duration) })
+		closed, err := b.steady(func() (*load, error) { return ask(b.duration) })
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (b *bench) banditTurn(ctx context.Context, p *process, round int, forms []f
 		if p.name != weir || f.name != asJSON && f.name != asTensors {
 			continue
 		}
-		open, err := b.openLoop(ctx, "bandit", p, closed.served/2, b.fromPool(f)...)
+		open, err := b.openLoop(ctx, p, closed.served/2, b.fromPool(f)...)
 		if err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (b *bench) feedBesidePredictions(ctx context.Context, round int) error {
 	}
 	return b.during(ctx, b.predicting("--feeds", lists), func(p *process) error {
 		ask := func() (*load, error) {
-			return b.openLoop(ctx, "bandit", p, besideRate, b.askFeed(besideUsers, round)...)
+			return b.openLoop(ctx, p, besideRate, b.askFeed(besideUsers, round)...)
 		}
 		alone, err := ask()
 		if err != nil {

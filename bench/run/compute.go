@@ -41,8 +41,7 @@ var computations = []struct {
 func (b *bench) measureArithmetic(ctx context.Context) error {
 	subjects := []string{weir, gmp}
 	if _, err := os.Stat("build/bin/gmp"); err != nil {
-		b.note("arithmetic",
-			"GMP was not measured: it was not there to build with (Debian has it as libgmp-dev).")
+		b.note("GMP was not measured: it was not there to build with (Debian has it as libgmp-dev).")
 		subjects = subjects[:1]
 	}
 	return b.inTurns(subjects, func(name string, round int) error {

@@ -99,7 +99,7 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	if _, err := ask(time.Second, "--connections", connections); err != nil {
 		return err
 	}
-	closed, err := b.steady("feed", func() (*load, error) {
+	closed, err := b.steady(func() (*load, error) {
 		return ask(b.duration, "--connections", connections)
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *bench) feedTurn(ctx context.Context, p *process, lists string, round in
 	// What the machine does to a p99 shows in the floor's.
 	half := func() (*load, error) {
 		seed++
-		return b.openLoop(ctx, "feed", p, closed.served/2, append(b.askFeed(b.users, seed), "--warm",
+		return b.openLoop(ctx, p, closed.served/2, append(b.askFeed(b.users, seed), "--warm",
 			connections)...)
 	}
 	open, err := half()

@@ -168,7 +168,7 @@ func (b *bench) measureHits(ctx context.Context) error {
 					{hit, "Accept: */*"}, {hitGzip, "Accept-Encoding: gzip"}, {notModified,
 						"If-None-Match: " + of.etag},
 				} {
-					l, err := b.steady("filter", func() (*load, error) {
+					l, err := b.steady(func() (*load, error) {
 						return b.weirLoad(ctx, of.process, b.duration, of.path, "--connections", "64",
 							"--header", figure.header)
 					})
@@ -240,7 +240,7 @@ func (b *bench) measureHanging(ctx context.Context) error {
 					"--connections", "400", "--timeout", "30s")
 				over <- err
 			}()
-			l, err := b.openLoop(ctx, "filter", p, 5000, path, "--warm", "100")
+			l, err := b.openLoop(ctx, p, 5000, path, "--warm", "100")
 			<-over // of those that hang nothing is expected
 			if err != nil {
 				return err
@@ -260,7 +260,7 @@ func portOf(addr string) string {
 func (b *bench) measureFleet(ctx context.Context) error {
 	g, err := newMemoryGroup(limitedMemory)
 	if err != nil {
-		b.note("filter", "The fleet was not measured: %v.", err)
+		b.note("The fleet was not measured: %v.", err)
 		return nil
 	}
 	before := []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}

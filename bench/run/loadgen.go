@@ -38,7 +38,7 @@ func (b *bench) measureLoad(ctx context.Context) error {
 			}
 			// As many connections from the beginning as a stall of the machine can take: opening them is not
 			// the subject.
-			open, err := b.openLoop(ctx, "load", p, closed.served/2, "/", "--warm", "1000")
+			open, err := b.openLoop(ctx, p, closed.served/2, "/", "--warm", "1000")
 			if err != nil {
 				return err
 			}

@@ -45,7 +45,8 @@ type bench struct {
 	arms                  int    // items that the bandit knows
 
 	figures
-	notes map[string][]string // by service
+	service string              // that is being measured
+	notes   map[string][]string // by service
 }
 
 // service is something that is measured by itself.
@@ -136,28 +137,28 @@ func main() {
 func (b *bench) run(ctx context.Context, jsonPath string) error {
 	m, restore := describe()
 	defer restore()
+	var failed []error
 	for _, s := range services() {
-		if !slices.Contains(b.services, s.name) {
+		if !slices.Contains(b.services, s.name) || ctx.Err() != nil {
 			continue
 		}
+		b.service = s.name
 		start := time.Now()
 		if err := s.measure(b, ctx); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
+			b.note("It ended early: %v", err)
 		}
 		log.Printf("%s took %v", s.name, time.Since(start).Round(time.Second))
 	}
 	r := b.report(m)
-	if err := r.writeJSON(jsonPath); err != nil {
-		return err
-	}
-	return r.writeMarkdown(os.Stdout)
+	return errors.Join(append(failed, r.writeJSON(jsonPath), r.writeMarkdown(os.Stdout))...)
 }
 
-// note adds a sentence to a service's section.
-func (b *bench) note(service, format string, args ...any) {
+// note adds a sentence to the section of the service that is being measured.
+func (b *bench) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	log.Printf("%s: %s", service, text)
-	b.notes[service] = append(b.notes[service], text)
+	log.Printf("%s: %s", b.service, text)
+	b.notes[b.service] = append(b.notes[b.service], text)
 }
 
 // inTurns calls turn for each name in each round, in another order each round. Rounds count from 1.

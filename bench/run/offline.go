@@ -55,7 +55,7 @@ func (b *bench) measureStarts(ctx context.Context) error {
 	}
 	for i := range colds {
 		if err := dropCaches(); err != nil {
-			b.note("starts", "No cold starts: %v.", err)
+			b.note("No cold starts: %v.", err)
 			return nil
 		}
 		if err := b.coldStart(ctx, s, lists, i+1); err != nil {
@@ -118,7 +118,7 @@ func (b *bench) measureImports(ctx context.Context) error {
 	for _, input := range []string{"lists", "exploded"} {
 		source := filepath.Join(b.inputs, input)
 		if _, err := os.Stat(source); err != nil {
-			b.note("imports", "Not measured: %v; make bench-inputs writes it.", err)
+			b.note("Not measured: %v; make bench-inputs writes it.", err)
 			continue
 		}
 		out := b.path("imported.weir")

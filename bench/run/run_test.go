@@ -119,6 +119,11 @@ func TestAResultWithRefusalsIsOneOfOverloadOnly(t *testing.T) {
 		!strings.Contains(err.Error(), "7 of 10 requests were served, 2 refused, failures map[cut:1]") {
 		t.Errorf("error %v", err)
 	}
+	few := strings.NewReplacer(`"requests":10,"served":7,"shed":2,"errors":1`,
+		`"requests":5000,"served":4995,"shed":5,"errors":0`).Replace(text)
+	if l, err := parseResult([]byte(few), false); err != nil || l.failed != 5 {
+		t.Errorf("%+v, %v", l, err)
+	}
 	l, err := parseResult([]byte(text), true)
 	if err != nil || l.requests != 9 || l.served != 3.5 || l.refused != 1 || l.p99 != 900 ||
 		l.refusedP99 != 50 || l.lag != 3 || l.window != 500 {
@@ -197,7 +202,7 @@ func TestABarIsDecidedByTheMedian(t *testing.T) {
 }
 
 func TestEveryBarBelongsToAServiceAndIsReported(t *testing.T) {
-	b := bench{notes: map[string][]string{}}
+	b := bench{service: "store", notes: map[string][]string{}}
 	for _, s := range services() {
 		b.services = append(b.services, s.name)
 		if !slices.ContainsFunc(bars, func(b bar) bool { return b.service == s.name }) {
@@ -207,7 +212,7 @@ func TestEveryBarBelongsToAServiceAndIsReported(t *testing.T) {
 	b.put("feed", weir, cpu, 1, 6)
 	b.put("feed", floor, cpu, 1, 5)
 	b.put("feed", weir, "requests/s", 1, 123456)
-	b.note("store", "there is no redis-server")
+	b.note("there is no redis-server")
 	r := b.report(machine{})
 	if len(r.Bars) != len(bars) {
 		t.Errorf("%d of %d bars are of a service", len(r.Bars), len(bars))

@@ -71,14 +71,14 @@ func (b *bench) measureSearch(ctx context.Context) error {
 			}
 			at := l.ceiling
 			if at == nil || !at.Converged {
-				b.note("search", "%s: no rate was found in %v.", c.name, length)
+				b.note("%s: no rate was found in %v.", c.name, length)
 				return nil
 			}
 			put("found, /s", at.Rate)
 			put("95 % sure of, from /s", at.Low)
 			put("to /s", at.High)
 			put("the generator's CPU a request, us", l.generatorCPU)
-			b.note("search", "%s: limited by %s.", c.name, at.Limit)
+			b.note("%s: limited by %s.", c.name, at.Limit)
 			if c.to == 0 {
 				put(offBy, 100*math.Abs(at.Rate/truth-1))
 				put(found, at.Seconds)

@@ -114,7 +114,7 @@ func (b *bench) sequenceTurn(ctx context.Context, p *process, round, index int, 
 				return err
 			}
 		}
-		found, err := b.steady("sequence", func() (*load, error) { return ask(b.duration) })
+		found, err := b.steady(func() (*load, error) { return ask(b.duration) })
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ const sizesFile = "build/sizes"
 func (b *bench) measureSize(context.Context) error {
 	text, err := os.ReadFile(sizesFile)
 	if err != nil {
-		b.note("size", "Not measured: %v.", err)
+		b.note("Not measured: %v.", err)
 	}
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")

@@ -25,11 +25,11 @@ const (
 func (b *bench) measureStore(ctx context.Context) (err error) {
 	bin := filepath.Join("build", "venv", "bin")
 	if _, err := os.Stat(filepath.Join(bin, "feast")); err != nil {
-		b.note("store", "Not measured: Feast is not in build/venv, where make bench installs it.")
+		b.note("Not measured: Feast is not in build/venv, where make bench installs it.")
 		return nil
 	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		b.note("store", "Not measured: there is no redis-server, which Debian has by that name.")
+		b.note("Not measured: there is no redis-server, which Debian has by that name.")
 		return nil
 	}
 	if err := b.writeBanditInputs(); err != nil {
