@@ -87,7 +87,7 @@ vetted:
 
 .PHONY: test-deps
 test-deps:
-	@scripts/need.sh gcc=gcc g++=g++ gmp.h=libgmp-dev redis-server=redis-server chromium=chromium
+	@scripts/need.sh gcc=gcc g++=g++ gmp.h=libgmp-dev redis-server=redis-server strace=strace chromium=chromium
 	@scripts/venv.sh build/venv
 	@scripts/axe.sh build/axe
 

@@ -103,6 +103,7 @@ var mayImport = map[string][]string{
 	"weir/internal/filter/selection": {"weir/internal/filter/syndication", "weir/internal/filter/text"},
 	"weir/internal/filter/rules": {"weir/internal/filter/syndication", "weir/internal/filter/text",
 		"weir/internal/strictjson"},
+	"weir/internal/cluster/clustertest": {"weir/internal/systest"},
 }
 
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.
@@ -115,7 +116,7 @@ var kernels = []string{"weir/internal/server", "weir/internal/load/client", "wei
 
 // forTests are packages that only tests and each other import.
 var forTests = []string{"weir/internal/systest", "weir/internal/webui/webuitest", "weir/internal/ingest/ingesttest",
-	"weir/internal/bandit/featurestore/feasttest",
+	"weir/internal/bandit/featurestore/feasttest", "weir/internal/cluster/clustertest",
 	"weir/internal/bandit/learning/learningtest", "weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
