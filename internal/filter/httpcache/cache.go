@@ -20,8 +20,10 @@
 package httpcache
 
 import (
+	"bytes"
 	"container/list"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +31,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"weir/internal/disk"
 )
@@ -177,21 +181,84 @@ func (c *Cache) Get(ctx context.Context, url string, h http.Header) (*Entry, err
 // Peek returns the response that is stored for a GET of a URL, fresh or not, with redirects followed. It
 // fetches nothing and waits for nothing but the disk. The caller releases the entry.
 func (c *Cache) Peek(url string) (*Entry, bool) {
-	e, err := c.follow(url, nil, func(r *request) (*Entry, error) {
-		c.mu.Lock()
-		o := c.find(r)
-		if o != nil {
-			o.pins++
-		}
-		c.mu.Unlock()
-		if o == nil {
-			return nil, ErrNotStored
-		}
-		e, err := c.open(o)
-		if err == nil {
-			e.Cached, e.Stale = true, e.Fresh <= 0
-		}
-		return e, err
-	})
+	e, err := c.follow(url, nil, c.stored)
 	return e, err == nil
+}
+
+// stored returns the response to a request that is stored, fresh or not.
+func (c *Cache) stored(r *request) (*Entry, error) {
+	c.mu.Lock()
+	o := c.find(r)
+	if o != nil {
+		o.pins++
+	}
+	c.mu.Unlock()
+	if o == nil {
+		return nil, ErrNotStored
+	}
+	e, err := c.open(o)
+	if err == nil {
+		e.Cached, e.Stale = true, e.Fresh <= 0
+	}
+	return e, err
+}
+
+// maxExport is the size of what Export returns at most.
+const maxExport = 8 << 20
+
+// Export returns the stored response to a GET of a URL, with the redirects that lead to it, for Import into
+// another cache. It fails with ErrNotStored, or with ErrTooLarge beyond 8 MiB.
+func (c *Cache) Export(url string) ([]byte, error) {
+	var all bytes.Buffer
+	e, err := c.follow(url, nil, func(r *request) (*Entry, error) {
+		e, err := c.stored(r)
+		if err != nil {
+			return nil, err
+		}
+		if all.Len()+len(e.body) > maxExport {
+			e.Release()
+			return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, maxExport)
+		}
+		frame, err := appendFrame(nil, headerSize+int64(len(e.body)), e.meta)
+		if err != nil {
+			e.Release()
+			return nil, err
+		}
+		n := headerSize + len(e.body) + len(frame)
+		all.Write(binary.AppendUvarint(nil, uint64(n)))
+		all.Write(appendHeader(nil, int64(len(e.body)), xxh3.Hash(e.body)))
+		all.Write(e.body)
+		all.Write(frame)
+		return e, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.Release()
+	return all.Bytes(), nil
+}
+
+// Import stores what Export has returned, in the place of what is stored for the same URLs.
+func (c *Cache) Import(data []byte) error {
+	for len(data) > 0 {
+		n, size := binary.Uvarint(data)
+		if size <= 0 || n > uint64(len(data)-size) {
+			return fmt.Errorf("import: %w", errCorrupt)
+		}
+		file := data[size : size+int(n)]
+		data = data[size+int(n):]
+		body, checksum, m, _, err := parseFile(file)
+		if err == nil && xxh3.Hash(body) != checksum {
+			err = errCorrupt
+		}
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		o, err := c.put(m, bytes.NewReader(body))
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		c.unpin(o)
+	}
+	return nil
 }

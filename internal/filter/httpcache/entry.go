@@ -26,6 +26,7 @@ type Entry struct {
 	Err     error         // why it is stale: the fetch that failed; nil while one goes on
 
 	body    []byte
+	meta    *meta
 	release func()
 }
 
@@ -43,7 +44,7 @@ func newEntry(m *meta, p *policy, mapping *disk.Mapping, body []byte, checksum u
 		URL: m.Key, Status: m.Status, Header: m.Header,
 		Version: xxh3.HashStringSeed(m.Header.Get("Content-Type"), checksum+uint64(m.Status)),
 		Fetched: m.Fetched, Checked: m.Received, Age: p.ageAt(now), Fresh: p.lifetime - p.ageAt(now),
-		body: body,
+		body: body, meta: m,
 		release: sync.OnceFunc(func() {
 			mapping.Close() //nolint:errcheck // there is nothing to do about it
 			release()

@@ -21,6 +21,8 @@ type Fetch struct {
 	Items     int64     // how many items it has had that were new
 	Title     string    // that the source has given itself
 	Tried     int       // how often it was tried in all
+	Version   uint64    // of the content that it had when it worked last
+	Modified  time.Time // when that content was first seen
 	Attempt
 }
 
@@ -73,7 +75,8 @@ func latest(all []Fetch) []Fetch { return all[max(0, len(all)-Attempts):] }
 // Sources returns all that is known, but for what only History says, what is not yet written included.
 func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	rows, err := s.db.QueryContext(ctx,
-		"SELECT url, fetched, succeeded, next, failures, status, error, gone, items, title, tried FROM sources")
+		"SELECT url, fetched, succeeded, next, failures, status, error, gone, items, title, tried, version, "+
+			"modified FROM sources")
 	if err != nil {
 		return nil, s.explain("read sources", err)
 	}
@@ -82,13 +85,14 @@ func (s *Store) Sources(ctx context.Context) (map[string]Fetch, error) {
 	for rows.Next() {
 		var f Fetch
 		var url string
-		var fetched, succeeded, next int64
+		var fetched, succeeded, next, version, modified int64
 		err := rows.Scan(&url, &fetched, &succeeded, &next, &f.Failures, &f.Status, &f.Error, &f.Gone,
-			&f.Items, &f.Title, &f.Tried)
+			&f.Items, &f.Title, &f.Tried, &version, &modified)
 		if err != nil {
 			return nil, s.explain("read sources", err)
 		}
 		f.Fetched, f.Succeeded, f.Next = fromMillis(fetched), fromMillis(succeeded), fromMillis(next)
+		f.Version, f.Modified = uint64(version), fromMillis(modified)
 		all[url] = f
 	}
 	if err := rows.Err(); err != nil {
@@ -168,7 +172,7 @@ func (s *Store) Flush(ctx context.Context) error {
 				f := fetches[len(fetches)-1]
 				if _, err := latest.ExecContext(ctx, source, toMillis(f.Fetched), toMillis(f.Succeeded),
 					toMillis(f.Next), f.Failures, f.Status, f.Error, f.Gone, f.Items, f.Title,
-					f.Tried); err != nil {
+					f.Tried, int64(f.Version), toMillis(f.Modified)); err != nil {
 					return err
 				}
 				for _, f := range fetches {

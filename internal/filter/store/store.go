@@ -81,7 +81,9 @@ var migrations = []string{
 		gone      INTEGER NOT NULL,
 		items     INTEGER NOT NULL,
 		title     TEXT NOT NULL,
-		tried     INTEGER NOT NULL
+		tried     INTEGER NOT NULL,
+		version   INTEGER NOT NULL,
+		modified  INTEGER NOT NULL
 	) STRICT, WITHOUT ROWID;
 	CREATE TABLE fetches (
 		source  TEXT NOT NULL,
@@ -172,8 +174,8 @@ func (s *Store) prepare() (err error) {
 		return err
 	}
 	if s.fetched, err = s.db.Prepare(`INSERT OR REPLACE INTO sources
-		(url, fetched, succeeded, next, failures, status, error, gone, items, title, tried)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`); err != nil {
+		(url, fetched, succeeded, next, failures, status, error, gone, items, title, tried, version, modified)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`); err != nil {
 		return err
 	}
 	s.attempt, err = s.db.Prepare(`INSERT OR REPLACE INTO fetches
@@ -255,15 +257,11 @@ func (s *Store) Get(ctx context.Context, id ID) (Filter, error) {
 
 // Several returns those filters of ids that there are, in any order, by one statement.
 func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
-	names := make([]string, len(ids))
-	for i, id := range ids {
-		names[i] = hex.EncodeToString(id[:])
-	}
-	list, err := json.Marshal(names)
+	list, err := idList(ids)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.several.QueryContext(ctx, string(list))
+	rows, err := s.several.QueryContext(ctx, list)
 	if err != nil {
 		return nil, s.explain("read filters", err)
 	}
@@ -277,6 +275,16 @@ func (s *Store) Several(ctx context.Context, ids []ID) ([]Filter, error) {
 		}
 	}
 	return all, s.explain("read filters", errors.Join(err, rows.Err()))
+}
+
+// idList returns ids as statements take them.
+func idList(ids []ID) (string, error) {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = hex.EncodeToString(id[:])
+	}
+	list, err := json.Marshal(names)
+	return string(list), err
 }
 
 // All returns every filter, in the order of their ids. It stops at the first error. No other method may be
