@@ -2,7 +2,6 @@ package filter
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -109,6 +108,9 @@ func (s *Service) refuse(w *server.Response, err error) server.Outcome {
 		w.Problem(http.StatusConflict, err.Error())
 	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrLocked):
 		w.Problem(http.StatusServiceUnavailable, err.Error())
+	case ofCluster(err):
+		w.Problem(http.StatusServiceUnavailable, "the cluster has not confirmed the change: "+err.Error())
+		w.Field("Retry-After", "2")
 	default:
 		s.log.Error("a change of filters has failed", "error", err)
 		w.Problem(http.StatusInternalServerError, "the store has failed; the reason has been logged")
@@ -134,27 +136,13 @@ func (s *Service) postFilter(w *server.Response, r *server.Request) server.Outco
 	if err := in.apply(&f.Spec); err != nil {
 		return s.refuse(w, err)
 	}
-	if err := s.add(r.Context(), f); err != nil {
+	if err := s.rows.Add(r.Context(), f); err != nil {
 		return s.refuse(w, err)
 	}
 	shown := s.show(f)
 	shown.Notes = s.notes(f.Spec)
 	w.Field("Location", "/admin/filters/"+f.ID.String())
 	return answerJSON(w, http.StatusCreated, shown)
-}
-
-// add stores new filters and takes them up.
-func (s *Service) add(ctx context.Context, filters ...store.Filter) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if err := s.store.Add(ctx, filters...); err != nil {
-		return err
-	}
-	for _, f := range filters {
-		s.enter(f)
-		s.labels.count(f.Spec, 1)
-	}
-	return nil
 }
 
 // notes says what may be wrong with a filter's rules by themselves.
@@ -201,31 +189,33 @@ func (s *Service) source(url string) *source {
 	return s.sources[url]
 }
 
+// patchTries is how often a change is tried while others change the filter.
+const patchTries = 8
+
 // patchFilter answers PATCH /admin/filters/{id}.
 func (s *Service) patchFilter(w *server.Response, r *server.Request) server.Outcome {
 	var in Input
 	if !read(w, r, &in) {
 		return server.Done
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	f, err := s.stored(r)
+	var changed store.Filter
+	err := store.ErrChanged
+	for try := 0; try < patchTries && errors.Is(err, store.ErrChanged); try++ {
+		var f store.Filter
+		if f, err = s.stored(r); err != nil {
+			break
+		}
+		changed = f
+		changed.URLs = slices.Clone(f.URLs)
+		if err = in.apply(&changed.Spec); err != nil {
+			break
+		}
+		changed.Changed = time.Now().UTC().Truncate(time.Second)
+		err = s.rows.Update(r.Context(), f, changed)
+	}
 	if err != nil {
 		return s.refuse(w, err)
 	}
-	changed := f
-	changed.URLs = slices.Clone(f.URLs)
-	if err := in.apply(&changed.Spec); err != nil {
-		return s.refuse(w, err)
-	}
-	changed.Changed = time.Now().UTC().Truncate(time.Second)
-	if err := s.store.Update(r.Context(), f, changed.Spec, changed.Changed); err != nil {
-		return s.refuse(w, err)
-	}
-	s.enter(changed)
-	s.labels.count(f.Spec, -1)
-	s.labels.count(changed.Spec, 1)
-	s.forget(r.Context(), f.URLs)
 	shown := s.show(changed)
 	shown.Notes = s.notes(changed.Spec)
 	return answerJSON(w, http.StatusOK, shown)
@@ -233,31 +223,15 @@ func (s *Service) patchFilter(w *server.Response, r *server.Request) server.Outc
 
 // deleteFilter answers DELETE /admin/filters/{id}.
 func (s *Service) deleteFilter(w *server.Response, r *server.Request) server.Outcome {
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	f, err := s.stored(r)
 	if err == nil {
-		err = s.store.Delete(r.Context(), f.ID)
+		err = s.rows.Delete(r.Context(), f)
 	}
 	if err != nil {
 		return s.refuse(w, err)
 	}
-	s.remove(f.ID)
-	s.labels.count(f.Spec, -1)
-	s.forget(r.Context(), f.URLs)
 	w.Status = http.StatusNoContent
 	return server.Done
-}
-
-// forget removes what is known of sources that no filter has any more.
-func (s *Service) forget(ctx context.Context, urls []string) {
-	urls = slices.DeleteFunc(slices.Clone(urls), func(url string) bool { return s.source(url) != nil })
-	if len(urls) == 0 {
-		return
-	}
-	if err := s.store.Forget(ctx, urls...); err != nil {
-		s.log.Warn("what is known of sources without filters could not be removed", "error", err)
-	}
 }
 
 // getRules answers GET /admin/filters/rules, the global ones.
@@ -299,16 +273,9 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 	if err != nil {
 		return s.refuse(w, err)
 	}
-	global, err := parseGlobal(string(text), s.items.Load())
-	if err != nil {
+	if err := s.rows.Set(r.Context(), globalSetting, string(text)); err != nil {
 		return s.refuse(w, err)
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if err := s.store.Set(r.Context(), globalSetting, string(text)); err != nil {
-		return s.refuse(w, err)
-	}
-	s.global.Store(global)
 	return answerJSON(w, http.StatusOK, s.showRules())
 }
 

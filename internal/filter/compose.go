@@ -62,7 +62,7 @@ func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, 
 		err := s.feed(ctx, part, &of)
 		if errors.Is(err, errNothing) && len(f.source.parts) > 1 && part.state.Load().Failures > 0 {
 			if spec.Report {
-				reports = append(reports, s.report(part)...)
+				reports = append(reports, report(part, stored.Created)...)
 			}
 			continue
 		}
@@ -84,7 +84,7 @@ func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, 
 			c.modified = of.modified
 		}
 		if spec.Report {
-			reports = append(reports, s.report(part)...)
+			reports = append(reports, report(part, stored.Created)...)
 		}
 	}
 	if first == nil {
@@ -105,8 +105,8 @@ func (s *Service) compose(ctx context.Context, f *filter, stored *store.Filter, 
 	return opened{c, composed}, until, nil
 }
 
-// report returns an item that says that a source fails, nothing while it works.
-func (s *Service) report(src *source) []syndication.Ref {
+// report returns an item that says that a source fails, nothing while it works. since is when it was new.
+func report(src *source, since time.Time) []syndication.Ref {
 	st := src.state.Load()
 	if st.Failures == 0 {
 		return nil
@@ -115,7 +115,6 @@ func (s *Service) report(src *source) []syndication.Ref {
 	if err != nil {
 		return nil
 	}
-	since := st.Fetched
 	if !st.Succeeded.IsZero() {
 		since = st.Succeeded
 	}

@@ -52,7 +52,7 @@ func (s *Service) take(ctx context.Context, src *source, entry *httpcache.Entry,
 		entry.Release()
 		return
 	}
-	o := opened{newContent(entry), feed}
+	o := opened{src.newContent(entry), feed}
 	defer o.release()
 	// One that nobody has read lately need not be in memory.
 	wanted := src.version.Load() == 0 || src.current.Load() != nil
@@ -88,8 +88,12 @@ func (o *opened) release() {
 }
 
 // newContent returns a content, held once, of what the cache has.
-func newContent(entry *httpcache.Entry) *content {
-	c := &content{version: max(entry.Version, 1), modified: entry.Fetched, body: entry.Body(), entry: entry,
+func (src *source) newContent(entry *httpcache.Entry) *content {
+	modified := entry.Fetched
+	if st := src.state.Load(); st.Version == entry.Version {
+		modified = st.Modified // which is the same on all nodes, also if they fetched it at different times
+	}
+	c := &content{version: max(entry.Version, 1), modified: modified, body: entry.Body(), entry: entry,
 		kind: entry.Header.Get("Content-Type"), url: entry.URL}
 	c.refs.Store(1)
 	return c
@@ -135,7 +139,7 @@ func (s *Service) open(ctx context.Context, src *source, o *opened) error {
 			src.version.Store(0)
 			return errNothing
 		}
-		if o.content = newContent(entry); entry.Status != http.StatusOK {
+		if o.content = src.newContent(entry); entry.Status != http.StatusOK {
 			src.version.Store(0)
 			o.release()
 			return errNothing

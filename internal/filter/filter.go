@@ -12,8 +12,11 @@
 // stay: it is the same after a restart.
 //
 // Decisions are made ahead: for all filters of a source when it has been fetched, and after a start of what
-// is on disk. What is missing is made by a worker, and waited for where it has to be fetched, within limits of
-// the service's own. While a source fails, its last good content is answered, with a Weir-Stale header.
+// is on disk. What is missing is made by a worker, and waited for where it has to be fetched, within limits
+// of the service's own. While a source fails, its last good content is answered, with a Weir-Stale header.
+//
+// Nodes of a cluster (Config.Cluster) have filters and global rules in common, and one of them fetches a
+// source for all: package shared. An answer depends on nothing else, so all nodes answer alike.
 package filter
 
 import (
@@ -33,6 +36,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"weir/internal/cluster"
 	"weir/internal/config"
 	"weir/internal/filter/fetch"
 	"weir/internal/filter/httpcache"
@@ -57,6 +61,7 @@ type Config struct {
 	Idle       time.Duration  // how long a source is fetched that nobody asks for
 	Wait       time.Duration  // how long a first answer is waited for
 	Limits     server.Limits
+	Cluster    *cluster.Client // that nodes have their filters in common in; nil for none
 }
 
 // Folder is where the service keeps its files, below the data directory.
@@ -81,7 +86,8 @@ type Service struct {
 
 	filters shards
 	global  atomic.Pointer[globalRules]
-	writing sync.Mutex // changes of filters and settings, one at a time
+	rows    rows    // where filters and settings are changed
+	common  *common // with other nodes; nil without a cluster
 	labels  labels
 	icons   icons
 
@@ -138,6 +144,9 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 	if s.store, err = store.Open(filepath.Join(dir, StoreFile), env.Log); err != nil {
 		return nil, err
 	}
+	if err = s.openRows(); err != nil {
+		return nil, errors.Join(fmt.Errorf("filters: %w", err), s.store.Close())
+	}
 	s.client = fetch.New(fetch.Options{Allow: cfg.Allow, Ports: cfg.Ports, MaxBody: cfg.MaxBody,
 		Concurrency: maxFetches})
 	s.cache, err = httpcache.Open(filepath.Join(dir, "cache"),
@@ -148,10 +157,17 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 	}
 	s.background = env.Background("filter")
 	s.count(env.Metrics)
-	if err := s.load(context.Background()); err != nil {
+	err = s.load(context.Background())
+	if err == nil && s.common != nil {
+		err = s.common.start(cfg.Cluster)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.background.Go("polling of sources", s.poll)
+	if s.common != nil {
+		s.background.Go("changes by other nodes", s.common.rows.Follow)
+	}
 	s.background.Go("decisions after the start", s.warm)
 	return s, nil
 }
@@ -159,14 +175,12 @@ func Open(cfg Config, env server.Env) (*Service, error) {
 // load reads all filters and what is known of their sources.
 func (s *Service) load(ctx context.Context) error {
 	text, err := s.store.Setting(ctx, globalSetting)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.setGlobal(text)
 	}
-	set, err := parseGlobal(text, 0)
 	if err != nil {
 		return fmt.Errorf("filters: the stored global rules: %w", err)
 	}
-	s.global.Store(set)
 	known, err := s.store.Sources(ctx)
 	if err != nil {
 		return err
@@ -175,8 +189,7 @@ func (s *Service) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.enter(f)
-		s.labels.count(f.Spec, 1)
+		s.changed(nil, &f)
 	}
 	for url, fetched := range known {
 		if src := s.sources[url]; src != nil {
@@ -207,11 +220,21 @@ func (s *Service) Health() server.Health {
 		return server.Degraded("what is known of sources cannot be written and is kept in memory: " +
 			err.Error())
 	}
+	if s.common != nil {
+		if current, err := s.common.rows.Status(); err != nil {
+			return server.Degraded(fmt.Sprintf("changes of filters are neither made nor seen since %s: %v",
+				current.UTC().Format(time.RFC3339), err))
+		}
+	}
 	return s.background.Health()
 }
 
 // Storage says in /health what is promised of changes.
 func (s *Service) Storage() server.Storage {
+	if s.common != nil {
+		return server.Storage{Durability: "a filter that was stored is in the engine, with as many " +
+			"replicas as are asked for, and here; a kill undoes up to 2 s of what is known about sources"}
+	}
 	return server.Storage{Durability: "a filter that was stored is there after a kill and a loss of power; " +
 		"a kill undoes up to 2 s of what is known about sources, which are then fetched again"}
 }
@@ -225,6 +248,9 @@ func (s *Service) Close() error {
 	err := s.cache.Close()
 	s.client.Close()
 	s.resident.clear()
+	if s.common != nil {
+		s.common.sources.Close()
+	}
 	return errors.Join(err, s.store.Close())
 }
 
@@ -278,6 +304,9 @@ func (s *Service) count(m *metrics.Registry) {
 		return float64(len(s.sources))
 	})
 	m.Gauge("weir_filter_filters", "Filters.", func() float64 { return float64(s.filters.count()) })
+	if s.common != nil {
+		s.common.count(m)
+	}
 	m.Gauge("weir_filter_failing_sources", "Sources that could not be fetched the last time.",
 		func() float64 {
 			return float64(failing(s.all()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/cluster"
 	"weir/internal/config"
 	"weir/internal/server"
 )
@@ -117,6 +118,10 @@ func plainPath(path string) bool {
 
 // Path is where filtered feeds are.
 func (o *Flags) Path() string { return o.cfg.Path }
+
+// SetCluster has the service share its filters with the other nodes of a cluster, and fetch sources together
+// with them. It is called before Open.
+func (o *Flags) SetCluster(c *cluster.Client) { o.cfg.Cluster = c }
 
 // Open implements server.Opener.
 func (o *Flags) Open(_ context.Context, env server.Env) (server.Service, error) {

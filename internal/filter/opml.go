@@ -46,7 +46,8 @@ type Skipped struct {
 }
 
 // postOPML answers POST /admin/filters/opml: a filter for each feed of a list that can be one and is not
-// there yet; the store takes all of these or none. With dry_run it only says what it would do.
+// there yet; the store takes all of these or none, a cluster those before a failure. With dry_run it only
+// says what it would do.
 func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome {
 	var in struct {
 		OPML   string `json:"opml"`
@@ -96,7 +97,7 @@ func (s *Service) postOPML(w *server.Response, r *server.Request) server.Outcome
 	if in.DryRun {
 		return answerJSON(w, http.StatusOK, answer)
 	}
-	if err := s.add(r.Context(), filters...); err != nil {
+	if err := s.rows.Add(r.Context(), filters...); err != nil {
 		return s.refuse(w, err)
 	}
 	return answerJSON(w, http.StatusCreated, answer)

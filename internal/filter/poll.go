@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/filter/fetch"
 	"weir/internal/filter/httpcache"
+	"weir/internal/filter/shared"
 	"weir/internal/filter/store"
 	"weir/internal/filter/syndication"
 )
@@ -45,7 +46,8 @@ func (s *Service) poll(ctx context.Context) {
 				if s.fetching.Load() >= maxFetches {
 					break
 				}
-				if st := src.state.Load(); !st.Gone && !now.Before(st.Next) && src.asked.Load() > idle {
+				if st := src.state.Load(); !st.Gone && !now.Before(st.Next) && src.asked.Load() > idle &&
+					now.UnixMilli() >= src.later.Load() {
 					s.refresh(src, false)
 				}
 			}
@@ -70,14 +72,19 @@ func (s *Service) refresh(src *source, anew bool) <-chan struct{} {
 				src.mu.Unlock()
 				close(done)
 			}()
-			s.fetch(ctx, src, anew)
+			if s.common != nil {
+				s.fetchCommon(ctx, src, anew)
+			} else {
+				s.fetch(ctx, src, anew, nil)
+			}
 		})
 	}
 	return src.fetching
 }
 
-// fetch asks for a source and takes up what has changed.
-func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
+// fetch asks for a source and takes up what has changed. turn is the lease of the source, nil where there is
+// none. It is false if another node has fetched the source as well, and that counts.
+func (s *Service) fetch(ctx context.Context, src *source, anew bool, turn *shared.Turn) (counts bool) {
 	before := src.state.Load()
 	f := before.Fetch
 	f.Fetched, f.Attempt = time.Now().UTC(), store.Attempt{}
@@ -92,7 +99,10 @@ func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
 		if err == nil {
 			entry.Release()
 		}
-		return // the server stops
+		if turn != nil {
+			turn.Cancel()
+		}
+		return true // the server stops
 	}
 	if err == nil {
 		err = entry.Err
@@ -114,10 +124,13 @@ func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
 		if entry != nil {
 			entry.Release()
 		}
-		return
+		return s.publish(ctx, src, turn, nil)
 	}
 	f.Succeeded, f.Failures, f.Error, f.Gone = f.Fetched, 0, "", false
 	f.Bytes, f.Same = int64(len(entry.Body())), entry.Version == src.version.Load()
+	if f.Version != entry.Version {
+		f.Version, f.Modified = entry.Version, entry.Fetched.UTC()
+	}
 	if feed != nil {
 		k, fresh := src.know(feed)
 		f.Items = k.items
@@ -127,11 +140,13 @@ func (s *Service) fetch(ctx context.Context, src *source, anew bool) {
 	f.Next = s.next(f.Fetched, entry.Fresh, src.known.Load())
 	s.polls[0].Add(0, 1)
 	src.state.Store(s.newState(f, checked)) // before answers show it
+	counts = s.publish(ctx, src, turn, entry)
 	s.take(ctx, src, entry, feed)
 	s.store.Fetched(src.url, f)
 	if before.Failures > 0 {
 		s.log.Info("a source answers again", "source", redact(src.url), "failures", before.Failures)
 	}
+	return counts
 }
 
 // failed takes down that a fetch has failed.

@@ -26,6 +26,8 @@ type source struct {
 	asked   atomic.Int64            // when it was last, in Unix seconds
 	state   atomic.Pointer[state]   // nil for a composed one
 	known   atomic.Pointer[known]   // nil until it was read
+	later   atomic.Int64            // before, it is not fetched in the background; in Unix milliseconds
+	alone   atomic.Int64            // when it is fetched without a lease if none is to be had; 0 for not yet
 
 	making sync.Mutex // held while the content is read, parsed or put together
 	looked bool       // what the cache has was looked at; guarded by making
@@ -69,26 +71,23 @@ func (src *source) basis() uint64 {
 	if src.parts == nil {
 		return src.version.Load()
 	}
-	var memory [32 * 9]byte
+	var memory [32 * 16]byte
 	b := memory[:0]
 	some := false
 	for _, part := range src.parts {
 		v := part.version.Load()
 		some = some || v != 0
 		b = binary.LittleEndian.AppendUint64(b, v)
-		b = append(b, boolByte(part.state.Load().Failures > 0))
+		if st := part.state.Load(); st.Failures > 0 {
+			b = binary.LittleEndian.AppendUint64(b, xxh3.HashString(st.Error)|1)
+		} else {
+			b = append(b, 0)
+		}
 	}
 	if !some {
 		return 0
 	}
 	return xxh3.Hash(b) | 1
-}
-
-func boolByte(b bool) byte {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // touch remembers that a source is asked for.
