@@ -66,7 +66,8 @@ func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataD
 	// Services are opened before the server is there that they ask.
 	env := server.Env{DataDir: dataDir, Metrics: cfg.Metrics, Log: cfg.Log, Long: oneProcessorMore,
 		Reject: func() bool { return a.Server.Reject() }}
-	for _, o := range openers {
+	for i, o := range openers {
+		shareEngine(a.services, openers[i:])
 		env.Log = cfg.Log.With("service", o.Name())
 		service, err := o.Open(ctx, env)
 		if err != nil {

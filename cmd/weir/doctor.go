@@ -102,12 +102,12 @@ func logWorst(log *slog.Logger, m *doctor.Machine) {
 func printFindings(out io.Writer, findings []doctor.Finding) error {
 	var text strings.Builder
 	for _, f := range findings {
-		fmt.Fprintf(&text, "%-6s  %-12s  %s\n", f.Severity, f.Check, f.Found)
+		fmt.Fprintf(&text, "%-6s  %-16s  %s\n", f.Severity, f.Check, f.Found)
 		for _, l := range []struct{ title, text string }{
 			{"why", f.Why}, {"mend", f.Mend}, {"keep", f.Keep},
 		} {
 			if l.text != "" {
-				fmt.Fprintf(&text, "        %-12s  %s\n", l.title+":", l.text)
+				fmt.Fprintf(&text, "        %-16s  %s\n", l.title+":", l.text)
 			}
 		}
 	}

@@ -233,7 +233,9 @@ func TestOpenAPIDescribesTheRoutesAndNoOthers(t *testing.T) {
 			continue
 		}
 		// Most want a filter or a source, a change that can be undone, or a password.
-		if path == "/admin/session" || strings.HasPrefix(path, "/admin/filters") || strings.HasPrefix(path, "/admin/settings/") {
+		// Those of a cluster want an engine.
+		if path == "/admin/session" || strings.HasPrefix(path, "/admin/filters") ||
+			strings.HasPrefix(path, "/admin/settings/") || strings.HasPrefix(path, "/admin/cluster") {
 			if got := callAPI(t, method, admin+path, "", 0); got.StatusCode == 405 ||
 				strings.Contains(string(got.body), server.NothingOnAdmin) {
 				t.Errorf("%s is described for the admin port, which answers %s", route, got.Status)
@@ -409,6 +411,8 @@ func TestAnswersAreAsOpenAPIDescribes(t *testing.T) {
 		{"GET", "/previous", public + "/previous", "", 503},
 		{"GET", "/current", public + "/current", "", 503},
 		{"GET", "/admin/sequence", admin + "/admin/sequence", "", 200},
+		{"GET", "/admin/cluster", admin + "/admin/cluster", "", 404},
+		{"POST", "/admin/cluster/check", admin + "/admin/cluster/check", "", 404},
 		{"GET", "/health", public + "/health", "", 200},
 		{"GET", "/version", public + "/version", "", 200},
 		{"POST", "/admin/feeds/reload", admin + "/admin/feeds/reload", "", 200},

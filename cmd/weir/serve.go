@@ -434,7 +434,10 @@ func checkServices(log *slog.Logger, services []server.Opener) (on, off []server
 	for _, s := range services {
 		switch err := s.Check(); {
 		case errors.Is(err, server.ErrOff):
-			off, reasons = append(off, s), append(reasons, err)
+			off = append(off, s)
+			if err != server.ErrOff { // which says nothing of what would turn it on
+				reasons = append(reasons, err)
+			}
 		case err != nil:
 			return nil, nil, err
 		default:

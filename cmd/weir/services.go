@@ -5,15 +5,32 @@ import (
 	"fmt"
 
 	"weir/internal/bandit"
+	"weir/internal/cluster"
+	"weir/internal/cluster/operate"
 	"weir/internal/feed"
 	"weir/internal/filter"
 	"weir/internal/sequence"
 	"weir/internal/server"
 )
 
-// newServices lists what weir serves: a service is one folder and one line.
+// newServices lists what weir serves: a service is one folder and one line. The engine comes first, so that
+// the others find it open, and is closed last.
 func newServices() []server.Opener {
-	return []server.Opener{new(feed.Flags), new(sequence.Flags), new(bandit.Flags), new(filter.Flags)}
+	return []server.Opener{new(operate.Flags), new(feed.Flags), new(sequence.Flags), new(bandit.Flags),
+		new(filter.Flags)}
+}
+
+// shareEngine gives those services that are still to be opened the engine that one of those before has.
+func shareEngine(opened []server.Service, rest []server.Opener) {
+	engine := find[*operate.Cluster](opened)
+	if engine == nil {
+		return
+	}
+	for _, o := range rest {
+		if user, ok := o.(interface{ SetCluster(*cluster.Client) }); ok {
+			user.SetCluster(engine.Client())
+		}
+	}
 }
 
 // checkTogether refuses flags of services that do not go together. Services do not know of one another;

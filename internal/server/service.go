@@ -73,7 +73,7 @@ type Opener interface {
 	// Check says what is wrong with the flags by themselves, once they are parsed: a value that cannot be, or
 	// flags that do not go together. It touches nothing, so that a command line that is refused leaves
 	// nothing behind. An error that wraps ErrOff says that the service was not given what it needs, and stays
-	// off.
+	// off; ErrOff itself is of one that few need, and is not logged.
 	Check() error
 	// Open opens the service after a Check that returned nil.
 	Open(ctx context.Context, env Env) (Service, error)
