@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -278,6 +279,7 @@ func (b *bench) measureFleet(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			log.Printf("filter: %.0f/s of the fleet served, %.0f/s refused", l.served, l.refused)
 			if l.refused < l.served/1000 {
 				break
 			}
@@ -336,6 +338,9 @@ func (b *bench) fleet(ctx context.Context, mock, p *process) (string, error) {
 			return "", err
 		}
 		paths[i] = path
+		if i%10000 == 0 {
+			log.Printf("filter: %d of the fleet's %d filters are made", i, len(paths))
+		}
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}

@@ -146,7 +146,19 @@ func (s *Service) give(w *server.Response, r *server.Request, q *request, now ti
 			}
 		}
 		w.Field("Content-Encoding", "gzip")
-		a.list, a.memory = doc.Gzip(a.list[:0], a.memory[:0], d.keep, a.url, *tail)
+		var ready bool
+		for {
+			a.list, a.memory, ready = doc.Gzip(a.list[:0], a.memory[:0], d.keep, a.url, *tail)
+			if ready {
+				break
+			}
+			if r != nil && r.Inline() {
+				a.done()
+				w.Clear()
+				return false
+			}
+			s.resident.grow(f.source, c, doc.Isolate(d.keep, a.url != nil))
+		}
 	} else {
 		a.list = doc.Plain(a.list[:0], d.keep, a.url)
 	}

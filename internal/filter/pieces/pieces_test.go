@@ -102,7 +102,7 @@ func check(t testing.TB, f *syndication.Feed, d *Document, keep syndication.Bits
 	if tail.Size != len(want) || tail.Sum != crc32.ChecksumIEEE(want) {
 		t.Fatalf("the tail is %x, want %x of %d bytes", tail, crc32.ChecksumIEEE(want), len(want))
 	}
-	list, _ := d.Gzip(nil, nil, keep, quoted, tail)
+	list := zipped(t, d, keep, quoted, tail)
 	r, err := gzip.NewReader(bytes.NewReader(bytes.Join(list, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +111,23 @@ func check(t testing.TB, f *syndication.Feed, d *Document, keep syndication.Bits
 	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
 		t.Fatalf("gunzipped it is %v\n%q, want\n%q", err, got, want)
 	}
+}
+
+// zipped returns an answer, and checks that it is there exactly when its parts were isolated, once.
+func zipped(t testing.TB, d *Document, keep syndication.Bits, url []byte, tail Tail) [][]byte {
+	t.Helper()
+	before := d.Memory()
+	_, _, ready := d.Gzip(nil, nil, keep, url, tail)
+	grown := d.Isolate(keep, url != nil)
+	if ready != (grown == 0) || d.Memory() != before+grown || d.Isolate(keep, url != nil) != 0 {
+		t.Fatalf("ready: %v, and it takes %d bytes and then %d, having grown by %d", ready, before, d.Memory(),
+			grown)
+	}
+	list, _, ready := d.Gzip(nil, nil, keep, url, tail)
+	if !ready {
+		t.Fatal("it is not ready")
+	}
+	return list
 }
 
 func TestTenThousandSubsetsGunzipToTheAnswer(t *testing.T) {
@@ -147,7 +164,7 @@ func TestAnAnswerIsHardlyLargerThanWhatIsCompressedAsAWhole(t *testing.T) {
 		}
 		for keep, most := range map[uint64]float64{1<<25 - 1: 1.4, 0xf0f0f0: 1.5, 0x155_5555: 1.9} {
 			bits := syndication.Bits{keep}
-			list, _ := d.Gzip(nil, nil, bits, written(f), d.Tail(bits, written(f)))
+			list := zipped(t, d, bits, written(f), d.Tail(bits, written(f)))
 			var whole bytes.Buffer
 			w := gzip.NewWriter(&whole)
 			w.Write(bytes.Join(d.Plain(nil, bits, written(f)), nil))
@@ -203,6 +220,7 @@ func TestAnAnswerAllocatesNothing(t *testing.T) {
 	list, memory := make([][]byte, 0, 100), make([]byte, 0, 1000)
 	keep, url := syndication.Bits{0x155_5555}, written(f)
 	tail := d.Tail(keep, url)
+	d.Isolate(keep, true)
 	if n := testing.AllocsPerRun(100, func() {
 		d.Plain(list, keep, url)
 		d.Gzip(list, memory, keep, url, tail)
@@ -264,8 +282,9 @@ func BenchmarkGzip(b *testing.B) {
 	url := written(f)
 	list, memory, tail := make([][]byte, 0, 100), make([]byte, 0, 1000), d.Tail(keep, url)
 	size := 0
+	d.Isolate(keep, true)
 	for b.Loop() {
-		list, memory = d.Gzip(list[:0], memory[:0], keep, url, tail)
+		list, memory, _ = d.Gzip(list[:0], memory[:0], keep, url, tail)
 	}
 	for _, p := range list {
 		size += len(p)
