@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 )
 
 // slots is how many a cluster has.
@@ -214,45 +216,58 @@ func (c *Cluster) Reshard(ctx context.Context, from, to, n int) error {
 	if err != nil {
 		return err
 	}
+	out, err := source.connect()
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	in, err := target.connect()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
 	for _, slot := range ranges(view[source.ID].slots, n) {
-		if err := c.move(ctx, source, target, strconv.Itoa(slot)); err != nil {
-			return fmt.Errorf("slot %d: %w", slot, err)
+		slot := strconv.Itoa(slot)
+		steps := []struct {
+			client valkey.Client
+			args   []string
+		}{
+			{in, []string{"CLUSTER", "SETSLOT", slot, "IMPORTING", source.ID}},
+			{out, []string{"CLUSTER", "SETSLOT", slot, "MIGRATING", target.ID}},
+			{in, []string{"CLUSTER", "SETSLOT", slot, "NODE", target.ID}},
+			{out, []string{"CLUSTER", "SETSLOT", slot, "NODE", target.ID}},
+		}
+		for i, step := range steps {
+			if i == 2 {
+				if err := moveKeys(ctx, out, slot, target.port); err != nil {
+					return fmt.Errorf("slot %s: %w", slot, err)
+				}
+			}
+			if _, err := do(ctx, step.client, step.args...); err != nil {
+				return fmt.Errorf("%s: %w", strings.Join(step.args, " "), err)
+			}
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) move(ctx context.Context, source, target *Node, slot string) error {
-	if _, err := target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", source.ID); err != nil {
-		return err
-	}
-	if _, err := source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", target.ID); err != nil {
-		return err
-	}
+// moveKeys moves the keys of a slot to the node that listens on a port.
+func moveKeys(ctx context.Context, source valkey.Client, slot string, port int) error {
 	for {
-		m, err := source.Do(ctx, "CLUSTER", "GETKEYSINSLOT", slot, "100")
+		m, err := do(ctx, source, "CLUSTER", "GETKEYSINSLOT", slot, "100")
 		if err != nil {
 			return err
 		}
 		keys, err := m.AsStrSlice()
-		if err != nil {
+		if err != nil || len(keys) == 0 {
 			return err
 		}
-		if len(keys) == 0 {
-			break
-		}
-		_, err = source.Do(ctx, append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(target.port), "", "0",
+		_, err = do(ctx, source, append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(port), "", "0",
 			"5000", "KEYS"}, keys...)...)
 		if err != nil {
 			return err
 		}
 	}
-	for _, n := range []*Node{target, source} {
-		if _, err := n.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", target.ID); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ranges returns the first n slots of "0-99 200-299".

@@ -196,7 +196,8 @@ func Run(dir string, o Options) (c *Cluster, err error) {
 	}
 	if o.Proxies {
 		err := each(c.Nodes, func(n *Node) error {
-			return errors.Join(c.gates.forward(n.announced, n, n.port), c.gates.forward(n.announcedBus, n, n.bus))
+			return errors.Join(c.gates.forward(n.announced, n, n.port),
+				c.gates.forward(n.announcedBus, n, n.bus))
 		})
 		if err != nil {
 			return nil, err

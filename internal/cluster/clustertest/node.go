@@ -174,17 +174,26 @@ func (n *Node) traced() (bool, error) {
 	return len(threads) > 0, err
 }
 
-// Do sends the node itself a command, past all proxies, on a connection of its own.
-func (n *Node) Do(ctx context.Context, args ...string) (valkey.ValkeyMessage, error) {
-	client, err := valkey.NewClient(valkey.ClientOption{
+// connect connects to the node itself, past all proxies.
+func (n *Node) connect() (valkey.Client, error) {
+	return valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{loopback(n.port)}, ForceSingleClient: true, AlwaysRESP2: true,
 		DisableCache: true, DisableRetry: true,
 		Dialer: net.Dialer{Timeout: time.Second}, ConnWriteTimeout: 5 * time.Second,
 	})
+}
+
+// Do sends the node itself a command, past all proxies, on a connection of its own.
+func (n *Node) Do(ctx context.Context, args ...string) (valkey.ValkeyMessage, error) {
+	client, err := n.connect()
 	if err != nil {
 		return valkey.ValkeyMessage{}, err
 	}
 	defer client.Close()
+	return do(ctx, client, args...)
+}
+
+func do(ctx context.Context, client valkey.Client, args ...string) (valkey.ValkeyMessage, error) {
 	return client.Do(ctx, client.B().Arbitrary(args...).Build()).ToMessage()
 }
 
