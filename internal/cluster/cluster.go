@@ -65,8 +65,10 @@ type Client struct {
 	stats stats
 
 	closing atomic.Bool
-	done    chan struct{} // closed with closing
-	stale   chan struct{} // asks for a refresh
+	format  atomic.Pointer[string] // the text of the format, once it is known
+	refused atomic.Pointer[error]  // why nothing is executed any more
+	done    chan struct{}          // closed with closing
+	stale   chan struct{}          // asks for a refresh
 	wg      sync.WaitGroup
 	ctx     context.Context // ends when what was queued has drained
 	cancel  context.CancelFunc
@@ -176,6 +178,10 @@ func (c *Client) Do(ctx context.Context, cmd Command) (Reply, error) {
 
 // submit queues a call with the shard that has its slot.
 func (c *Client) submit(k call) {
+	if err := c.refused.Load(); err != nil {
+		c.fail(k, *err)
+		return
+	}
 	for {
 		sh := c.table.Load().slot[k.cmd.Slot%slots]
 		if sh == nil {

@@ -25,6 +25,10 @@ type Format struct {
 
 // Format returns the format of the data under the client's prefix, and fixes it where there is none yet, as
 // first says but for its Version and, if 0, its Seed. Data of another version is an ErrFormat.
+//
+// From then on the client looks every so often whether the key is as it was, and when it is not, refuses all
+// commands with an ErrUnavailable that is an ErrFormat too: data that was replaced, or lost, under nodes that
+// are running is for people to look at.
 func (c *Client) Format(ctx context.Context, first Format) (Format, error) {
 	first.Version = FormatVersion
 	for first.Seed == 0 {
@@ -35,19 +39,17 @@ func (c *Client) Format(ctx context.Context, first Format) (Format, error) {
 		return Format{}, err
 	}
 	key := c.Key("{meta}")
-	_, err = c.Do(ctx, Command{Slot: Slot(key), Durable: true, Args: []string{"SET", key, string(text), "NX"}})
+	_, err = c.Do(ctx, Command{Slot: Slot(key), Durable: true,
+		Args: []string{"SET", key, string(text), "NX"}})
 	if err != nil {
 		return Format{}, err
 	}
-	r, err := c.Do(ctx, Command{Slot: Slot(key), Args: []string{"GET", key}})
+	s, err := c.readFormat(ctx)
 	if err != nil {
 		return Format{}, err
 	}
 	var f Format
-	s, err := r.ToString()
-	if err == nil {
-		err = json.Unmarshal([]byte(s), &f)
-	}
+	err = json.Unmarshal([]byte(s), &f)
 	switch {
 	case err != nil:
 		return Format{}, fmt.Errorf("%w: %s: %w", ErrFormat, key, err)
@@ -55,5 +57,32 @@ func (c *Client) Format(ctx context.Context, first Format) (Format, error) {
 		return Format{}, fmt.Errorf("%w: %s is of version %d, and this weir reads version %d: use the weir "+
 			"that wrote it, or another prefix", ErrFormat, key, f.Version, FormatVersion)
 	}
+	c.format.Store(&s)
 	return f, nil
+}
+
+// readFormat returns the text of the format, "" where there is none.
+func (c *Client) readFormat(ctx context.Context) (string, error) {
+	key := c.Key("{meta}")
+	r, err := c.Do(ctx, Command{Slot: Slot(key), Args: []string{"GET", key}})
+	if err != nil || r.IsNil() {
+		return "", err
+	}
+	return r.ToString()
+}
+
+// checkFormat looks whether the format is as it was when it was read first.
+func (c *Client) checkFormat(ctx context.Context) {
+	was := c.format.Load()
+	if was == nil || c.refused.Load() != nil {
+		return
+	}
+	is, err := c.readFormat(ctx)
+	if err != nil || is == *was {
+		return
+	}
+	err = unavailable(fmt.Errorf("%w: %s was %s and is %q: restart this node when that is as it should be",
+		ErrFormat, c.Key("{meta}"), *was, is))
+	c.refused.Store(&err)
+	c.o.Log.Error("cluster: the data is not what it was, and nothing is done any more", "error", err)
 }

@@ -27,7 +27,8 @@ const prelude = "#!lua name=%LIBRARY%\n" +
 func NewLibrary(name, lua string) *Library {
 	sum := sha256.Sum256([]byte(prelude + name + "\x00" + lua))
 	l := &Library{name: name, hash: hex.EncodeToString(sum[:4])}
-	l.code = strings.NewReplacer("%LIBRARY%", "weir_"+name+"_"+l.hash, "%HASH%", l.hash).Replace(prelude) + lua
+	in := strings.NewReplacer("%LIBRARY%", "weir_"+name+"_"+l.hash, "%HASH%", l.hash)
+	l.code = in.Replace(prelude) + lua
 	return l
 }
 
@@ -73,20 +74,22 @@ func (c *Client) load(k call, from *link, said Error) {
 		name = k.cmd.Args[1]
 	}
 	hash := name[strings.LastIndexByte(name, '_')+1:]
+	key := loadKey{from.addr, hash}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	l := c.libraries[hash]
 	if k.hops++; l == nil || k.hops > maxHops {
-		go c.fail(k, said)
+		c.mu.Unlock()
+		c.fail(k, said)
 		return
 	}
-	key := loadKey{from.addr, hash}
 	c.loading[key] = append(c.loading[key], k)
-	if len(c.loading[key]) > 1 {
+	first := len(c.loading[key]) == 1
+	c.mu.Unlock()
+	if !first {
 		return
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), c.o.Timeout)
+	c.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, c.o.Timeout)
 		defer cancel()
 		err := l.loadInto(ctx, Node{Addr: key.addr, Primary: true, c: c})
 		c.mu.Lock()
@@ -100,5 +103,5 @@ func (c *Client) load(k call, from *link, said Error) {
 			}
 			c.submit(k)
 		}
-	}()
+	})
 }

@@ -30,7 +30,10 @@ func (c *Client) Read(ctx context.Context, slot uint16, args ...string) (Reply, 
 	for hops := 0; len(nodes) > 0 && ctx.Err() == nil && hops < maxHops; hops++ {
 		addr := nodes[0]
 		nodes = nodes[1:]
-		replies, err := c.pool.do(ctx, addr, args)
+		// One that does not answer leaves time for another.
+		attempt, cancel := context.WithTimeout(ctx, c.o.Timeout/2+block(args))
+		replies, err := c.pool.do(attempt, addr, args)
+		cancel()
 		if err == nil {
 			err = replies[0].Err()
 		}
@@ -112,4 +115,12 @@ func (c *Client) Each(ctx context.Context, f func(ctx context.Context, n Node) e
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Primary returns the address of the primary that has slot, "" where there is none.
+func (c *Client) Primary(slot uint16) string {
+	if sh := c.table.Load().slot[slot%slots]; sh != nil {
+		return sh.addr
+	}
+	return ""
 }

@@ -38,9 +38,11 @@ func (c *Client) watch() {
 	for {
 		<-pause.C
 		interval := time.NewTimer(refreshInterval - rand.N(refreshInterval/4))
+		regular := false
 		select {
 		case <-c.stale:
 		case <-interval.C:
+			regular = true
 		case <-c.done:
 		}
 		interval.Stop()
@@ -50,6 +52,9 @@ func (c *Client) watch() {
 		ctx, cancel := context.WithTimeout(c.ctx, c.o.Timeout/2)
 		if err := c.refresh(ctx); err != nil {
 			c.o.Log.Warn("cluster: no node says which shards there are", "error", err)
+		}
+		if regular {
+			c.checkFormat(ctx)
 		}
 		cancel()
 		pause.Reset(refreshPause)

@@ -177,21 +177,18 @@ func newTable(views []*view) *table {
 
 // with returns the table with one slot moved to another primary.
 func (t *table) with(slot uint16, addr string) *table {
-	u := new(table)
-	*u = *t
-	for i := range t.shards {
-		if t.shards[i].addr == addr {
-			u.slot[slot] = &t.shards[i]
-			return u
-		}
+	u := &table{shards: slices.Clone(t.shards)}
+	to := slices.IndexFunc(u.shards, func(sh shard) bool { return sh.addr == addr })
+	if to < 0 {
+		to = len(u.shards)
+		u.shards = append(u.shards, shard{index: to, addr: addr})
 	}
-	u.shards = append(slices.Clone(t.shards), shard{index: len(t.shards), addr: addr})
-	for s, sh := range u.slot {
+	for s, sh := range t.slot {
 		if sh != nil {
 			u.slot[s] = &u.shards[sh.index]
 		}
 	}
-	u.slot[slot] = &u.shards[len(t.shards)]
+	u.slot[slot] = &u.shards[to]
 	return u
 }
 

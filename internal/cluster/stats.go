@@ -20,10 +20,12 @@ func (s *stats) register(c *Client) {
 	m := c.o.Metrics
 	m.Gauge("weir_cluster_shards", "Shards with slots.",
 		func() float64 { return float64(len(c.table.Load().shards)) })
+	m.Gauge("weir_cluster_shards_down", "Shards that were tried in vain just now.", c.down)
 	s.commands = m.Counter("weir_cluster_commands_total", "Commands sent to primaries.")
 	s.batches = m.Counter("weir_cluster_batches_total", "Batches they were sent in.")
 	redirects := func(kind string) *metrics.Counter {
-		return m.Counter("weir_cluster_redirects_total", "Commands sent elsewhere, as a node said.", "kind", kind)
+		return m.Counter("weir_cluster_redirects_total", "Commands sent elsewhere, as a node said.",
+			"kind", kind)
 	}
 	s.moved, s.asked = redirects("moved"), redirects("ask")
 	failures := func(kind string) *metrics.Counter {
@@ -36,6 +38,17 @@ func (s *stats) register(c *Client) {
 	s.connects = m.Counter("weir_cluster_connect_failures_total", "Attempts to connect that failed.")
 	s.wait = m.Histogram("weir_cluster_wait_seconds",
 		"From sending a batch to the answer of its WAIT.")
+}
+
+// down returns how many shards have no connection.
+func (c *Client) down() float64 {
+	n := 0
+	for _, sh := range c.Stats().Shards {
+		if sh.Err != nil {
+			n++
+		}
+	}
+	return float64(n)
 }
 
 // count counts an error by its kind.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -24,8 +25,8 @@ func ParseURL(text string) (Options, error) {
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		user, password, secret := strings.Cut(rest[:i], ":")
 		if secret && password != "" || secret && user == "" {
-			return o, errors.New("a password does not belong into the URL, which others can read: put it into " +
-				"a file and name that by --cluster-password-file, or into WEIR_CLUSTER_PASSWORD")
+			return o, errors.New("a password does not belong into the URL, which others can read: put it " +
+				"into a file and name that by --cluster-password-file, or into WEIR_CLUSTER_PASSWORD")
 		}
 		var err error
 		if o.User, err = url.PathUnescape(user); err != nil || user == "" {
@@ -39,8 +40,9 @@ func ParseURL(text string) (Options, error) {
 		if err != nil {
 			host, port = strings.Trim(addr, "[]"), "6379"
 		}
-		if host == "" || port == "" || strings.ContainsAny(host, "/?#@ ") || strings.Trim(port, "0123456789") != "" ||
-			err != nil && strings.Contains(host, ":") && addr[0] != '[' {
+		number, notNumber := strconv.ParseUint(port, 10, 16)
+		if host == "" || notNumber != nil || number == 0 || strings.ContainsAny(host, "/?#@ ") ||
+			err != nil && strings.Contains(addr, ":") && addr[0] != '[' {
 			return o, fmt.Errorf("%q is not HOST:PORT", addr)
 		}
 		o.Addrs = append(o.Addrs, net.JoinHostPort(host, port))
