@@ -91,7 +91,8 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 		Args: exactly(0, "no arguments, only flags"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	cmd.Flags().Int64Var(&users, "users", 0, "how many users there will be, to see whether they fit into memory")
+	cmd.Flags().Int64Var(&users, "users", 0, "how many users there will be, to see whether they fit into "+
+		"memory")
 	read := clusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		flags, options, err := read()

@@ -79,6 +79,8 @@ var ctlCommands = []ctlCommand{
 	{use: "index INDEX", short: "Set the index of the sequence", method: "PUT", path: "/current",
 		done: "set\n"},
 	{use: "sequence", short: "The sequence's index, and its cache", method: "GET", path: "/admin/sequence"},
+	{use: "cluster", short: "The engine that nodes share, as this one sees it", method: "GET",
+		path: "/admin/cluster"},
 	{use: "sources", short: "The sources of filters, and how fetching them went", method: "GET",
 		path: "/admin/filters/sources", rows: "sources",
 		columns: []string{"url", "fetched", "next", "failures", "error"}},

@@ -2,7 +2,9 @@ package operate
 
 import (
 	"context"
+	"embed"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -10,7 +12,11 @@ import (
 
 	"weir/internal/cluster"
 	"weir/internal/server"
+	"weir/internal/webui"
 )
+
+//go:embed pages
+var pages embed.FS
 
 // Cluster is an engine that is in use. It implements server.Service: the first that is opened, and the last
 // that is closed.
@@ -130,6 +136,15 @@ func (c *Cluster) Health() server.Health {
 func (c *Cluster) Close() error {
 	c.background.Stop()
 	return c.client.Close()
+}
+
+// Pages implements server.Pager.
+func (c *Cluster) Pages() []webui.Page {
+	files, err := fs.Sub(pages, "pages")
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return []webui.Page{{Name: "cluster", Title: "Cluster", Files: files}}
 }
 
 // Routes implements server.Service.
