@@ -107,6 +107,8 @@ var mayImport = map[string][]string{
 	"weir/internal/filter/rules": {"weir/internal/filter/syndication", "weir/internal/filter/text",
 		"weir/internal/strictjson"},
 	"weir/internal/cluster/clustertest": {"weir/internal/systest"},
+	"weir/internal/cluster/positions": {"weir/internal/cluster", "weir/internal/metrics",
+		"weir/internal/progress"},
 }
 
 // systemCalls are what only packages that talk to the system import: disk, and the Linux files of kernels.

@@ -31,6 +31,8 @@ func RunPositions(t *testing.T, p Positions) {
 	t.Run("Exhausted", func(t *testing.T) { ended(t, p) })
 	if !p.Volatile {
 		t.Run("Kill", func(t *testing.T) { kill(t, p) })
+	}
+	if !p.Volatile && !p.Shared {
 		t.Run("FailedSync", func(t *testing.T) { failedSync(t, p) })
 	}
 }
@@ -311,6 +313,12 @@ func late(t *testing.T, p Positions) {
 	wantAt(t, now, changed, 3, 6)
 
 	older := newBook(5, Dense, 5, 30)
+	if p.Shared {
+		if g, err := f.Prepare(older); err == nil {
+			t.Errorf("after version %d older lists have version %d", now.Version(), g.Version())
+		}
+		older = newBook(now.Version()+1, Dense, 5, 30) // published again
+	}
 	back := f.prepare(older)
 	if back.Version() <= now.Version() {
 		t.Errorf("a roll-back has version %d after %d", back.Version(), now.Version())
@@ -359,14 +367,12 @@ func throughShapes(t *testing.T, p Positions) {
 			for step, s := range walk {
 				b := NewBook(uint64(step+1), s.as, progress.MaxLen, s.ids...)
 				g := f.prepare(b)
-				for user, id := range s.ids {
-					wantAt(t, g, b, user, at[id])
-					at[id] = 1 + (int(id%9973)*7+user)%progress.MaxLen
-					mustDo(t, g, b, user, progress.Set(at[id]))
-				}
-				for user, id := range s.ids {
-					wantAt(t, g, b, user, at[id])
-				}
+				was := func(user int) int { return at[s.ids[user]] }
+				is := func(user int) int { return 1 + (int(s.ids[user]%9973)*7+user)%progress.MaxLen }
+				wantAll(t, g, b, was)
+				doAll(t, g, b, func(user int) progress.Op { return progress.Set(is(user)) },
+					func(user int, _ progress.Move) { at[s.ids[user]] = is(user) })
+				wantAll(t, g, b, was)
 				if step%2 == 1 {
 					f.restart()
 				}
@@ -439,11 +445,8 @@ func surveyed(t *testing.T, p Positions, as Shape) {
 	b.lists[3].length = 0
 	g := f.prepare(b)
 	at := make([]int, len(b.lists))
-	for user := range at {
-		if user%3 != 0 {
-			at[user] = mustDo(t, g, b, user, progress.Set(user%41)).To
-		}
-	}
+	doAll(t, g, b, func(user int) progress.Op { return progress.Set(user % 3 * (user % 41)) },
+		func(user int, m progress.Move) { at[user] = m.To })
 	survey := func() (map[[2]int]int, error) {
 		counts := make(map[[2]int]int)
 		err := g.Survey(t.Context(), func(position, length int) { counts[[2]int{position, length}]++ })
@@ -475,9 +478,7 @@ func surveyed(t *testing.T, p Positions, as Shape) {
 	if err != nil || total != len(at) {
 		t.Errorf("beside those who advance %d users were counted, %v; want %d", total, err, len(at))
 	}
-	for user, position := range at {
-		wantAt(t, g, b, user, position)
-	}
+	wantAll(t, g, b, func(user int) int { return at[user] })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := g.Survey(ended, func(int, int) {}); !errors.Is(err, context.Canceled) {

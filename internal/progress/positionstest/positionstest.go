@@ -26,16 +26,17 @@ import (
 )
 
 // Positions is how to open the implementation that is tested. Positions that were opened in a directory are
-// there when they are opened in it again, unless they are Volatile.
+// there when they are opened in it again, unless they are Volatile. Shared ones are kept by an engine that
+// machines share: versions are those of the lists, and no disk of this machine can fail.
 type Positions struct {
-	Open     func(dir string, faults Faults) (progress.Positions, error)
-	Volatile bool
+	Open             func(dir string, faults Faults) (progress.Positions, error)
+	Volatile, Shared bool
 }
 
 // Index is the same for an index.
 type Index struct {
-	Open     func(dir string, faults Faults) (progress.Index, error)
-	Volatile bool
+	Open             func(dir string, faults Faults) (progress.Index, error)
+	Volatile, Shared bool
 }
 
 // Faults are what an implementation that is not Volatile has to suffer.
@@ -48,10 +49,16 @@ const victimEnv = "WEIR_TEST_VICTIM"
 
 // Main is what TestMain calls.
 func Main(m *testing.M, p Positions, x Index) {
+	Victim(p, x)
+	os.Exit(m.Run())
+}
+
+// Victim returns unless this process is one, which then runs until it is killed.
+func Victim(p Positions, x Index) {
 	var err error
 	switch dir := os.Getenv(victimEnv); {
 	case dir == "":
-		os.Exit(m.Run())
+		return
 	case dir[0] == 'p':
 		err = positionsVictim(p, dir[1:])
 	default:
@@ -245,6 +252,45 @@ func Do(g progress.Generation, u progress.User, l progress.List, op progress.Op)
 		return move, err
 	}
 	return submit(g, u, l, op)
+}
+
+// doAll does op(user) for all users of a book, at once where that takes a round trip, and calls done with
+// each move when all are done, in order.
+func doAll(t *testing.T, g progress.Generation, b *Book, op func(user int) progress.Op,
+	done func(user int, m progress.Move)) {
+	t.Helper()
+	moves, errs := make([]progress.Move, len(b.ids)), make([]error, len(b.ids))
+	free := make(chan struct{}, 1000) // under way
+	for user := range b.ids {
+		u, l := b.user(user), b.list(user)
+		if moves[user], errs[user] = g.Do(u, l, op(user)); errors.Is(errs[user], progress.ErrPending) {
+			free <- struct{}{}
+			g.Submit(t.Context(), u, l, op(user), func(m progress.Move, err error) {
+				moves[user], errs[user] = m, err
+				<-free
+			})
+		}
+	}
+	for range cap(free) {
+		free <- struct{}{}
+	}
+	for user, m := range moves {
+		if errs[user] != nil {
+			t.Fatalf("%+v for user %d: %v", op(user), user, errs[user])
+		}
+		done(user, m)
+	}
+}
+
+// wantAll checks where all users of a book are.
+func wantAll(t *testing.T, g progress.Generation, b *Book, want func(user int) int) {
+	t.Helper()
+	doAll(t, g, b, func(int) progress.Op { return progress.Get() }, func(user int, m progress.Move) {
+		t.Helper()
+		if m.From != want(user) || m.To != want(user) {
+			t.Errorf("user %d is at %d, want %d", user, m.To, want(user))
+		}
+	})
 }
 
 func submit(g progress.Generation, u progress.User, l progress.List, op progress.Op) (move progress.Move,
