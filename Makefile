@@ -53,6 +53,16 @@ $(DEMO_FEEDS): | build
 	@mkdir -p $(@D)
 	bin/weir generate --users 100000 --items 200 -o $@
 
+.PHONY: cluster
+cluster: build $(DEMO_FEEDS) ## serve demo feeds by three nodes on a cluster of ENGINE (redis, or valkey), behind nginx on :8080
+	@scripts/need.sh $(if $(filter valkey,$(ENGINE)),,redis-server=redis-server)
+	@[ "$(ENGINE)" != valkey ] || scripts/venv.sh build/venv
+	@mkdir -p build/bin
+	$(GO) build -o build/bin/localcluster ./cmd/localcluster
+	build/bin/localcluster --server $(ENGINE) --feeds $(DEMO_FEEDS)
+
+ENGINE ?= redis
+
 ##### tests
 
 # Packages whose tests run a second time under the race detector: those in which goroutines share memory. The second time

@@ -122,6 +122,7 @@ var kernels = []string{"weir/internal/server", "weir/internal/load/client", "wei
 // forTests are packages that only tests and each other import.
 var forTests = []string{"weir/internal/systest", "weir/internal/webui/webuitest", "weir/internal/ingest/ingesttest",
 	"weir/internal/bandit/featurestore/feasttest", "weir/internal/cluster/clustertest",
+	"weir/cmd/localcluster",
 	"weir/internal/bandit/learning/learningtest", "weir/internal/progress/positionstest"}
 
 // goFile is a Go file of the module that is no test.
