@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"weir/internal/cluster"
 	"weir/internal/cluster/clustertest"
 	"weir/internal/filter"
+	"weir/internal/metrics"
 	"weir/internal/server"
 	"weir/internal/systest"
 )
@@ -317,4 +319,47 @@ func TestWithoutTheEngineFeedsAreServedAndChangesAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheFiltersOfAServerByItselfAreBroughtIntoACluster(t *testing.T) {
+	inCluster(t, func(t *testing.T, o cluster.Options) {
+		up := newUpstream(t, feed(rss))
+		box, dir := t.TempDir(), t.TempDir()
+		s, stop := serve(t, box, up, server.Config{}, nil)
+		at := strings.TrimPrefix(s.add(`{"url":"`+up.URL+`/one","rules":["title contains \"advert\""]}`), s.public)
+		if got := s.do("PUT", s.admin+"/admin/filters/rules", `{"rules":"title contains \"sports\""}`); got.status != 200 {
+			t.Fatalf("%+v", got)
+		}
+		stop()
+		client, err := cluster.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		log := slog.New(slog.DiscardHandler)
+		config := filter.Config{Path: "/filtered", Memory: 1 << 20, Interval: time.Hour, Cluster: client}
+		if _, err := filter.Open(config, server.Env{DataDir: box, Metrics: metrics.New(1), Log: log}); err == nil ||
+			!strings.Contains(err.Error(), "weir cluster import") {
+			t.Fatalf("a node with filters of its own starts: %v", err)
+		}
+		for _, want := range []int{2, 0} {
+			if n, err := filter.Import(t.Context(), box, client, log); err != nil || n != want {
+				t.Fatalf("%d filters and rules are brought, want %d: %v", n, want, err)
+			}
+		}
+		if n, err := filter.Import(t.Context(), dir, client, log); err != nil || n != 0 {
+			t.Errorf("of a directory without filters: %d, %v", n, err)
+		}
+		for _, n := range nodes(t, o, up, 2, nil) {
+			got := n.want(n.public+at, 200)
+			if strings.Contains(got.body, "advert") || strings.Contains(got.body, "Sports") ||
+				!strings.Contains(got.body, "Go 1.26") {
+				t.Errorf("%s", got.body)
+			}
+		}
+		s, _ = serve(t, box, up, server.Config{}, nil) // and as a server by itself again
+		if got := s.want(s.public+at, 200); strings.Contains(got.body, "Sports") {
+			t.Errorf("%s", got.body)
+		}
+	})
 }

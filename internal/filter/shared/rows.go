@@ -64,6 +64,7 @@ type Rows struct {
 func OpenRows(ctx context.Context, o Options) (*Rows, error) {
 	r := &Rows{o: o, hash: o.Client.Key("f:{filters}"), log: o.Client.Key("fc:{filters}")}
 	r.slot = cluster.Slot(r.hash)
+	r.current.Store(time.Now().UnixNano()) // as far as anybody knows
 	position, err := o.Store.Position(ctx)
 	if err != nil {
 		return nil, err

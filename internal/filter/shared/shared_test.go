@@ -27,6 +27,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, victim())
 		os.Exit(1)
 	}
+	if addr, prefix, ok := strings.Cut(os.Getenv(leaserEnv), " "); ok {
+		fmt.Fprintln(os.Stderr, leaser(addr, prefix))
+		os.Exit(1)
+	}
 	os.Exit(clustertest.Main(m))
 }
 

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	leaseFor  = 10 * time.Second // unless it is extended, as it is all the time while a node fetches
+	leaseFor  = 6 * time.Second // unless it is extended, as it is all the time while a node fetches
 	stateFor  = 8 * 24 * time.Hour
 	bodyFor   = 5 * time.Minute
 	maxBody   = 512 << 10 // compressed; who needs a larger one asks the source
