@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"weir/internal/bandit/beta":                   {},
 	"weir/internal/sequence/decimal":              {},
 	"weir/internal/sequence": {"weir/internal/sequence/decimal", "weir/internal/server",
-		"weir/internal/progress",
+		"weir/internal/progress", "weir/internal/cluster", "weir/internal/cluster/positions",
 		"weir/internal/disk", "weir/internal/strictjson", "weir/internal/metrics", "weir/internal/config",
 		"weir/internal/webui"},
 	"weir/internal/bandit/arms": {"weir/internal/disk", "weir/internal/disk/record"},

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"weir/internal/cluster"
+	"weir/internal/cluster/clustertest"
 	"weir/internal/progress/positionstest"
 	"weir/internal/server"
 )
@@ -91,4 +94,40 @@ func TestAnIndexThatDoesNotAnswerIs503AndOthersGoOn(t *testing.T) {
 			t.Errorf("the index is %d, want 40", at)
 		}
 	})
+}
+
+// Nodes of a cluster have one index: whichever is asked, a step is given once.
+func TestNodesStepOneIndexTogether(t *testing.T) {
+	servers := clustertest.Start(t, clustertest.Options{Replicas: 1, Own: true})
+	open := func() *served {
+		c, err := cluster.Open(t.Context(), cluster.Options{Addrs: servers.Addrs(), Replicas: 1,
+			Prefix: clustertest.Prefix(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return serve(t, server.Config{}, Config{Cluster: c})
+	}
+	nodes := []*served{open(), open()}
+	const steps = 50
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	given := make(map[string]int)
+	for i := range 4 {
+		all.Go(func() {
+			for range steps {
+				a := nodes[i%2].do("GET", nodes[i%2].url+"/next", "")
+				if a.status != http.StatusOK {
+					t.Errorf("%d %s", a.status, a.body)
+				}
+				mu.Lock()
+				given[a.body]++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if len(given) != 4*steps { // an answer has its index
+		t.Errorf("%d values were given by %d steps", len(given), 4*steps)
+	}
 }

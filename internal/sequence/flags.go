@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/cluster"
 	"weir/internal/config"
 	"weir/internal/server"
 )
@@ -49,6 +50,9 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 func (o *Flags) SetFile(file, flag string, sync time.Duration) {
 	o.cfg.File, o.cfg.fileFlag, o.cfg.Sync = file, flag, sync
 }
+
+// SetCluster has the index kept by a cluster, for all nodes.
+func (o *Flags) SetCluster(c *cluster.Client) { o.cfg.Cluster = c }
 
 // Check implements server.Opener.
 func (o *Flags) Check() error {

@@ -40,6 +40,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/cluster"
+	"weir/internal/cluster/positions"
 	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/metrics"
@@ -82,7 +84,10 @@ type Config struct {
 	// Sync is how often the index is made safe against a loss of power.
 	Sync time.Duration
 
-	index progress.Index // for tests: instead of the one in File
+	// Cluster holds the index instead of File, for all nodes; nil for none.
+	Cluster *cluster.Client
+
+	index progress.Index // for tests: instead of either
 }
 
 // fill replaces zeros by defaults and refuses what cannot work, naming the flag.
@@ -192,6 +197,9 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 		s.cfg, s.index = cfg, cfg.index
 		return s.checkIndex(cfg.MaxIndex)
 	}
+	if cfg.Cluster != nil {
+		return s.openShared(cfg)
+	}
 	if cfg.File != "" {
 		var err error
 		if s.lock, err = lockFile(cfg.File, cfg.fileFlag); err != nil {
@@ -213,6 +221,25 @@ func (s *Sequence) open(cfg Config, env server.Env) error {
 	s.index = index
 	return s.checkIndex(cfg.MaxIndex)
 }
+
+// openShared opens the index that all nodes of a cluster have.
+func (s *Sequence) openShared(cfg Config) error {
+	if cfg.File != "" {
+		return fmt.Errorf("the index is kept by the cluster: leave %s out", cfg.fileFlag)
+	}
+	cfg.File = "the cluster" // in messages
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	index, err := positions.OpenIndex(ctx, cfg.Cluster, "sequence")
+	if err != nil {
+		return err
+	}
+	s.cfg, s.index = cfg, index
+	return s.checkIndex(cfg.MaxIndex)
+}
+
+// openTimeout bounds the opening of an index in a cluster.
+const openTimeout = 30 * time.Second
 
 // lockFile takes a file outside of the data directory for this process, by a directory beside it: several
 // sequences may have their files in one place.
@@ -274,7 +301,7 @@ func (s *Sequence) Health() server.Health {
 
 // DataFiles returns the file in the data directory that the index is in, unless it is elsewhere.
 func (s *Sequence) DataFiles() []string {
-	if s.lock != nil {
+	if s.lock != nil || !s.index.Inline() {
 		return nil
 	}
 	return []string{"sequence/current.cells"}
