@@ -85,7 +85,8 @@ var faults = []fault{
 				if _, err := n.Do(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
 					return err
 				}
-				defer n.Do(ctx, "CONFIG", "SET", "appendfsync", "everysec") //nolint:errcheck // p has it by its start
+				//nolint:errcheck // p has it by its start
+				defer n.Do(ctx, "CONFIG", "SET", "appendfsync", "everysec")
 			}
 			return slowly(ctx, p, func() error { return restart(p) })
 		}},
@@ -105,14 +106,8 @@ var faults = []fault{
 			}
 			return all(shard, (*node).Start)
 		}},
-	{name: "Resharding",
-		inject: func(ctx context.Context, c *engine, p *node) error {
-			to := (p.Shard + 1) % c.Options.Shards
-			if err := c.Reshard(ctx, p.Shard, to, 1000); err != nil {
-				return err
-			}
-			return c.Reshard(ctx, to, p.Shard, 1000)
-		}},
+	{name: "Resharding200Slots", inject: resharding(100)},
+	{name: "Resharding2000Slots", slow: true, inject: resharding(1000)},
 	{name: "RollingRestart", slow: true,
 		inject: func(ctx context.Context, c *engine, _ *node) error {
 			for shard := range c.Options.Shards {
@@ -143,6 +138,17 @@ func failover(ctx context.Context, c *engine, p *node) error {
 		return err
 	}
 	return p.Start()
+}
+
+// resharding moves slots to another shard, and back.
+func resharding(slots int) func(context.Context, *engine, *node) error {
+	return func(ctx context.Context, c *engine, p *node) error {
+		to := (p.Shard + 1) % c.Options.Shards
+		if err := c.Reshard(ctx, p.Shard, to, slots); err != nil {
+			return err
+		}
+		return c.Reshard(ctx, to, p.Shard, slots)
+	}
 }
 
 func restart(n *node) error {

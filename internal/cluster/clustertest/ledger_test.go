@@ -1,28 +1,27 @@
 package clustertest_test
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// ledger is what was given to whom. It is for any number of goroutines.
+// ledger is which items of which list were given. It is for any number of goroutines.
 type ledger struct {
-	users []entry
+	lists []entry
 
 	given, twice atomic.Int64 // items
 	refused      atomic.Int64 // advances
+	counted      atomic.Int64 // items that may have been skipped, as nodes say
 }
 
-// entry is what one user was given: a bit an item, of as many as a list may have.
+// entry is what was given of a list: a bit an item, of as many as a list may have.
 type entry struct {
 	items [1 << 16 / 64]atomic.Uint64
 	end   atomic.Int64 // behind the last item given
 }
 
-func newLedger(users int) *ledger { return &ledger{users: make([]entry, users)} }
+func newLedger(lists int) *ledger { return &ledger{lists: make([]entry, lists)} }
 
-// give notes that a user was given the items from one to before another.
-func (l *ledger) give(user, from, to int) {
-	e := &l.users[user]
+// give notes that somebody was given the items from one to before another.
+func (l *ledger) give(list, from, to int) {
+	e := &l.lists[list]
 	for i := from; i < to; i++ {
 		if bit := uint64(1) << (i % 64); e.items[i/64].Or(bit)&bit != 0 {
 			l.twice.Add(1)
@@ -33,10 +32,10 @@ func (l *ledger) give(user, from, to int) {
 	}
 }
 
-// settle notes where a user stands at the end: what they were given beyond it would be given again. It
-// returns how many items they were never given.
-func (l *ledger) settle(user, position int) (skipped int) {
-	e := &l.users[user]
+// settle notes where the user of a list stands at the end: what was given beyond it would be given again.
+// It returns how many items were never given.
+func (l *ledger) settle(list, position int) (skipped int) {
+	e := &l.lists[list]
 	for i := range 1 << 16 {
 		has := e.items[i/64].Load()&(1<<(i%64)) != 0
 		switch {
