@@ -1,6 +1,9 @@
 package arms
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Forget has events teach nothing of an arm any more, and reports whether they did. Like Add it is for one
 // goroutine at a time.
@@ -60,9 +63,7 @@ func (l *Learned) SetBack(now int64) {
 		return
 	}
 	c := l.cells.Load()
-	moved := &cells{words: c.words, size: c.size, seeds: c.seeds, landmark: c.landmark - (latest - now)}
-	moved.count.Store(c.count.Load())
-	moved.idle.Store(c.idle.Load())
-	l.cells.Store(moved)
+	whole, rest := l.halfLives(latest - now)
+	l.rebuild(c.size, c.landmark-whole, math.Exp2(-rest))
 	l.latest.Store(now)
 }

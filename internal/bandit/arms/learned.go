@@ -16,11 +16,13 @@ import (
 //
 // With a half-life the sums fade: an event counts half as much after every half-life. They are kept in
 // units that grow instead ("forward decay", Cormode, Shkapenyuk, Srivastava and Xu, ICDE 2009), so that
-// nothing has to be touched as time goes by.
+// nothing has to be touched as time goes by. Units are whole half-lives apart, so that sums go from one to
+// another by powers of two: tables that are taught the same in the same order hold the same bits, whenever
+// their units were made anew and whichever of them were restored of a copy.
 //
 // Add, Copy and Restore are for one goroutine at a time. A View is for any number beside it.
 type Learned struct {
-	halfLife float64 // microseconds; 0 is for ever
+	halfLife int64 // microseconds; 0 is for ever
 	limit    int
 	// Of all times of events; what is asked for before, as by a clock that was set back, counts as asked
 	// then.
@@ -36,7 +38,7 @@ type cells struct {
 	count atomic.Int64    // in use
 	// Of these, those with sums of 0: what they taught was forgotten, or weighs nothing.
 	idle     atomic.Int64
-	landmark int64 // when an event has the weight 1, Unix microseconds
+	landmark int64 // the half-life since 1970 at whose beginning an event has the weight 1
 }
 
 // A cell is the two halves of a key and the bits of two sums.
@@ -47,7 +49,7 @@ var ErrFull = errors.New("no room for more arms")
 
 // NewLearned returns an empty table for at most limit arms. A half-life of 0 forgets nothing.
 func NewLearned(limit int, halfLife time.Duration) *Learned {
-	l := &Learned{halfLife: float64(halfLife.Microseconds()), limit: limit}
+	l := &Learned{halfLife: halfLife.Microseconds(), limit: limit}
 	l.cells.Store(&cells{})
 	return l
 }
@@ -79,15 +81,34 @@ func (l *Learned) View(now int64) View {
 	if c.size == 0 {
 		return View{}
 	}
-	return View{c, l.weight(c.landmark - max(now, l.latest.Load()))}
+	return View{c, l.worth(c, max(now, l.latest.Load()))}
 }
 
-// weight returns what an event counts that lies so many microseconds after the landmark.
-func (l *Learned) weight(after int64) float64 {
+// halfLives returns how many half-lives have passed at a time since 1970, whole ones and what is left.
+func (l *Learned) halfLives(at int64) (whole int64, rest float64) {
 	if l.halfLife == 0 {
-		return 1
+		return 0, 0
 	}
-	return math.Exp2(float64(after) / l.halfLife)
+	left := at % l.halfLife
+	if left < 0 {
+		left += l.halfLife
+	}
+	return (at - left) / l.halfLife, float64(left) / float64(l.halfLife)
+}
+
+// scaled returns x times 2 to the power of n.
+func scaled(x float64, n int64) float64 { return math.Ldexp(x, int(max(-4096, min(n, 4096)))) }
+
+// weight returns what an event of a time counts, in units of a landmark.
+func (l *Learned) weight(at, landmark int64) float64 {
+	whole, rest := l.halfLives(at)
+	return scaled(math.Exp2(rest), whole-landmark)
+}
+
+// worth returns what a unit of the sums is worth at a time.
+func (l *Learned) worth(c *cells, at int64) float64 {
+	whole, rest := l.halfLives(at)
+	return scaled(math.Exp2(-rest), c.landmark-whole)
 }
 
 // Empty reports that the view holds no arm at all.
@@ -156,7 +177,7 @@ func (l *Learned) Add(k Key, reward float64, at int64) error {
 	if err != nil {
 		return err
 	}
-	w := l.weight(at - c.landmark)
+	w := l.weight(at, c.landmark)
 	c.add(k, w*reward, w*(1-reward))
 	return nil
 }
@@ -175,23 +196,23 @@ func (l *Learned) room(k Key, at int64) (*cells, error) {
 		if count := c.count.Load(); uint64(count+1)*8 > c.size*5 {
 			landmark := c.landmark
 			if count == 0 {
-				landmark = at
+				landmark, _ = l.halfLives(at)
 			}
-			c = l.rebuild(max(1024, 2*c.size), landmark)
+			c = l.rebuild(max(1024, 2*c.size), landmark, 1)
 		}
 	}
-	if l.weight(at-c.landmark) > renewAt {
-		c = l.rebuild(c.size, at)
+	if l.weight(at, c.landmark) > renewAt {
+		landmark, _ := l.halfLives(at)
+		c = l.rebuild(c.size, landmark, scaled(1, c.landmark-landmark))
 	}
 	l.latest.Store(max(at, l.latest.Load()))
 	return c, nil
 }
 
-// rebuild replaces the cells by a table of another size, in units of another landmark.
-func (l *Learned) rebuild(size uint64, landmark int64) *cells {
+// rebuild replaces the cells by a table of another size and landmark, with all sums multiplied by w.
+func (l *Learned) rebuild(size uint64, landmark int64, w float64) *cells {
 	old := l.cells.Load()
 	c := newCells(size, landmark)
-	w := l.weight(old.landmark - landmark)
 	old.each(func(k Key, alpha, beta float64) bool {
 		c.add(k, w*alpha, w*beta)
 		return true
@@ -254,7 +275,7 @@ type Arm struct {
 // Copy appends all arms, as they are worth at now, to dst.
 func (l *Learned) Copy(dst []Arm, now int64) []Arm {
 	c := l.cells.Load()
-	w := l.weight(c.landmark - max(now, l.latest.Load()))
+	w := l.worth(c, max(now, l.latest.Load()))
 	c.each(func(k Key, alpha, beta float64) bool {
 		dst = append(dst, Arm{k, w * alpha, w * beta})
 		return true
@@ -267,7 +288,8 @@ func (l *Learned) Copy(dst []Arm, now int64) []Arm {
 // those before it, and a million of them would take minutes.
 func (l *Learned) Reserve(n int, at int64) {
 	if n = min(n, l.limit); n > 0 {
-		l.cells.Store(newCells(uint64(max(1024, n*8/5+1)), at))
+		landmark, _ := l.halfLives(at)
+		l.cells.Store(newCells(uint64(max(1024, n*8/5+1)), landmark))
 	}
 }
 
@@ -277,7 +299,27 @@ func (l *Learned) Restore(a Arm, at int64) error {
 	if err != nil {
 		return err
 	}
-	w := l.weight(at - c.landmark)
+	w := l.weight(at, c.landmark)
 	c.add(a.Key, w*a.Alpha, w*a.Beta)
 	return nil
+}
+
+// Latest returns the latest time of all events.
+func (l *Learned) Latest() int64 { return l.latest.Load() }
+
+// Whole returns when the half-life ends that at is in, or at if it begins one: what a copy says as of then,
+// and Restore is given as of then, are the same bits.
+func (l *Learned) Whole(at int64) int64 {
+	whole, rest := l.halfLives(at)
+	if rest == 0 {
+		return at
+	}
+	return (whole + 1) * l.halfLife
+}
+
+// Replace has the table hold what another holds, which is not used any more, and says when its latest event
+// was. Views beside it hold the one or the other.
+func (l *Learned) Replace(by *Learned, latest int64) {
+	l.latest.Store(latest)
+	l.cells.Store(by.cells.Load())
 }

@@ -74,20 +74,31 @@ func (l *Local) State() State {
 func (l *Local) state() (State, journal.Position) {
 	l.mu.Lock()
 	at := l.journal.Position()
-	s := State{At: time.Now().UnixMicro(), Day: l.ids.began}
+	s := l.copyAt(time.Now().UnixMicro())
+	l.mu.Unlock()
+	s.clean()
+	return s, at
+}
+
+// copyAt returns what is known as it is worth at a time, for who holds the lock.
+func (l *memory) copyAt(at int64) State {
+	s := State{At: at, Day: l.ids.began}
 	for level, t := range l.learned {
 		s.Arms[level] = t.Copy(make([]arms.Arm, 0, t.Len()), s.At)
 	}
 	for i, ids := range []map[arms.Key]struct{}{l.ids.today, l.ids.yesterday} {
 		s.IDs[i] = slices.AppendSeq(make([]arms.Key, 0, len(ids)), maps.Keys(ids))
 	}
-	l.mu.Unlock()
-	for level := range s.Arms { // what was forgotten, or has faded to nothing
+	return s
+}
+
+// clean takes out what was forgotten, or has faded to nothing.
+func (s *State) clean() {
+	for level := range s.Arms {
 		s.Arms[level] = slices.DeleteFunc(s.Arms[level], func(a arms.Arm) bool {
 			return !(a.Alpha+a.Beta > 0)
 		})
 	}
-	return s, at
 }
 
 // checkpoint writes what was learned. Events go on while it is written.
@@ -144,10 +155,21 @@ func (s *State) write(w io.Writer) error {
 	return out.Flush()
 }
 
+// readWhole is readCheckpoint where nothing may follow.
+func (l *memory) readWhole(r io.Reader, now int64) error {
+	in := bufio.NewReaderSize(r, 1<<20)
+	err := l.readCheckpoint(in, now)
+	if err == nil {
+		if _, end := in.ReadByte(); end != io.EOF {
+			err = malformed(errors.New("it is longer than it says"))
+		}
+	}
+	return err
+}
+
 // readCheckpoint takes up what a checkpoint holds. Times beyond now are of a clock that was ahead: what was
 // known then is known now.
-func (l *Local) readCheckpoint(r io.Reader, now int64) error {
-	in := bufio.NewReaderSize(r, 1<<20)
+func (l *memory) readCheckpoint(in *bufio.Reader, now int64) error {
 	var failed error
 	var word [8]byte
 	read := func() uint64 {
@@ -195,13 +217,12 @@ func (l *Local) readCheckpoint(r io.Reader, now int64) error {
 			}
 		}
 	}
-	if failed == nil {
-		if _, err := in.ReadByte(); err != io.EOF {
-			failed = errors.New("it is longer than it says")
-		}
-	}
 	if failed != nil {
-		return fmt.Errorf("the checkpoint of the events is malformed: %w", failed)
+		return malformed(failed)
 	}
 	return nil
+}
+
+func malformed(err error) error {
+	return fmt.Errorf("the checkpoint of the events is malformed: %w", err)
 }

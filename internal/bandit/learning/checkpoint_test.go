@@ -128,7 +128,7 @@ func TestACheckpointThatIsCutOffIsRefused(t *testing.T) {
 	state := b.Bytes()
 	read := func(state []byte) (*local, error) {
 		l := open(t, t.TempDir())
-		return l, l.readCheckpoint(bytes.NewReader(state), want.At)
+		return l, l.readWhole(bytes.NewReader(state), want.At)
 	}
 	got, err := read(state)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/zeebo/xxh3"
+
 	"weir/internal/bandit/arms"
 )
 
@@ -14,8 +16,8 @@ type eventIDs struct {
 	began            int64 // of today, Unix microseconds
 	limit            int
 
-	perClient int // of limit
-	clients   [2]map[netip.Addr]int
+	perClient int               // of limit
+	clients   [2]map[uint64]int // by who
 }
 
 const day = int64(24 * time.Hour / time.Microsecond)
@@ -29,7 +31,7 @@ func newEventIDs(limit, perClient int) eventIDs {
 // reset forgets all.
 func (s *eventIDs) reset(now int64) {
 	s.today, s.yesterday, s.began = make(map[arms.Key]struct{}), make(map[arms.Key]struct{}), now
-	s.clients = [2]map[netip.Addr]int{{}, {}}
+	s.clients = [2]map[uint64]int{{}, {}}
 }
 
 // turn forgets what is old enough at now. A day that begins later than now is one of a clock that was ahead.
@@ -39,7 +41,7 @@ func (s *eventIDs) turn(now int64) {
 		s.reset(now)
 	case age >= day:
 		s.today, s.yesterday, s.began = make(map[arms.Key]struct{}), s.today, s.began+day
-		s.clients[0], s.clients[1] = make(map[netip.Addr]int), s.clients[0]
+		s.clients[0], s.clients[1] = make(map[uint64]int), s.clients[0]
 	case age < 0:
 		s.began = now
 	}
@@ -56,35 +58,36 @@ func (s *eventIDs) has(id arms.Key) bool {
 }
 
 // room returns nil if a client may add one.
-func (s *eventIDs) room(client netip.Addr) error {
+func (s *eventIDs) room(client uint64) error {
 	switch {
 	case s.len() >= s.limit:
 		return ErrIDs
-	case client.IsValid() && s.clients[0][client]+s.clients[1][client] >= s.perClient:
+	case client != 0 && s.clients[0][client]+s.clients[1][client] >= s.perClient:
 		return ErrClientID
 	}
 	return nil
 }
 
-// network is what a client is known by: one that has an address of IPv6 has 2^64 of them.
-func network(a netip.Addr) netip.Addr {
-	if a = a.Unmap(); a.Is6() {
-		p, _ := a.WithZone("").Prefix(64)
-		return p.Addr()
+// who is what a client is known by, 0 for nobody: a hash of its network, since one that has an address of
+// IPv6 has 2^64 of them.
+func who(a netip.Addr) uint64 {
+	if !a.IsValid() {
+		return 0
 	}
-	return a
+	b := a.Unmap().AsSlice()
+	return xxh3.Hash(b[:min(8, len(b))])
 }
 
-func (s *eventIDs) add(id arms.Key, client netip.Addr) {
+func (s *eventIDs) add(id arms.Key, client uint64) {
 	s.today[id] = struct{}{}
-	if client.IsValid() {
+	if client != 0 {
 		s.clients[0][client]++
 	}
 }
 
-func (s *eventIDs) remove(id arms.Key, client netip.Addr) {
+func (s *eventIDs) remove(id arms.Key, client uint64) {
 	delete(s.today, id)
-	if client.IsValid() {
+	if client != 0 {
 		s.clients[0][client]--
 	}
 }

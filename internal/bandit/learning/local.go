@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,25 +36,15 @@ type Options struct {
 	Faults  disk.Faults // for tests
 }
 
-// What a key takes, with the room that its table keeps free and what a table takes while it grows.
-const (
-	armBytes = 128 // 51 to 102
-	idBytes  = 80
-	idShare  = 4 // of which memory is one part for ids
-)
-
 // queueLimit bounds the events that wait for the disk.
 const queueLimit = 1 << 18
 
 // Local keeps what events teach in memory and in a journal. One goroutine commits: it takes whatever
 // batches have come meanwhile, writes them to the journal at once, adds them to the sums and answers them.
 type Local struct {
+	memory
 	o       Options
 	journal *journal.Journal
-	names   *names
-	learned [Levels]*arms.Learned
-	maxArms int
-	stats   stats
 
 	queue struct {
 		sync.Mutex
@@ -66,18 +55,12 @@ type Local struct {
 	wake chan struct{} // has room for one
 	full chan struct{} // the journal is long; has room for one
 
-	mu         sync.Mutex // guards all below, and the tables from being written by two
-	ids        eventIDs
-	batch      journal.Batch
-	records    []record // of the batch
-	fresh      int      // arms that these make at most
+	batch      journal.Batch // it and what follows are guarded by mu
+	records    []record      // of the batch
+	fresh      int           // arms that these make at most
 	pending    []committed
 	buffer     []byte
-	complained int64        // when a failure was last logged, Unix microseconds
-	remembered atomic.Int64 // ids
-	// What was replayed did not fit. Nothing is taken, and no checkpoint written, so that a restart with
-	// more memory has it all.
-	overfull atomic.Pointer[error]
+	complained int64 // when a failure was last logged, Unix microseconds
 
 	unanswered []Batch     // of the group that is being committed; of the goroutine that commits
 	broken     atomic.Bool // a goroutine has panicked
@@ -99,18 +82,13 @@ var _ Learner = (*Local)(nil)
 func Open(dir string, o Options) (*Local, error) {
 	o.Erase = cmp.Or(o.Erase, time.Hour)
 	l := &Local{o: o, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
-	maxIDs := max(1, int(o.Memory/idShare/idBytes))
-	l.maxArms = max(1, int((o.Memory-o.Memory/idShare)/armBytes))
-	l.ids = newEventIDs(maxIDs, max(1, int(o.ClientIDs*float64(maxIDs))))
-	for i := range l.learned {
-		l.learned[i] = arms.NewLearned(l.maxArms, o.HalfLife)
-	}
+	l.memory.init(o)
 	start, replayed := time.Now(), 0
 	now := start.UnixMicro()
 	var err error
 	l.journal, err = journal.Open(dir, journal.Options{
 		Sync: o.Sync, Log: o.Log, Metrics: o.Metrics, Name: "bandit", Faults: o.Faults,
-	}, func(r io.Reader) error { return l.readCheckpoint(r, now) }, func(b []byte) error {
+	}, func(r io.Reader) error { return l.readWhole(r, now) }, func(b []byte) error {
 		replayed++
 		return l.replay(b, now)
 	})
@@ -128,7 +106,7 @@ func Open(dir string, o Options) (*Local, error) {
 		o.Log.Info("bandit remembers", "arms", n, "replayed", replayed, "ids", l.ids.len(), "took",
 			time.Since(start))
 	}
-	l.register(o.Metrics)
+	l.register(o.Metrics, l.Durability())
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
 	l.start("commits of events", func() { l.commits(ctx) })
@@ -167,11 +145,11 @@ func (l *Local) replay(b []byte, now int64) error {
 	}
 	l.ids.turn(r.came)
 	if r.ID != (arms.Key{}) && !l.ids.has(r.ID) {
-		if l.ids.room(netip.Addr{}) != nil {
+		if l.ids.room(0) != nil {
 			l.overflow()
 			return nil
 		}
-		l.ids.add(r.ID, netip.Addr{})
+		l.ids.add(r.ID, 0)
 	}
 	for level, k := range r.Arms {
 		if k == (arms.Key{}) {
@@ -186,15 +164,6 @@ func (l *Local) replay(b []byte, now int64) error {
 		}
 	}
 	return nil
-}
-
-// overflow notes that what is on the disk needs more memory than there may be.
-func (l *Local) overflow() {
-	if l.overfull.Load() == nil {
-		err := fmt.Errorf("not all that events have taught fits into %d bytes, so no more are taken: raise "+
-			"--bandit-memory and restart", l.o.Memory)
-		l.overfull.Store(&err)
-	}
 }
 
 // Err implements Learner.
@@ -225,26 +194,8 @@ func (l *Local) Lag() time.Duration {
 	return age
 }
 
-// View implements Learner.
-func (l *Local) View(level arms.Level, now int64) arms.View { return l.learned[level].View(now) }
-
-// Teaches implements Learner.
-func (l *Local) Teaches(level arms.Level, k arms.Key) bool { return l.learned[level].Teaches(k) }
-
-// Len implements Learner.
-func (l *Local) Len(level arms.Level) int { return l.learned[level].Len() }
-
-// arms returns how many arms events have taught of.
-func (l *Local) arms() (n int) {
-	for _, t := range l.learned {
-		n += t.Len()
-	}
-	return n
-}
-
 // Learn implements Learner.
 func (l *Local) Learn(b Batch) {
-	b.Client = network(b.Client)
 	q := &l.queue
 	q.Lock()
 	var err error
@@ -358,10 +309,10 @@ func (l *Local) admit(b Batch, now int64) (duplicates int, err error) {
 	if err := l.overfull.Load(); err != nil {
 		return 0, *err
 	}
-	from := len(l.records)
+	from, client := len(l.records), who(b.Client)
 	defer func() {
 		if err != nil {
-			l.removeIDs(l.records[from:], b.Client)
+			l.removeIDs(l.records[from:], client)
 			l.records = l.records[:from]
 		}
 	}()
@@ -376,10 +327,10 @@ func (l *Local) admit(b Batch, now int64) (duplicates int, err error) {
 				duplicates++
 				continue
 			}
-			if err := l.ids.room(b.Client); err != nil {
+			if err := l.ids.room(client); err != nil {
 				return 0, err
 			}
-			l.ids.add(r.ID, b.Client)
+			l.ids.add(r.ID, client)
 		}
 		for level, k := range r.Arms {
 			if k != (arms.Key{}) && !l.learned[level].Has(k) {
@@ -395,26 +346,11 @@ func (l *Local) admit(b Batch, now int64) (duplicates int, err error) {
 }
 
 // removeIDs takes ids for not seen, of records that do not count after all.
-func (l *Local) removeIDs(records []record, client netip.Addr) {
+func (l *Local) removeIDs(records []record, client uint64) {
 	for i := range records {
 		if id := records[i].ID; id != (arms.Key{}) {
 			l.ids.remove(id, client)
 		}
-	}
-}
-
-// room returns how many new arms find room before that of arms that were forgotten is given back.
-func (l *Local) room() int {
-	room := l.maxArms
-	for _, t := range l.learned {
-		room -= t.Cells()
-	}
-	return room
-}
-
-func (l *Local) compact() {
-	for _, t := range l.learned {
-		t.Compact()
 	}
 }
 
@@ -428,14 +364,6 @@ func (l *Local) hasRoom(fresh int) bool {
 		l.fresh = l.newArms() // arms that were forgotten are new now
 	}
 	return l.fresh <= l.room()
-}
-
-// hasRoomForOne is hasRoom for one arm at a time, while what is on the disk is read.
-func (l *Local) hasRoomForOne() bool {
-	if l.room() == 0 {
-		l.compact()
-	}
-	return l.room() > 0
 }
 
 // newArms returns how many arms the records make, where several events are of the same one.
@@ -463,7 +391,7 @@ func (l *Local) write(batches []committed, now int64) {
 		from := 0
 		for i := range batches {
 			c := &batches[i]
-			l.removeIDs(l.records[from:c.end], c.Client)
+			l.removeIDs(l.records[from:c.end], who(c.Client))
 			from = c.end
 			c.duplicates, c.err = 0, cmp.Or(c.err, err)
 		}
@@ -474,25 +402,6 @@ func (l *Local) write(batches []committed, now int64) {
 		l.names.flush()
 	}
 	l.records, l.fresh = l.records[:0], 0
-}
-
-// apply adds an event to the sums of its arms.
-func (l *Local) apply(r *record, now int64) {
-	for level, k := range r.Arms {
-		if k == (arms.Key{}) {
-			continue
-		}
-		if fresh := !l.learned[level].Teaches(k); fresh || r.Names[level] != nil &&
-			!l.names.has(arms.Level(level), k) {
-			l.names.add(arms.Level(level), k, r.Names[level])
-		}
-		if err := l.learned[level].Add(k, r.Reward, r.At); err != nil {
-			panic("BUG: an event that was found to have room has none: " + err.Error())
-		}
-	}
-	if late := now - r.At; late > 0 { // else it does not say when it happened
-		l.stats.lag.Observe(0, time.Duration(late)*time.Microsecond, 1)
-	}
 }
 
 // save writes the batch to the journal.
@@ -559,66 +468,6 @@ func (l *Local) Forget(f Forgetting) (n int, err error) {
 	return n, nil
 }
 
-// armsOf returns records for all arms of a user.
-func (l *Local) armsOf(user string) (list []record, err error) {
-	_, err = l.Each(Cursor{}, func(a Named) bool {
-		if a.Level == arms.Pair && a.Of == user {
-			r := record{}
-			r.Arms[arms.Pair] = a.Key
-			list = append(list, r)
-		}
-		return true
-	})
-	return list, err
-}
-
-// Each implements Learner.
-func (l *Local) Each(from Cursor, f func(Named) bool) (Cursor, error) {
-	return l.names.each(from, func(a Named) bool { return !l.Teaches(a.Level, a.Key) || f(a) })
-}
-
-// Named implements Learner.
-func (l *Local) Named(level arms.Level, k arms.Key) bool { return l.names.has(level, k) }
-
-// teaches reports whether there is anything that a record can have forgotten.
-func (l *Local) teaches(r *record) bool {
-	switch {
-	case r.forgetIDs:
-		return l.ids.len() > 0
-	case r.Arms == Arms{}:
-		return l.arms() > 0
-	}
-	for level, k := range r.Arms {
-		if k != (arms.Key{}) && l.learned[level].Teaches(k) {
-			return true
-		}
-	}
-	return false
-}
-
-// unlearn forgets what a record says. Ids stay where arms are forgotten: an event that is sent again does
-// not count after all.
-func (l *Local) unlearn(r *record) (n int) {
-	switch {
-	case r.forgetIDs:
-		n = l.ids.len()
-		l.ids.reset(r.came)
-		return n
-	case r.Arms == Arms{}:
-		n = l.arms()
-		for _, t := range l.learned {
-			t.ForgetAll()
-		}
-		return n
-	}
-	for level, k := range r.Arms {
-		if k != (arms.Key{}) && l.learned[level].Forget(k) {
-			n++
-		}
-	}
-	return n
-}
-
 // Close implements Learner. It writes what was learned as a whole, so that nothing has to be replayed.
 func (l *Local) Close() error {
 	l.stop()
@@ -632,35 +481,4 @@ func (l *Local) Close() error {
 		}
 	}
 	return errors.Join(l.names.close(), l.journal.Close())
-}
-
-// stats counts what happens.
-type stats struct {
-	unsaved, checkpointErrors, forgotten *metrics.Counter
-	lag                                  *metrics.Histogram
-}
-
-func (l *Local) register(r *metrics.Registry) {
-	s := &l.stats
-	s.unsaved = r.Counter("weir_bandit_save_errors_total", "Writes of events that failed.")
-	s.checkpointErrors = r.Counter("weir_bandit_checkpoint_errors_total",
-		"Checkpoints that could not be written.")
-	s.forgotten = r.Counter("weir_bandit_forgotten_arms_total",
-		"Arms of which it was asked to forget what events have taught.")
-	s.lag = r.LongHistogram("weir_bandit_event_lag_seconds",
-		"Time from when an event happened, by its ts, until it counted.")
-	for level, name := range [Levels]string{"item", "segment", "pair"} {
-		r.Gauge("weir_bandit_learned_arms", "Arms that events have taught of.",
-			func() float64 { return float64(l.learned[level].Len()) }, "level", name)
-	}
-	r.Gauge("weir_bandit_learned_arms_limit",
-		"Arms that events may teach of, all levels together, by --bandit-memory.",
-		func() float64 { return float64(l.maxArms) })
-	r.Gauge("weir_bandit_event_ids", "Ids of events that are remembered.",
-		func() float64 { return float64(l.remembered.Load()) })
-	r.Gauge("weir_bandit_event_ids_limit", "Ids of events that may be remembered, by --bandit-memory.",
-		func() float64 { return float64(l.ids.limit) })
-	r.Gauge("weir_bandit_durability_info",
-		"1; the label says what becomes of accepted events in a crash and a power loss.",
-		func() float64 { return 1 }, "durability", l.Durability())
 }

@@ -332,7 +332,7 @@ func TestIDsAreForgottenAfterADayOrTwo(t *testing.T) {
 			t.Fatalf("%d ids, want %d", ids.len(), len(added))
 		}
 		k := arms.NumberKey(r.Uint64())
-		ids.add(k, netip.Addr{})
+		ids.add(k, 0)
 		added[k] = now
 	}
 	ids.turn(now - 3*day)
@@ -393,7 +393,7 @@ func TestAClockThatWasAheadOnceIsForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.ids.began = future
-		l.ids.add(key(99), netip.Addr{})
+		l.ids.add(key(99), 0)
 		if err := l.journal.Checkpoint(l.journal.Position(), (&State{
 			At: future, Day: future, Arms: [Levels][]arms.Arm{{{Key: key(2), Alpha: 1}}},
 			IDs: [2][]arms.Key{{key(99)}},

@@ -62,9 +62,8 @@ const missingLimit = 1 << 20
 func openNames(dir string, tables *[Levels]*arms.Learned, faults disk.Faults, log *slog.Logger) (*names,
 	error) {
 	n := &names{path: filepath.Join(dir, "names"), faults: faults, log: log}
-	var marks [Levels]*arms.Marks
-	for level, t := range tables {
-		marks[level] = t.Marks()
+	marks := marksOf(tables)
+	for level := range tables {
 		n.missing[level] = make(map[arms.Key]struct{})
 	}
 	open := func() (lost int64, err error) {
@@ -241,17 +240,11 @@ func (n *names) each(from Cursor, f func(Named) bool) (Cursor, error) {
 	return Cursor{}, err
 }
 
-// compact writes the file anew without the names of arms that are not taught of, if there are any.
-func (n *names) compact(tables *[Levels]*arms.Learned) (err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if !n.stale {
-		return nil
-	}
-	var marks [Levels]*arms.Marks
-	for level, t := range tables {
-		marks[level] = t.Marks()
-	}
+// frames walks the frames of names from somewhere.
+type frames func(f func(frame []byte) error) error
+
+// frames walks those of the file.
+func (n *names) frames(f func([]byte) error) error {
 	in, err := os.Open(n.path)
 	if err != nil {
 		return err
@@ -261,6 +254,73 @@ func (n *names) compact(tables *[Levels]*arms.Learned) (err error) {
 	if err != nil {
 		return err
 	}
+	_, err = r.Frames(disklog.PageSize, func(b []byte, _ int64) error { return f(b) })
+	return err
+}
+
+// marksOf returns a mark for every arm.
+func marksOf(tables *[Levels]*arms.Learned) (marks [Levels]*arms.Marks) {
+	for level, t := range tables {
+		marks[level] = t.Marks()
+	}
+	return marks
+}
+
+// taught calls write with frames of those names that are of arms which are taught of, each once. They have
+// room for their header in front.
+func taught(marks *[Levels]*arms.Marks, from frames, write func(frame []byte) error) error {
+	frame := make([]byte, disklog.FrameHeader)
+	flush := func() error {
+		if len(frame) == disklog.FrameHeader {
+			return nil
+		}
+		err := write(frame)
+		frame = frame[:disklog.FrameHeader]
+		return err
+	}
+	err := from(func(b []byte) error {
+		err := eachName(b, func(a Named, entry []byte) bool {
+			if marks[a.Level].Mark(a.Key) {
+				frame = append(frame, entry...)
+			}
+			return true
+		})
+		if err == nil && len(frame) > 64<<10 {
+			err = flush()
+		}
+		return err
+	})
+	return errors.Join(err, flush())
+}
+
+// compact writes the file anew without the names of arms that are not taught of, if there are any.
+func (n *names) compact(tables *[Levels]*arms.Learned) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.stale {
+		return nil
+	}
+	marks := marksOf(tables)
+	return n.rewrite(&marks, n.frames)
+}
+
+// replace writes the file anew from elsewhere.
+func (n *names) replace(tables *[Levels]*arms.Learned, from frames) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.frame = n.frame[:0]
+	marks := marksOf(tables)
+	err := n.rewrite(&marks, from)
+	n.lacking.Store(0)
+	for level, m := range marks {
+		n.missing[level] = make(map[arms.Key]struct{})
+		m.Unmarked(func(k arms.Key) bool { return n.lack(arms.Level(level), k) })
+	}
+	return err
+}
+
+// rewrite puts a file in place of the one there is, for who holds the lock.
+func (n *names) rewrite(marks *[Levels]*arms.Marks, from frames) (err error) {
 	temp := n.path + ".new"
 	out, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -276,28 +336,7 @@ func (n *names) compact(tables *[Levels]*arms.Learned) (err error) {
 		return err
 	}
 	log := disklog.NewLog(out, namesFormat, id, 0, n.faults)
-	frame := make([]byte, disklog.FrameHeader)
-	write := func() error {
-		if len(frame) == disklog.FrameHeader {
-			return nil
-		}
-		err := log.Append(frame)
-		frame = frame[:disklog.FrameHeader]
-		return err
-	}
-	_, err = r.Frames(disklog.PageSize, func(b []byte, _ int64) error {
-		err := eachName(b, func(a Named, entry []byte) bool {
-			if marks[a.Level].Mark(a.Key) {
-				frame = append(frame, entry...)
-			}
-			return true
-		})
-		if err == nil && len(frame) > 64<<10 {
-			err = write()
-		}
-		return err
-	})
-	if err = errors.Join(err, write()); err == nil {
+	if err = taught(marks, from, log.Append); err == nil {
 		err = log.Sync()
 	}
 	if err == nil {
