@@ -33,6 +33,7 @@ import (
 	"weir/internal/bandit/beta"
 	"weir/internal/bandit/featurestore"
 	"weir/internal/bandit/learning"
+	"weir/internal/cluster"
 	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/server"
@@ -74,6 +75,9 @@ type Config struct {
 	StoreOptions featurestore.Options
 	// PriorOnStoreError answers with the prior when the store fails and nothing is cached.
 	PriorOnStoreError bool
+
+	// Cluster is whose engine keeps the events; nil for a journal of this machine's own.
+	Cluster *cluster.Client
 
 	erase   time.Duration // how often what was forgotten is taken out of the files; for tests
 	faults  disk.Faults   // for tests
@@ -196,7 +200,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 			return nil, err
 		}
 	}
-	b.learner, err = learning.Open(filepath.Join(env.DataDir, "bandit"), learning.Options{
+	b.learner, err = openLearner(ctx, filepath.Join(env.DataDir, "bandit"), cfg.Cluster, learning.Options{
 		HalfLife: cfg.HalfLife, Memory: cfg.Memory, ClientIDs: cfg.ClientIDs, Sync: cfg.Sync,
 		Checkpoint: cfg.Checkpoint,
 		Erase:      cfg.erase, Go: b.work.Go, Metrics: env.Metrics, Log: env.Log, Faults: cfg.faults,
@@ -217,6 +221,14 @@ func Open(ctx context.Context, cfg Config, env server.Env) (_ *Bandit, err error
 		})
 	}
 	return b, nil
+}
+
+func openLearner(ctx context.Context, dir string, c *cluster.Client, o learning.Options) (learning.Learner,
+	error) {
+	if c != nil {
+		return learning.OpenShared(ctx, filepath.Join(dir, "cluster"), c, o)
+	}
+	return learning.Open(dir, o)
 }
 
 // loadFirst reads the arms the bandit begins with.
@@ -377,7 +389,12 @@ func (b *Bandit) Health() server.Health {
 }
 
 // DataFiles returns the files in the data directory that events are in.
-func (b *Bandit) DataFiles() []string { return []string{"bandit/*.journal"} }
+func (b *Bandit) DataFiles() []string {
+	if b.cfg.Cluster != nil {
+		return nil
+	}
+	return []string{"bandit/*.journal"}
+}
 
 // Storage is about what events teach.
 func (b *Bandit) Storage() server.Storage {

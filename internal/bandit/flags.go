@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/bandit/arms"
 	"weir/internal/bandit/featurestore"
+	"weir/internal/cluster"
 	"weir/internal/config"
 	"weir/internal/server"
 )
@@ -88,6 +89,9 @@ func (o *Flags) Check() error {
 	}
 	return o.cfg.readFlags(o.set, o.prior, o.learn, o.storeError)
 }
+
+// SetCluster has the events kept by a cluster's engine, nil for none, from Open on.
+func (o *Flags) SetCluster(c *cluster.Client) { o.cfg.Cluster = c }
 
 // HasStore reports whether the flags name a feature store.
 func (o *Flags) HasStore() bool { return o.cfg.Store != "" }

@@ -100,8 +100,11 @@ func (b *Bandit) postForget(w *server.Response, r *server.Request) server.Outcom
 	}
 	n, err := b.learner.Forget(f.keys())
 	if err != nil {
-		w.Problem(http.StatusServiceUnavailable,
-			"this cannot be saved at the moment, so nothing is forgotten")
+		detail := "this cannot be saved at the moment, so nothing is forgotten"
+		if b.cfg.Cluster != nil {
+			detail = "nobody knows whether this is forgotten; ask again: " + err.Error()
+		}
+		w.Problem(http.StatusServiceUnavailable, detail)
 		return server.Done
 	}
 	switch {

@@ -1,5 +1,6 @@
 // Package learning keeps what events teach: for each arm the sums of rewards, which are added to the
-// posterior that it was imported with. A Learner is one way to keep them; Local is that of one machine.
+// posterior that it was imported with. A Learner is one way to keep them: Local that of one machine, in a
+// journal; Shared that of several nodes, in a stream of the engine that they share.
 //
 // What every Learner promises, and package learningtest tests of any:
 //
@@ -9,7 +10,9 @@
 //     the same time are no exception.
 //   - What Done was told to have been accepted survives as Durability says. What it was told to be refused
 //     does not count.
-//   - After a write whose outcome nobody can tell, everything is refused until a restart. Err says so.
+//   - After a write whose outcome nobody can tell, a Local refuses everything until a restart, as Err says:
+//     its disk is not to be trusted. For a Shared that is what a failover looks like, and soon over: such a
+//     batch is refused with ErrUnsure, may count or not, and sent again with the same ids it counts once.
 //   - Predictions read the arms beside all that, without waiting.
 //
 // An event names the keys of the arms that it counts for: that was decided when it came, so it is the same
@@ -91,7 +94,7 @@ type Learner interface {
 	Durability() string
 	// Lag is the age of the oldest accepted event that a power loss would take now, 0 if there is none.
 	Lag() time.Duration
-	// Err returns nil, or why events are refused until a restart.
+	// Err returns nil, or why events are refused: until a restart, or until an engine is back.
 	Err() error
 	Close() error
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/internal/bandit/arms"
@@ -43,6 +42,7 @@ const queueLimit = 1 << 18
 // batches have come meanwhile, writes them to the journal at once, adds them to the sums and answers them.
 type Local struct {
 	memory
+	tasks
 	o       Options
 	journal *journal.Journal
 
@@ -62,10 +62,7 @@ type Local struct {
 	buffer     []byte
 	complained int64 // when a failure was last logged, Unix microseconds
 
-	unanswered []Batch     // of the group that is being committed; of the goroutine that commits
-	broken     atomic.Bool // a goroutine has panicked
-	stop       context.CancelFunc
-	ended      []chan struct{} // each closed when its goroutine has ended
+	unanswered []Batch // of the group that is being committed; of the goroutine that commits
 }
 
 // committed is a batch that is part of a group, or was refused.
@@ -109,27 +106,9 @@ func Open(dir string, o Options) (*Local, error) {
 	l.register(o.Metrics, l.Durability())
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	l.start("commits of events", func() { l.commits(ctx) })
-	l.start("checkpoints of events", func() { l.checkpoints(ctx) })
+	l.start(o, "commits of events", func() { l.commits(ctx) })
+	l.start(o, "checkpoints of events", func() { l.checkpoints(ctx) })
 	return l, nil
-}
-
-// start runs fn until Close. If it panics, events are refused until a restart.
-func (l *Local) start(name string, fn func()) {
-	ended := make(chan struct{})
-	l.ended = append(l.ended, ended)
-	l.o.Go(name, func(context.Context) {
-		returned := false
-		defer func() {
-			if !returned {
-				l.broken.Store(true)
-				l.stop()
-			}
-			close(ended)
-		}()
-		fn()
-		returned = true
-	})
 }
 
 // replay takes up a record of the journal. Times beyond now are of a clock that was ahead.
@@ -176,7 +155,7 @@ func (l *Local) Err() error {
 		return *err
 	}
 	if l.broken.Load() {
-		return errors.New("a background task failed; see the log, and restart")
+		return errBroken
 	}
 	return nil
 }
@@ -470,10 +449,7 @@ func (l *Local) Forget(f Forgetting) (n int, err error) {
 
 // Close implements Learner. It writes what was learned as a whole, so that nothing has to be replayed.
 func (l *Local) Close() error {
-	l.stop()
-	for _, ended := range l.ended {
-		<-ended
-	}
+	l.end()
 	if j := l.journal; l.Err() == nil && j.Position() > j.Checkpointed() {
 		if err := l.checkpoint(); err != nil {
 			l.o.Log.Warn("what the events have taught could not be written as a whole; nothing is lost, "+

@@ -120,13 +120,21 @@ func (n *names) add(level arms.Level, k arms.Key, name *Name) {
 	if len(n.frame) == 0 {
 		n.frame = append(n.frame, make([]byte, disklog.FrameHeader)...)
 	}
-	n.frame = appendKey(append(n.frame, byte(level)), k)
-	n.frame = append(append(n.frame, byte(len(name.Item))), name.Item...)
-	n.frame = append(append(n.frame, byte(len(name.Of))), name.Of...)
+	n.frame = appendName(n.frame, level, k, name)
 	if _, missing := n.missing[level][k]; missing {
 		delete(n.missing[level], k)
 		n.lacking.Add(-1)
 	}
+}
+
+// appendName appends an entry.
+func appendName(dst []byte, level arms.Level, k arms.Key, name *Name) []byte {
+	if len(name.Item) > 255 || len(name.Of) > 255 {
+		return dst
+	}
+	dst = appendKey(append(dst, byte(level)), k)
+	dst = append(append(dst, byte(len(name.Item))), name.Item...)
+	return append(append(dst, byte(len(name.Of))), name.Of...)
 }
 
 // lack notes that an arm has no name, and reports whether more can be noted.

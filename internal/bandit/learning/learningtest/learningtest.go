@@ -36,8 +36,8 @@ type Implementation struct {
 
 const dirVariable = "WEIR_LEARNINGTEST_DIR"
 
-// Main runs the tests, or teaches until it is killed.
-func Main(m *testing.M, im Implementation) {
+// Main runs the tests of m, a *testing.M or what it is run by, or teaches until it is killed.
+func Main(m interface{ Run() int }, im Implementation) {
 	if dir := os.Getenv(dirVariable); dir != "" {
 		fmt.Fprintln(os.Stderr, teachForever(im, dir))
 		os.Exit(1)
@@ -120,6 +120,17 @@ func Run(t *testing.T, im Implementation) {
 			t.Errorf("%d arms are forgotten, error %v", n, err)
 		}
 		want(t, l, 2, 0)
+		of := Event(4, "")
+		of.Arms[arms.Pair] = key(5)
+		of.Names[arms.Pair] = &learning.Name{Item: "4", Of: "somebody"}
+		if _, err := Learn(l, of); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []int{1, 0} {
+			if n, err := l.Forget(learning.Forgetting{User: "somebody"}); n != of || err != nil {
+				t.Errorf("%d arms of a user are forgotten, error %v", n, err)
+			}
+		}
 		closed(t, l)
 	})
 	t.Run("batches at the same time", func(t *testing.T) {
