@@ -273,6 +273,9 @@ func (s *Service) putRules(w *server.Response, r *server.Request) server.Outcome
 	if err != nil {
 		return s.refuse(w, err)
 	}
+	if _, err := parseGlobal(string(text), 0); err != nil {
+		return s.refuse(w, err)
+	}
 	if err := s.rows.Set(r.Context(), globalSetting, string(text)); err != nil {
 		return s.refuse(w, err)
 	}

@@ -3,11 +3,13 @@ package filter_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +20,8 @@ import (
 	"weir/internal/cluster"
 	"weir/internal/cluster/clustertest"
 	"weir/internal/filter"
+	"weir/internal/filter/shared"
+	"weir/internal/filter/store"
 	"weir/internal/metrics"
 	"weir/internal/server"
 	"weir/internal/systest"
@@ -224,6 +228,24 @@ func TestWhatAnOwnerHasFetchedIsOnAllNodes(t *testing.T) {
 		if up.upstream.asked.Load() != 2 {
 			t.Errorf("asked for %v", up.asked)
 		}
+		// One that comes when what came is no longer there fetches it, and dates it as the others do.
+		was := all[0].want(all[0].public+at, 200)
+		client, err := cluster.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		if n := forgetBodies(t, client, o.Prefix); n != 1 {
+			t.Fatalf("%d bodies in the engine", n)
+		}
+		systest.Eventually(t, "a second has passed", func() bool {
+			modified, _ := http.ParseTime(was.header.Get("Last-Modified")) //nolint:errcheck // it is one
+			return time.Since(modified) > 2*time.Second
+		})
+		all = append(all, nodes(t, o, up.upstream, 1, nil)...)
+		if got := all[4].want(all[4].public+at, 200); said(got) != said(was) || up.upstream.asked.Load() != 3 {
+			t.Errorf("asked for %v; nodes answer\n%s\n%s", up.asked, said(was), said(got))
+		}
 		if got := all[3].do("PATCH", all[3].admin+"/admin/filters/"+id,
 			`{"rules":["title contains \"edition\""]}`); got.status != 200 {
 			t.Fatalf("%+v", got)
@@ -250,6 +272,30 @@ func TestWhatAnOwnerHasFetchedIsOnAllNodes(t *testing.T) {
 			})
 		}
 	})
+}
+
+// forgetBodies removes what nodes have published of sources, and returns of how many.
+func forgetBodies(t *testing.T, c *cluster.Client, prefix string) (n int) {
+	err := c.Each(t.Context(), func(ctx context.Context, node cluster.Node) error {
+		if !node.Primary {
+			return nil
+		}
+		reply, err := node.Do(ctx, "KEYS", prefix+":fb:*")
+		if err != nil {
+			return err
+		}
+		keys, err := reply.AsStrSlice()
+		for _, key := range keys {
+			n++
+			_, derr := node.Do(ctx, "DEL", key)
+			err = errors.Join(err, derr)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 func TestWithoutTheEngineFeedsAreServedAndChangesAreRefused(t *testing.T) {
@@ -324,7 +370,7 @@ func TestWithoutTheEngineFeedsAreServedAndChangesAreRefused(t *testing.T) {
 func TestTheFiltersOfAServerByItselfAreBroughtIntoACluster(t *testing.T) {
 	inCluster(t, func(t *testing.T, o cluster.Options) {
 		up := newUpstream(t, feed(rss))
-		box, dir := t.TempDir(), t.TempDir()
+		box := t.TempDir()
 		s, stop := serve(t, box, up, server.Config{}, nil)
 		at := strings.TrimPrefix(s.add(`{"url":"`+up.URL+`/one","rules":["title contains \"advert\""]}`), s.public)
 		if got := s.do("PUT", s.admin+"/admin/filters/rules", `{"rules":"title contains \"sports\""}`); got.status != 200 {
@@ -342,13 +388,21 @@ func TestTheFiltersOfAServerByItselfAreBroughtIntoACluster(t *testing.T) {
 			!strings.Contains(err.Error(), "weir cluster import") {
 			t.Fatalf("a node with filters of its own starts: %v", err)
 		}
+		all, err := store.Open(filepath.Join(box, filter.Folder, filter.StoreFile), log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		brought, err := shared.OpenRows(t.Context(), shared.Options{Client: client, Store: all, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, want := range []int{2, 0} {
-			if n, err := filter.Import(t.Context(), box, client, log); err != nil || n != want {
+			if n, err := brought.Import(t.Context()); err != nil || n != want {
 				t.Fatalf("%d filters and rules are brought, want %d: %v", n, want, err)
 			}
 		}
-		if n, err := filter.Import(t.Context(), dir, client, log); err != nil || n != 0 {
-			t.Errorf("of a directory without filters: %d, %v", n, err)
+		if err := all.Close(); err != nil {
+			t.Fatal(err)
 		}
 		for _, n := range nodes(t, o, up, 2, nil) {
 			got := n.want(n.public+at, 200)

@@ -3,10 +3,6 @@ package filter
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -88,30 +84,6 @@ func (s *Service) openRows() (err error) {
 		return err
 	}
 	return s.store.Disown(context.Background())
-}
-
-// Import brings the filters and global rules of a data directory that is not in use into a cluster, and returns
-// how many of them it did not have. What both have stays as the cluster has it, and the directory is then that
-// of a node.
-func Import(ctx context.Context, dataDir string, c *cluster.Client, log *slog.Logger) (added int, err error) {
-	path := filepath.Join(dataDir, Folder, StoreFile)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
-	}
-	st, err := store.Open(path, log)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	if err := c.Load(ctx, shared.Functions); err != nil {
-		return 0, err
-	}
-	r, err := shared.OpenRows(ctx, shared.Options{Client: c, Store: st, Log: log,
-		Changed: func(_, _ *store.Filter) {}, Set: func(_, _ string) {}, Fetched: func(string) {}})
-	if err != nil {
-		return 0, err
-	}
-	return r.Import(ctx)
 }
 
 // changed takes up that the store has another filter than before; nil is none.
