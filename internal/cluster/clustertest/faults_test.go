@@ -60,7 +60,7 @@ var faults = []fault{
 			_, err := c.AwaitFailover(ctx, p)
 			return err
 		}},
-	{name: "SlowReplicationThenKill", slow: true,
+	{name: "SlowReplicationThenKill", revealing: true, slow: true,
 		inject: func(ctx context.Context, c *engine, p *node) error {
 			c.DelayReplication(200 * time.Millisecond)
 			defer c.DelayReplication(0)

@@ -91,12 +91,12 @@ func (g *gates) pump(from, to net.Conn, l link) {
 		bytes []byte
 		read  time.Time
 	}
-	chunks := make(chan chunk, 1024)
+	chunks, ended := make(chan chunk, 1024), make(chan struct{})
 	go func() {
 		defer from.Close() //nolint:errcheck // the reader sees the same
 		defer to.Close()   //nolint:errcheck // the reader sees the same
 		for c := range chunks {
-			if !g.pass(l, c.read) {
+			if !g.pass(l, c.read, ended) {
 				break
 			}
 			if _, err := to.Write(c.bytes); err != nil {
@@ -107,6 +107,7 @@ func (g *gates) pump(from, to net.Conn, l link) {
 		}
 	}()
 	defer close(chunks)
+	defer close(ended)
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
@@ -122,8 +123,9 @@ func (g *gates) pump(from, to net.Conn, l link) {
 	}
 }
 
-// pass waits until what was read at a time may go on, and says whether it may at all.
-func (g *gates) pass(l link, read time.Time) bool {
+// pass waits until what was read at a time may go on, and says whether it may at all: what waits when its
+// sender has ended is lost.
+func (g *gates) pass(l link, read time.Time, ended <-chan struct{}) bool {
 	for {
 		g.mu.Lock()
 		if g.closed || l.from == nil {
@@ -143,9 +145,15 @@ func (g *gates) pass(l link, read time.Time) bool {
 		g.mu.Unlock()
 		switch {
 		case cut:
-			<-changed
+			select {
+			case <-ended:
+				return false
+			case <-changed:
+			}
 		case early > 0:
 			select {
+			case <-ended:
+				return false
 			case <-time.After(early):
 			case <-changed:
 			}

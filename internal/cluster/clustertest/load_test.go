@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/bandit/learning"
 	"weir/internal/cluster"
 	"weir/internal/cluster/clustertest"
 	"weir/internal/cluster/positions"
@@ -49,22 +50,17 @@ func TestFaultsGiveNothingTwice(t *testing.T) {
 							rounds = 1
 						}
 						for i := range rounds {
-							o := advanceUnder(t, c, f, replicas, i)
-							sum.given += o.given
-							sum.twice += o.twice
-							sum.skipped += o.skipped
-							sum.refused += o.refused
-							sum.indices += o.indices
-							sum.indicesTwice += o.indicesTwice
+							sum.add(advanceUnder(t, c, f, replicas, i))
 						}
 						t.Logf("%s, %s, WAIT %d, %d times: %d items, %d twice, %d skipped, %d refused; "+
-							"%d indices, %d twice", s, f.name, replicas, rounds, sum.given, sum.twice,
-							sum.skipped, sum.refused, sum.indices, sum.indicesTwice)
+							"%d indices, %d twice; %d events, %d lost, %d twice", s, f.name, replicas, rounds,
+							sum.given, sum.twice, sum.skipped, sum.refused, sum.indices, sum.indicesTwice,
+							sum.events, sum.eventsLost, sum.eventsTwice)
 						switch {
 						case (control && f.revealing || f.breaking) && sum.twice == 0:
 							t.Errorf("void: nothing was given twice where it must be, so the fault was none")
-						case !control && !f.breaking && sum.twice+sum.indicesTwice > 0:
-							t.Errorf("%d items and %d indices were given twice", sum.twice, sum.indicesTwice)
+						case !control && !f.breaking && sum.faulty() > 0:
+							t.Errorf("something came twice or was lost")
 						}
 					})
 				}
@@ -73,7 +69,27 @@ func TestFaultsGiveNothingTwice(t *testing.T) {
 	}
 }
 
-type outcome struct{ given, twice, skipped, refused, indices, indicesTwice int64 }
+// outcome is what became of items and advances, of indices and of events.
+type outcome struct {
+	given, twice, skipped, refused  int64
+	indices, indicesTwice           int64
+	events, eventsLost, eventsTwice int64 // of one node, the worst
+}
+
+func (o *outcome) add(b outcome) {
+	o.given += b.given
+	o.twice += b.twice
+	o.skipped += b.skipped
+	o.refused += b.refused
+	o.indices += b.indices
+	o.indicesTwice += b.indicesTwice
+	o.events += b.events
+	o.eventsLost += b.eventsLost
+	o.eventsTwice += b.eventsTwice
+}
+
+// faulty is how much there is of what must not be.
+func (o outcome) faulty() int64 { return o.twice + o.indicesTwice + o.eventsLost + o.eventsTwice }
 
 // refusal says whether an error is one that clients see as 503.
 func refusal(err error) bool {
@@ -118,6 +134,7 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 	for i := range nodes {
 		nodes[i] = openNode(ctx, t, cluster.Options{Addrs: c.Addrs(), Replicas: replicas,
 			Prefix: clustertest.Prefix(t) + "-" + strconv.Itoa(round)})
+		defer nodes[i].close(t)
 	}
 	l := newLedger(2 * users)
 	under, stop := context.WithCancel(ctx)
@@ -162,6 +179,11 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 			})
 		}
 	}
+	learners := []*learning.Shared{nodes[0].learner, nodes[1].learner}
+	var told events
+	for range reporters {
+		all.Go(func() { told.report(under, t, learners) })
+	}
 	give := func(n int64) {
 		t.Helper()
 		for goal := l.given.Load() + n; l.given.Load() < goal; sleep(ctx, time.Millisecond) {
@@ -176,7 +198,9 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 		sleep(ctx, 300*time.Millisecond)
 		published <- publish(ctx, nodes[:], 2)
 	}()
-	if err := f.inject(ctx, c, c.Primary(ctx, round%c.Options.Shards)); err != nil {
+	// The shard of the events comes first.
+	shard := int(cluster.Slot("{events}"))*c.Options.Shards>>14 + round
+	if err := f.inject(ctx, c, c.Primary(ctx, shard%c.Options.Shards)); err != nil {
 		clustertest.Need(t, err)
 	}
 	if err := c.AwaitHealthy(ctx); err != nil {
@@ -201,6 +225,15 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 			o.skipped += int64(l.settle(user, int(l.lists[user].end.Load())))
 		}
 	}
+	late := openLearner(ctx, t, nodes[0].client)
+	for _, learner := range append(learners, late) {
+		lost, twice := told.settle(ctx, learner)
+		o.eventsLost, o.eventsTwice = max(o.eventsLost, lost), max(o.eventsTwice, twice)
+	}
+	if err := late.Close(); err != nil {
+		t.Error(err)
+	}
+	o.events = int64(len(told.accepted))
 	o.indices, o.indicesTwice = indices.taken, indices.twice
 	o.given, o.twice, o.refused = l.given.Load(), l.twice.Load(), l.refused.Load()
 	if counted := l.counted.Load(); replicas > 0 && o.skipped > counted {
@@ -209,10 +242,12 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 	return o
 }
 
-// weir is the part of a node that keeps positions.
+// weir is the parts of a node that keep something in the engine.
 type weir struct {
+	client    *cluster.Client
 	positions *positions.Positions
 	index     progress.Index
+	learner   *learning.Shared
 	now       atomic.Pointer[served]
 }
 
@@ -228,12 +263,7 @@ func openNode(ctx context.Context, t *testing.T, o cluster.Options) *weir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := new(weir)
+	w := &weir{client: client, learner: openLearner(ctx, t, client)}
 	if w.positions, err = positions.Open(ctx, client, positions.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +274,13 @@ func openNode(ctx context.Context, t *testing.T, o cluster.Options) *weir {
 		t.Fatal(err)
 	}
 	return w
+}
+
+func (w *weir) close(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(w.learner.Close(), w.client.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 // publish has all nodes take up lists before one serves them.
