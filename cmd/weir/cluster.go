@@ -18,16 +18,17 @@ func newCluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Check the engine that nodes of weir share, and move state into it",
-		Long: `Several nodes of weir share a Valkey or Redis cluster, the engine, when weir serve has --cluster.
-These commands look at its settings, and move the state of one box into it and back.
+		Long: `Several nodes of weir share a Valkey or Redis cluster, the engine, where weir serve has
+--cluster. These commands look at its settings, and move the state of one box into it and back.
 
 They take the flags, the variables and the --config file of weir serve.`,
-		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379,10.0.0.2:6379 --cluster-restart-delay 31s`,
-		Args:    onlyCommands,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379 --cluster-restart-delay 31s
+  weir cluster import --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
+		Args: onlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	cmd.AddCommand(newClusterCheck())
+	cmd.AddCommand(newClusterCheck(), newClusterImport(), newClusterExport())
 	return cmd
 }
 
@@ -76,8 +77,8 @@ func newClusterCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say whether the engine's settings keep what weir promises",
-		Long: `Ask all nodes of a Valkey or Redis cluster for their settings and their state, and say of each that
-breaks a promise or will hurt why it does, and what to change. Nothing is changed there.
+		Long: `Ask all nodes of a Valkey or Redis cluster for their settings and their state, and say of each
+that breaks a promise or will hurt why it does, and what to change. Nothing is changed there.
 
 How soon a node of the engine that has ended is started again cannot be seen from outside, and it matters:
 one that is back before its replica has taken over may give items twice. Say by --cluster-restart-delay
@@ -85,7 +86,7 @@ what your service manager waits. Run the check from the machine, and with the fl
 weir serve does the same when it starts, and does not start where a promise is broken.
 
 The exit code is 1 if something is bad. What is only worth a warning leaves it at 0.`,
-		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379,10.0.0.2:6379 --cluster-restart-delay 31s
+		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379 --cluster-restart-delay 31s
   weir cluster check --config /etc/weir.toml --users 5000000
   weir cluster check --config /etc/weir.toml --json | jq '.[] | select(.breaks_promise)'`,
 		Args: exactly(0, "no arguments, only flags"),

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,4 +100,92 @@ func TestANodeGoesOnWithoutItsEngine(t *testing.T) {
 		_, text := ask(t, "GET", "http://"+p.public+"/health", "")
 		return strings.Contains(text, `"cluster":{"status":"ready"`)
 	})
+}
+
+// weirCluster runs a command of weir cluster in this process.
+func weirCluster(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetArgs(append([]string{"cluster"}, args...))
+	err := root.Execute()
+	return out.String(), err
+}
+
+func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
+	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
+	dir, back := t.TempDir(), filepath.Join(t.TempDir(), "back")
+	feeds := filepath.Join(t.TempDir(), "feeds.weir")
+	numbered(100, 20).write(t, feeds)
+	serve := func(dir string, visit func(p *ports)) {
+		a, err := openServer(t, server.Config{}, dir, "--feeds", feeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		visit(&ports{t: t, public: a.Addr().String(), admin: a.AdminAddr().String()})
+		client.CloseIdleConnections()
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve(dir, func(p *ports) {
+		for user := range 50 {
+			p.want(fmt.Sprintf("/feed/%d?size=%d", user, user%20+1), 200)
+		}
+		p.want("/next", 200)
+		p.want("/next", 200)
+		if status, text := ask(t, "POST", "http://"+p.admin+"/admin/filters",
+			`{"url":"https://example.org/feed.xml"}`); status != 201 {
+			t.Fatalf("%d %s", status, text)
+		}
+	})
+	engine := engineFlags(c)[:2]
+	move := func(name, dir string) string {
+		t.Helper()
+		out, err := weirCluster(t, append([]string{name, "--feeds", feeds, dir}, engine...)...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+		return out
+	}
+	in := move("import", dir)
+	wantSays(t, "import", in, "positions  50 users with 475 items",
+		"index 2 on both sides", "filters    1 row")
+	if again := move("import", dir); again != in {
+		t.Errorf("again: %s, the first time: %s", again, in)
+	}
+	if out := move("export", back); out != in {
+		t.Errorf("back: %s, there: %s", out, in)
+	}
+	serve(back, func(p *ports) {
+		for user := range uint64(50) {
+			if got := p.position(user); got != int(user)%20+1 {
+				t.Errorf("user %d is at %d", user, got)
+			}
+		}
+		p.want("/current", 200, "1")
+	})
+
+	for _, wrong := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"import", dir}, "name the engine"},
+		{append([]string{"import", dir}, engine...), "--feeds must name"},
+		{append([]string{"import", "--feeds", feeds + "x", dir}, engine...), "--feeds: "},
+		{append([]string{"import", "--feeds", feeds, dir + "x"}, engine...), "data directory"},
+		{append([]string{"import", "--feeds", feeds, t.TempDir()}, engine...), "has no positions"},
+		{append([]string{"export", dir}, engine...), "--feeds must name"},
+		{append([]string{"import"}, engine...), "one data directory"},
+	} {
+		out, err := weirCluster(t, wrong.args...)
+		if err == nil || !strings.Contains(err.Error(), wrong.says) {
+			t.Errorf("%v: %v %s, want an error that says %q", wrong.args, err, out, wrong.says)
+		}
+	}
 }

@@ -95,7 +95,7 @@ func TestWhatIsWrongWithAnEngineIsFound(t *testing.T) {
 		"no maxmemory": {"memory", doctor.Warn, func(f *facts, _ *Want) {
 			f.nodes[0].info["maxmemory"], f.nodes[0].info["total_system_memory"] = "0", "1000000000"
 		}},
-		"short hashes":   {"small hashes", doctor.Warn, set("hash-max-listpack-entries", "128")},
+		"short hashes":   {"small hashes", doctor.Warn, set("hash-max-listpack-entries", "64")},
 		"short values":   {"small hashes", doctor.Warn, set("hash-max-listpack-value", "4")},
 		"hasty failover": {"node timeout", doctor.Warn, set("cluster-node-timeout", "500")},
 		"late failover":  {"node timeout", doctor.Warn, set("cluster-node-timeout", "20000")},

@@ -78,7 +78,7 @@ func (f *facts) memory(want Want) Finding {
 
 func (f *facts) smallHashes(Want) Finding {
 	const entries, value = "hash-max-listpack-entries", "hash-max-listpack-value"
-	few, n, err := f.setting(entries, func(v string) bool { return number(v) >= 256 })
+	few, n, err := f.setting(entries, func(v string) bool { return number(v) >= 128 })
 	if err != nil {
 		return hidden(entries, err)
 	}
@@ -88,8 +88,7 @@ func (f *facts) smallHashes(Want) Finding {
 		return hidden(value, err)
 	case len(few) > 0:
 		return warn(fmt.Sprintf("%s is %s on %s", entries, n, names(few)), "users whose ids are no "+
-			"numbers share "+
-			"hashes, some hundred in each; one that is longer takes four times the memory",
+			"numbers share hashes, sixty in each at first; a hash that is longer takes four times the memory",
 			set(entries, "512")).keep(line(entries, "512"))
 	case len(short) > 0:
 		return warn(fmt.Sprintf("%s is %s on %s", value, bytes, names(short)), "users whose ids are no "+
