@@ -50,8 +50,8 @@ func TestFaultsOfTheEngineLoseNothingThatWasAcknowledged(t *testing.T) {
 							unclear++
 						}
 						mu.Unlock()
-						if err != nil && ctx.Err() == nil && !errors.Is(err, cluster.ErrUnavailable) && !errors.Is(err, cluster.ErrUnknown) &&
-							!errors.Is(err, cluster.ErrUnreplicated) {
+						if err != nil && ctx.Err() == nil && !errors.Is(err, cluster.ErrUnavailable) &&
+							!errors.Is(err, cluster.ErrUnknown) && !errors.Is(err, cluster.ErrUnreplicated) {
 							t.Error(err)
 							return
 						}

@@ -70,7 +70,8 @@ define('filter_extend', function(keys, args)
   return redis.call('GET', keys[1]) == args[1] and redis.call('PEXPIRE', keys[1], args[2]) or 0
 end)
 
--- done publishes how a fetch went, unless another node has done so or is about to, and ends the lease.
+-- done publishes how a fetch went, unless another node has done so or is about to, and ends the lease. What
+-- came before stays as long as it would have, for who has yet to take it: it is told by its version.
 -- KEYS lease, state, body; ARGV token, tried, state or "" for none, its milliseconds, body or "", its
 -- milliseconds.
 define('filter_done', function(keys, args)

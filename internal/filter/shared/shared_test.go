@@ -367,6 +367,9 @@ func TestFiltersThatTheEngineDoesNotHaveAreNotRemoved(t *testing.T) {
 func victim() error {
 	ctx := context.Background()
 	env := strings.Split(os.Getenv(victimEnv), " ")
+	if env[1] == loads {
+		return loader(ctx, env[0], env[2], env[3:])
+	}
 	c, err := cluster.Open(ctx, cluster.Options{Addrs: env[2:], Prefix: env[1], Replicas: 1})
 	if err != nil {
 		return err
@@ -400,6 +403,59 @@ func victim() error {
 			fmt.Println("deleted", f.ID)
 		}
 	}
+}
+
+// loads is in the place of a prefix where a victim only reads what there is.
+const loads = "loads"
+
+// loader reads all rows and says of each filter that it has it, until it is killed.
+func loader(ctx context.Context, path, prefix string, addrs []string) error {
+	c, err := cluster.Open(ctx, cluster.Options{Addrs: addrs, Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	r, err := shared.OpenRows(ctx, shared.Options{Client: c, Store: s, Log: slog.New(slog.DiscardHandler),
+		Changed: func(_, after *store.Filter) { fmt.Println(after.ID) }})
+	if err != nil {
+		return err
+	}
+	if err := r.CatchUp(ctx); err != nil {
+		return err
+	}
+	select {}
+}
+
+func TestANodeThatIsKilledWhileItReadsAllHasAllInTheEnd(t *testing.T) {
+	on(t, func(t *testing.T, o cluster.Options) {
+		a := newNode(t, o)
+		if err := a.Add(t.Context(), many(3000)...); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "db")
+		for range 2 { // after some pages, of four or more
+			systest.KillAfter(t, 600, victimEnv+"="+
+				strings.Join(append([]string{path, loads, o.Prefix}, o.Addrs...), " "))
+		}
+		n, err := openNode(t.Context(), connect(t, o), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer n.store.Close()
+		for f, err := range n.store.All(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.filters[f.ID] = f.Title
+		}
+		if had := len(n.filters); had < 600 {
+			t.Errorf("it had %d filters", had)
+		}
+		same(t, 3000, a, n)
+	})
 }
 
 func TestAKillLosesNothingThatWasAcknowledgedByANode(t *testing.T) {

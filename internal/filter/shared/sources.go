@@ -35,12 +35,12 @@ type State struct {
 
 // Sources says which node fetches a source, and tells the others what came of it.
 //
-// The right to fetch a source is a lease: a key with a token, that lasts for seconds and is extended while the
-// node lives and fetches. A lease that a failover or a long pause has lost costs a second fetch at worst; what
-// the slower one brings is then not published. How it went is kept in the engine for as long as a source may
-// ask to be left alone. It says when the source is to be fetched next, and so all nodes come at that time; one
-// gets the lease, and the others find soon after what it has published. What came is kept for minutes,
-// compressed, as those who need it need it at once; who comes later asks the source, with the lease.
+// The right to fetch a source is a lease: a key with a token, that lasts for seconds and is extended while
+// the node lives and fetches. A lease that a failover or a long pause has lost costs a second fetch at worst;
+// what the slower one brings is then not published. How it went is kept in the engine for as long as a source
+// may ask to be left alone. It says when the source is to be fetched next, and so all nodes come at that
+// time; one gets the lease, and the others find soon after what it has published. What came is kept for
+// minutes, compressed, as those who need it need it at once; who comes later asks the source, with the lease.
 //
 // Nothing of it waits for replicas: what a failover takes back is fetched once more.
 type Sources struct {
@@ -149,14 +149,19 @@ func (t *Turn) command(function string, keys []string, args ...string) cluster.C
 	return cluster.Command{Slot: t.slot, Args: Functions.Call(function, keys, args...)}
 }
 
-func (t *Turn) call(ctx context.Context, function string, keys []string, args ...string) (cluster.Reply, error) {
+func (t *Turn) call(ctx context.Context, function string, keys []string, args ...string) (cluster.Reply,
+	error) {
 	return t.s.c.Do(ctx, t.command(function, keys, args...))
+}
+
+// submit calls a function and does not wait for the answer.
+func (t *Turn) submit(function string, keys []string, args ...string) {
+	t.s.c.Submit(context.Background(), t.command(function, keys, args...), func(cluster.Reply, error) {})
 }
 
 // extend makes the lease last. Where that fails, another node may fetch the source as well.
 func (t *Turn) extend() {
-	t.s.c.Submit(context.Background(), t.command("filter_extend", []string{t.lease}, t.token, millis(leaseFor)),
-		func(cluster.Reply, error) {})
+	t.submit("filter_extend", []string{t.lease}, t.token, millis(leaseFor))
 	if t.timer.Reset(leaseFor / 3); t.ended.Load() {
 		t.timer.Stop()
 	}
@@ -193,6 +198,5 @@ func (t *Turn) Done(ctx context.Context, state State, body []byte) (published bo
 // Cancel gives the lease up, without an answer.
 func (t *Turn) Cancel() {
 	t.end()
-	t.s.c.Submit(context.Background(), t.command("filter_done", []string{t.lease, t.state, t.body}, t.token, "0",
-		"", "0", "", "0"), func(cluster.Reply, error) {})
+	t.submit("filter_done", []string{t.lease, t.state, t.body}, t.token, "0", "", "0", "", "0")
 }
