@@ -155,7 +155,8 @@ func (c *Client) Key(name string) string { return c.o.Prefix + ":" + name }
 func (c *Client) Replicas() int { return c.o.Replicas }
 
 // Submit queues a command. done is called once, from any goroutine or before Submit returns, and must not
-// block. A command whose ctx ends before it is sent is not sent.
+// block: the shard waits for it. With ErrUnreplicated and Error it is given the reply as well. A command
+// whose ctx ends before it is sent is not sent.
 func (c *Client) Submit(ctx context.Context, cmd Command, done func(Reply, error)) {
 	c.submit(call{ctx: ctx, cmd: cmd, done: done})
 }

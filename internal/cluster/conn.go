@@ -94,7 +94,7 @@ func (cn *conn) do(args ...string) (Reply, error) {
 }
 
 // maxIdle is how many connections for reading to a node are kept while nobody uses them.
-const maxIdle = 4
+const maxIdle = 8
 
 // pool has connections for reading, to primaries and replicas.
 type pool struct {
