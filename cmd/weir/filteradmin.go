@@ -138,20 +138,22 @@ func newFilterAdd() *cobra.Command {
 func newFilterList() *cobra.Command {
 	var client adminClient
 	var tag, folder, search string
-	var failing bool
-	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags")}
+	var failing, asJSON bool
+	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags"),
+		Example: `  weir filter list --folder News
+  weir filter list --failing --json | jq -r '.[].id'`}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
 	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
 	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "all that is known of them, as JSON")
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
-		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		defer table.Flush()
 		query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
 		if failing {
 			query.Set("state", "failing")
 		}
-		for {
+		all := []filter.Shown{}
+		for more := true; more; {
 			var page struct {
 				Filters []filter.Shown
 				After   string
@@ -160,14 +162,18 @@ func newFilterList() *cobra.Command {
 				&page); err != nil {
 				return err
 			}
-			for _, f := range page.Filters {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
-			}
-			if page.After == "" {
-				return nil
-			}
+			all = append(all, page.Filters...)
 			query.Set("after", page.After)
+			more = page.After != ""
 		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), all)
+		}
+		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		for _, f := range all {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
+		}
+		return table.Flush()
 	})
 }
 
@@ -186,10 +192,19 @@ func (c *adminClient) show(cmd *cobra.Command, method, path string, in any) erro
 
 func newFilterShow() *cobra.Command {
 	var client adminClient
+	var asJSON bool
 	cmd := &cobra.Command{Use: "show ID",
 		Short: "Show a filter, how its sources are, and rules that match nothing",
 		Args:  exactly(1, "the id of a filter")}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "all that is known of it, as JSON")
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
+		if asJSON {
+			var f filter.Shown
+			if err := client.get(cmd.Context(), "GET", filterPath(args[0]), nil, &f); err != nil {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), f)
+		}
 		return client.show(cmd, "GET", filterPath(args[0]), nil)
 	})
 }
