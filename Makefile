@@ -174,6 +174,8 @@ bench-build: build
 	$(GO) test -c -trimpath -o build/bin/beta.test ./internal/bandit/beta
 	$(GO) test -c -trimpath -o build/bin/syndication.test ./internal/filter/syndication
 	$(GO) test -c -trimpath -o build/bin/rules.test ./internal/filter/rules
+	$(GO) test -c -trimpath -o build/bin/positions.test ./internal/cluster/positions
+	$(GO) build -o build/bin/localcluster ./cmd/localcluster
 	cd bench && $(GO_CGO) build -trimpath -o ../build/bin/ ./...
 
 .PHONY: bench-inputs

@@ -71,6 +71,7 @@ func services() []service {
 		{"storm", "Storm of connections", aboutStorm, (*bench).measureStorm},
 		{"search", "Searches", aboutSearch, (*bench).measureSearch},
 		{"filter", "Filtered feeds", aboutFilter, (*bench).measureFilter},
+		{"cluster", "Many nodes", aboutCluster, (*bench).measureCluster},
 		{"size", "Size", aboutSize, (*bench).measureSize},
 	}
 }

@@ -43,6 +43,8 @@ func main() {
 	flag.StringVar((*string)(&s.engine.Server), "server", "redis", "the engine: redis or valkey")
 	flag.IntVar(&s.engine.Shards, "shards", 3, "shards of the engine")
 	flag.IntVar(&s.engine.Replicas, "replicas", 1, "replicas of each shard")
+	flag.DurationVar(&s.engine.NodeTimeout, "node-timeout", time.Second,
+		"after which a primary that does not answer is replaced")
 	flag.IntVar(&s.nodes, "nodes", 3, "nodes of weir")
 	flag.StringVar(&s.dir, "dir", "build/cluster", "directory of all files, which is emptied first")
 	flag.StringVar(&s.weir, "weir", "bin/weir", "the program")
