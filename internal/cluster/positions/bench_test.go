@@ -345,7 +345,7 @@ func (m *measure) memory() {
 
 func (m *measure) flush() error {
 	for _, n := range m.three.Nodes[:m.three.Options.Shards] {
-		if _, err := n.Do(m.b.Context(), "FLUSHALL"); err != nil {
+		if _, err := n.Do(m.b.Context(), "FLUSHALL", "SYNC"); err != nil {
 			return err
 		}
 	}
@@ -365,7 +365,8 @@ func (m *measure) data() (bytes float64) {
 			switch name {
 			case "used_memory":
 				bytes += v
-			case "mem_total_replication_buffers", "mem_aof_buffer", "mem_clients_normal":
+			case "mem_total_replication_buffers", "mem_aof_buffer", "mem_clients_normal",
+				"mem_cluster_links":
 				bytes -= v
 			}
 		}
