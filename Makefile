@@ -184,13 +184,17 @@ bench-inputs: ## write the inputs of the import figures, 8 GB, to build/bench/in
 	build/venv/bin/python3 bench/inputs/inputs.py --users 5000000 --items 200 --max-item 10000000 -o build/bench/inputs
 
 SOAKTIME ?= 30m
+FAULTS ?= 20
 
 .PHONY: soak
-soak: bench-build ## kill weir 2000 times, then load it for SOAKTIME (30m); fails if an item comes twice, a request fails or memory grows
+soak: bench-build ## kill weir 2000 times, load it for SOAKTIME (30m), then an engine's faults; fails if an item comes twice, a request fails or memory grows
 	@mkdir -p build/bench
 	WEIR_SOAK=1 $(GO_TEST) -count=1 -v -run '^TestKillLosesNoAcknowledgedPosition$$' ./cmd/weir
 	@# 20,000 answers a second run 2 million users out of items in half an hour.
 	build/bin/run --soak $(SOAKTIME) --users 2000000
+	@# Each fault of an engine, FAULTS times on Redis and on Valkey: 20 are an hour.
+	@scripts/need.sh redis-server=redis-server strace=strace
+	WEIR_FAULTS=$(FAULTS) $(GO) test -timeout 3h -count=1 -v -run '^TestFaultsGiveNothingTwice$$' ./internal/cluster/clustertest
 
 .PHONY: limited
 limited: bench-build ## overload weir for a minute in a cgroup of 768 MiB, as root; fails if it is killed, swaps or does not answer

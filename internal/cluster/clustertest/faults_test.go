@@ -22,6 +22,8 @@ type fault struct {
 	// breaking says that it makes repeats though replicas are waited for: the engine's settings are not the
 	// required ones.
 	breaking bool
+	// lucky says of a breaking one that it depends on what the disk does just then.
+	lucky bool
 	// slow leaves it to make soak.
 	slow bool
 }
@@ -80,16 +82,9 @@ var faults = []fault{
 			return restart(p)
 		}},
 	{name: "SlowSyncAlways", slow: true,
-		inject: func(ctx context.Context, c *engine, p *node) error {
-			for _, n := range c.Nodes {
-				if _, err := n.Do(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
-					return err
-				}
-				//nolint:errcheck // p has it by its start
-				defer n.Do(ctx, "CONFIG", "SET", "appendfsync", "everysec")
-			}
+		inject: always(func(ctx context.Context, c *engine, p *node) error {
 			return slowly(ctx, p, func() error { return restart(p) })
-		}},
+		})},
 	{name: "SlowSyncLateRestart",
 		inject: func(ctx context.Context, c *engine, p *node) error {
 			return slowly(ctx, p, func() error { return failover(ctx, c, p) })
@@ -98,14 +93,8 @@ var faults = []fault{
 		inject: func(ctx context.Context, _ *engine, p *node) error {
 			return slowly(ctx, p, func() error { return restart(p) })
 		}},
-	{name: "WholeShardKilled", slow: true,
-		inject: func(_ context.Context, c *engine, p *node) error {
-			shard := append(c.Others(p), p)
-			if err := all(shard, (*node).Kill); err != nil {
-				return err
-			}
-			return all(shard, (*node).Start)
-		}},
+	{name: "WholeShardKilled", slow: true, breaking: true, lucky: true, inject: wholeShard},
+	{name: "WholeShardKilledAlways", slow: true, inject: always(wholeShard)},
 	{name: "Resharding200Slots", inject: resharding(100)},
 	{name: "Resharding2000Slots", slow: true, inject: resharding(1000)},
 	{name: "RollingRestart", slow: true,
@@ -138,6 +127,30 @@ func failover(ctx context.Context, c *engine, p *node) error {
 		return err
 	}
 	return p.Start()
+}
+
+// always makes a fault in an engine that syncs each write before it answers.
+func always(inject func(context.Context, *engine, *node) error) func(context.Context, *engine, *node) error {
+	return func(ctx context.Context, c *engine, p *node) error {
+		for _, n := range c.Nodes {
+			if _, err := n.Do(ctx, "CONFIG", "SET", "appendfsync", "always"); err != nil {
+				return err
+			}
+			//nolint:errcheck // one that was restarted has it by its start
+			defer n.Do(ctx, "CONFIG", "SET", "appendfsync", "everysec")
+		}
+		sleep(ctx, time.Second)
+		return inject(ctx, c, p)
+	}
+}
+
+// wholeShard kills a primary and its replicas, and starts them again.
+func wholeShard(_ context.Context, c *engine, p *node) error {
+	shard := append(c.Others(p), p)
+	if err := all(shard, (*node).Kill); err != nil {
+		return err
+	}
+	return all(shard, (*node).Start)
 }
 
 // resharding moves slots to another shard, and back.

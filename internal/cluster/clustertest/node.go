@@ -63,7 +63,7 @@ func (n *Node) Start() error {
 		"--cluster-announce-bus-port", strconv.Itoa(n.announcedBus),
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
-		"--cluster-replica-validity-factor", "0", "--enable-debug-command", "local",
+		"--enable-debug-command", "local",
 	}
 	if n.c.Options.Proxies {
 		args = append(args, "--bind-source-addr", n.source)

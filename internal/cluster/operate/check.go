@@ -69,6 +69,7 @@ var checks = []struct {
 	{"append-only file", (*facts).appendOnly},
 	{"fsync", (*facts).fsync},
 	{"restart delay", (*facts).restartDelay},
+	{"stale replicas", (*facts).staleReplicas},
 	{"min-replicas", (*facts).minReplicas},
 	{"eviction", (*facts).eviction},
 	{"memory", (*facts).memory},

@@ -22,7 +22,8 @@ func engine() (*facts, Want) {
 			"appendfsync": "everysec", "no-appendfsync-on-rewrite": "no", "cluster-node-timeout": "5000",
 			"min-replicas-to-write": "1", "maxmemory-policy": "noeviction",
 			"hash-max-listpack-entries": "512",
-			"hash-max-listpack-value":   "64", "timeout": "0", "repl-backlog-size": "268435456"}
+			"hash-max-listpack-value":   "64", "timeout": "0", "repl-backlog-size": "268435456",
+			"cluster-replica-validity-factor": "10"}
 	}
 	info := func() map[string]string {
 		return map[string]string{"redis_version": "7.0.15", "cluster_enabled": "1",
@@ -90,6 +91,7 @@ func TestWhatIsWrongWithAnEngineIsFound(t *testing.T) {
 		"no delay":    {"restart delay", broken, func(_ *facts, w *Want) { w.RestartDelay = 0 }},
 		"short delay": {"restart delay", broken, set("cluster-node-timeout", "5500")},
 		"minimum":     {"min-replicas", doctor.Warn, set("min-replicas-to-write", "0")},
+		"stale":       {"stale replicas", broken, set("cluster-replica-validity-factor", "0")},
 		"eviction":    {"eviction", broken, set("maxmemory-policy", "allkeys-lru")},
 		"users":       {"memory", doctor.Bad, func(_ *facts, w *Want) { w.Users = 40_000_000 }},
 		"no maxmemory": {"memory", doctor.Warn, func(f *facts, _ *Want) {

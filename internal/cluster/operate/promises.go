@@ -184,6 +184,20 @@ func (f *facts) appendOnly(Want) Finding {
 	return fine("on")
 }
 
+func (f *facts) staleReplicas(Want) Finding {
+	const name = "cluster-replica-validity-factor"
+	wrong, value, err := f.setting(name, func(v string) bool { return v != "0" })
+	switch {
+	case err != nil:
+		return hidden(name, err)
+	case len(wrong) > 0:
+		return broken(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
+			"a node that was started again may take over with what its file had, before it has caught up",
+			set(name, "10")).keep(line(name, "10"))
+	}
+	return fine("%s %s", name, value)
+}
+
 func (f *facts) fsync(Want) Finding {
 	const name = "appendfsync"
 	wrong, value, err := f.setting(name, func(v string) bool { return v == "always" || v == "everysec" })
