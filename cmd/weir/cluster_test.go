@@ -79,6 +79,23 @@ func TestTheEngineIsOnAPageOfItsOwn(t *testing.T) {
 func TestANodeGoesOnWithoutItsEngine(t *testing.T) {
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
 	p := serveHere(t, server.Config{}, t.TempDir(), engineFlags(c)...)
+	next := func() (index, status int) {
+		t.Helper()
+		status, text := ask(t, "GET", "http://"+p.public+"/next", "")
+		var answer struct{ Index int }
+		if err := json.Unmarshal([]byte(text), &answer); status == 200 && err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		return answer.Index, status
+	}
+	learn := func(id string) int {
+		status, _ := ask(t, "POST", "http://"+p.public+"/events", `{"item":"a","reward":1,"id":"`+id+`"}`)
+		return status
+	}
+	before, status := next()
+	if learned := learn("before"); status != 200 || learned != 200 {
+		t.Fatalf("with the engine: %d, %d", status, learned)
+	}
 	for _, n := range c.Nodes {
 		if err := n.Kill(); err != nil {
 			t.Fatal(err)
@@ -88,18 +105,29 @@ func TestANodeGoesOnWithoutItsEngine(t *testing.T) {
 		status, text := ask(t, "GET", "http://"+p.public+"/health", "")
 		return status == http.StatusOK && strings.Contains(text, `"cluster":{"status":"degraded"`)
 	})
-	if status, text := ask(t, "POST", "http://"+p.public+"/predict", `{"user":"u","items":["a","b"]}`); status != 200 {
+	status, text := ask(t, "POST", "http://"+p.public+"/predict", `{"user":"u","items":["a","b"]}`)
+	if status != 200 {
 		t.Errorf("a prediction without the engine: %d %s", status, text)
+	}
+	if _, status := next(); status != 503 {
+		t.Errorf("the sequence without the engine: %d", status)
+	}
+	if status := learn("lost"); status != 503 {
+		t.Errorf("an event without the engine: %d", status)
 	}
 	for _, n := range c.Nodes {
 		if err := n.Start(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	systest.Eventually(t, "the engine is known to be back", func() bool {
+	systest.Eventually(t, "the engine is back, and all that needs it", func() bool {
 		_, text := ask(t, "GET", "http://"+p.public+"/health", "")
-		return strings.Contains(text, `"cluster":{"status":"ready"`)
+		_, status := next()
+		return strings.Contains(text, `"cluster":{"status":"ready"`) && status == 200 && learn("back") == 200
 	})
+	if after, _ := next(); after <= before {
+		t.Errorf("index %d after %d", after, before)
+	}
 }
 
 // weirCluster runs a command of weir cluster in this process.
