@@ -18,7 +18,7 @@ import (
 // A checkpoint of the journal is what all events before it have taught, little-endian:
 //
 //	8 bytes   the time it is worth at, Unix microseconds
-//	3 times   the number of arms of a level, 8 bytes, and for each key, sum for alpha, sum for beta: 32 bytes
+//	3 times   the number of arms of a level, 8 bytes, and for each its key and sums for alpha and beta, 32
 //	8 bytes   when the first of the two days of ids began
 //	2 times   the number of ids of a day, 8 bytes, and the keys, 16 bytes each; the later day first
 //

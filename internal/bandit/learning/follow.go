@@ -334,28 +334,18 @@ func (s *Shared) learn(batches []received, came int64) []int {
 
 // begin takes up the newest checkpoint, in place of what was known.
 func (s *Shared) begin(ctx context.Context) error {
-	text, err := s.get(ctx, s.keys.header)
+	known := new(memory)
+	known.init(s.o)
+	c, err := s.read(ctx, known)
 	if err != nil {
 		return err
 	}
-	h := header{place: beginning}
-	var names [][]byte
-	known := new(memory)
-	known.init(s.o)
-	var latest [Levels]int64
-	if text == "" {
-		if h.First, err = s.first(ctx); err != nil {
+	if c.First == "" { // it is of before the first entry, or there is none
+		if c.First, err = s.first(ctx); err != nil {
 			return err
 		}
-	} else {
-		if err := json.Unmarshal([]byte(text), &h); err != nil {
-			return fmt.Errorf("the checkpoint of events in the cluster: %w", err)
-		}
-		if latest, names, err = s.load(ctx, h, known); err != nil {
-			return fmt.Errorf("the checkpoint of events in the cluster: %w", err)
-		}
 	}
-	if s.at.First != "" && s.at.First != h.First {
+	if s.at.First != "" && s.at.First != c.First {
 		s.lost.Store(&errLost)
 		return errLost
 	}
@@ -366,16 +356,16 @@ func (s *Shared) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for level, t := range known.learned {
-		s.learned[level].Replace(t, latest[level])
+		s.learned[level].Replace(t, c.latest[level])
 	}
-	s.ids, s.at = known.ids, h.place
+	s.ids, s.at = known.ids, c.place
 	s.since.Store(0)
-	if text != "" {
-		s.erase.Store(erasedBy) // it may be that something was
+	if c.Count > 0 {
+		s.erase.Store(erasedBy) // it may be that something was forgotten
 	}
 	s.remembered.Store(int64(s.ids.len()))
 	err = s.names.replace(&s.learned, func(f func([]byte) error) error {
-		for _, frame := range names {
+		for _, frame := range c.names {
 			if err := f(frame); err != nil {
 				return err
 			}
@@ -386,6 +376,29 @@ func (s *Shared) begin(ctx context.Context) error {
 		s.o.Log.Warn("names of arms could not be written", "error", err)
 	}
 	return nil
+}
+
+// engineCheckpoint is what is not in a memory of the engine's checkpoint.
+type engineCheckpoint struct {
+	header
+	latest [Levels]int64 // times of events
+	names  [][]byte      // frames
+}
+
+// read reads the newest checkpoint, if there is one, into a memory that is empty.
+func (s *Shared) read(ctx context.Context, known *memory) (c engineCheckpoint, err error) {
+	c.place = beginning
+	text, err := s.get(ctx, s.keys.header)
+	if err != nil || text == "" {
+		return c, err
+	}
+	if err = json.Unmarshal([]byte(text), &c.header); err == nil {
+		err = s.load(ctx, &c, known)
+	}
+	if err != nil {
+		err = fmt.Errorf("the checkpoint of events in the cluster: %w", err)
+	}
+	return c, err
 }
 
 // first returns the nonce of the first entry ever, "" where there is none yet; it is the stream's first one
@@ -414,39 +427,38 @@ func (s *Shared) first(ctx context.Context) (string, error) {
 // load reads a checkpoint: when the latest events were, as 8 bytes a level; the state as it is in the
 // journal's checkpoints; and frames of names, each behind its length of 4 bytes. All of it is compressed,
 // with a checksum, and cut into parts.
-func (s *Shared) load(ctx context.Context, h header, known *memory) (latest [Levels]int64, names [][]byte,
-	err error) {
-	z, err := zstd.NewReader(&parts{ctx: ctx, s: s, h: h}, zstd.WithDecoderConcurrency(1))
+func (s *Shared) load(ctx context.Context, c *engineCheckpoint, known *memory) error {
+	z, err := zstd.NewReader(&parts{ctx: ctx, s: s, h: c.header}, zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		return latest, nil, err
+		return err
 	}
 	defer z.Close()
 	in := bufio.NewReaderSize(z, 1<<20)
 	var word [8]byte
-	for level := range latest {
+	for level := range c.latest {
 		if _, err := io.ReadFull(in, word[:]); err != nil {
-			return latest, nil, err
+			return err
 		}
-		latest[level] = int64(le.Uint64(word[:]))
+		c.latest[level] = int64(le.Uint64(word[:]))
 	}
 	if err := known.readCheckpoint(in, math.MaxInt64); err != nil {
-		return latest, nil, err
+		return err
 	}
 	for {
 		if _, err := io.ReadFull(in, word[:4]); err == io.EOF {
-			return latest, names, nil
+			return nil
 		} else if err != nil {
-			return latest, nil, err
+			return err
 		}
 		n := le.Uint32(word[:])
 		if n > 1<<20 {
-			return latest, nil, errNames
+			return errNames
 		}
 		frame := make([]byte, n)
 		if _, err := io.ReadFull(in, frame); err != nil {
-			return latest, nil, err
+			return err
 		}
-		names = append(names, frame)
+		c.names = append(c.names, frame)
 	}
 }
 

@@ -32,7 +32,7 @@ import (
 // A batch is accepted when as many replicas have it as the cluster's client asks for and this node has taken
 // it in; ErrUnsure means that it may count, and sent again with the same ids it counts once.
 type Shared struct {
-	memory
+	*memory
 	tasks
 	o    Options
 	c    *cluster.Client
@@ -94,14 +94,8 @@ func OpenShared(ctx context.Context, dir string, c *cluster.Client, o Options) (
 	if o.Erase == 0 {
 		o.Erase = time.Hour
 	}
-	s := &Shared{o: o, c: c, wake: make(chan struct{}, 1), sends: make(chan struct{}, maxSends),
-		ready: make(chan error, 1)}
-	s.keys.stream, s.keys.tail = c.Key("{events}:stream"), c.Key("{events}:tail")
-	s.keys.header, s.keys.lease = c.Key("{events}:checkpoint"), c.Key("{events}:lease")
-	s.slot = cluster.Slot(s.keys.stream)
-	s.queue.flights = make(map[string]*flight)
+	s := newShared(c, o, new(memory))
 	s.init(o)
-	s.at = beginning
 	s.behind.Store(time.Now().UnixMicro())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -131,6 +125,17 @@ func OpenShared(ctx context.Context, dir string, c *cluster.Client, o Options) (
 		return nil, errors.Join(fmt.Errorf("events in the cluster: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// newShared returns one that knows what is in a memory, and does nothing yet.
+func newShared(c *cluster.Client, o Options, m *memory) *Shared {
+	s := &Shared{memory: m, o: o, c: c, at: beginning, wake: make(chan struct{}, 1),
+		sends: make(chan struct{}, maxSends), ready: make(chan error, 1)}
+	s.keys.stream, s.keys.tail = c.Key("{events}:stream"), c.Key("{events}:tail")
+	s.keys.header, s.keys.lease = c.Key("{events}:checkpoint"), c.Key("{events}:lease")
+	s.slot = cluster.Slot(s.keys.stream)
+	s.queue.flights = make(map[string]*flight)
+	return s
 }
 
 // hard returns why nothing is taken before a restart.

@@ -243,7 +243,7 @@ func TestANodeUnlearnsWhatAFailoverTookBack(t *testing.T) {
 				return err == nil && tail == s.place().Nonce
 			})
 			before := s.place()
-			if _, err := s.teach(event(2, 2)); err != nil {
+			if _, err := s.teach(event(2, 2), event(4, 4)); err != nil {
 				t.Fatal(err)
 			}
 			do := func(args ...string) {
@@ -262,6 +262,9 @@ func TestANodeUnlearnsWhatAFailoverTookBack(t *testing.T) {
 			agree(t, other, s)
 			if a, _, _ := s.View(arms.Item, 0).Find(key(2)); a != 1 || s.anew.Value() == 0 {
 				t.Errorf("an event counts %v times; the node began anew %d times", a, s.anew.Value())
+			}
+			if a, _, _ := s.View(arms.Item, 0).Find(key(4)); a != 0 {
+				t.Error("what was taken back counts")
 			}
 		})
 	}
@@ -466,4 +469,49 @@ func FuzzEntries(f *testing.F) {
 			t.Errorf("%d batches are written and read as %d: %v", len(batches), len(b2), err)
 		}
 	})
+}
+
+func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
+	n := share(t, func(o *Options) { o.HalfLife, o.Sync = time.Hour, time.Hour })
+	dir := t.TempDir()
+	var o Options
+	box := open(t, dir, func(is *Options) { n.change(is); o = *is })
+	e := event(1, 1)
+	e.Arms[arms.Pair], e.Names = key(2), [Levels]*Name{arms.Item: {Item: "1"}, arms.Pair: {"1", "user"}}
+	box.teach(t, e, event(3, 3))
+	if err := box.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := n.client()
+	for range 2 { // again, as after an interruption
+		m, err := Import(t.Context(), dir, c, o)
+		if m != (Moved{3, 2}) || err != nil {
+			t.Fatalf("%+v, error %v", m, err)
+		}
+	}
+	node := n.open()
+	if dup, err := node.teach(event(1, 1), event(3, 4)); dup != 1 || err != nil {
+		t.Errorf("%d duplicates, error %v", dup, err)
+	}
+	agree(t, node, n.open())
+	if _, err := Import(t.Context(), dir, c, o); !errors.Is(err, ErrServed) {
+		t.Errorf("a box is imported over what nodes have learned: %v", err)
+	}
+	out := t.TempDir()
+	for range 2 {
+		m, err := Export(t.Context(), out, c, o)
+		if m != (Moved{3, 3}) || err != nil {
+			t.Fatalf("%+v, error %v", m, err)
+		}
+	}
+	box = open(t, out, n.change)
+	if a := box.alpha(3); a < 1.9 || a > 2 {
+		t.Errorf("an item with two events is at %v", a)
+	}
+	if dup, err := box.learn("", event(1, 1), event(3, 3), event(3, 4)); dup != 3 || err != nil {
+		t.Errorf("%d duplicates, error %v", dup, err)
+	}
+	if forgotten, err := box.Forget(Forgetting{User: "user"}); forgotten != 1 || err != nil {
+		t.Errorf("%d arms of a user are forgotten, error %v", forgotten, err)
+	}
 }
