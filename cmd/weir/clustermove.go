@@ -13,9 +13,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/bandit"
+	"weir/internal/bandit/learning"
 	"weir/internal/cluster"
 	"weir/internal/cluster/positions"
 	"weir/internal/config"
@@ -32,7 +35,8 @@ func newClusterImport() *cobra.Command {
 	return newClusterMove("import", &cobra.Command{
 		Short: "Move the state of a box into the engine",
 		Long: `Move what a box has in its data directory into the engine: the positions of all users of the
-lists in --feeds, the index of the sequence, and the filters. Then both are read and compared.
+lists in --feeds, the index of the sequence, what events have taught, and the filters. Then both are read and
+compared.
 
 The box is stopped meanwhile, or is a copy of the directory. A position is only ever moved forward, so this
 can be run again: after it was interrupted it goes on where it was, and a second run brings what has
@@ -46,8 +50,8 @@ func newClusterExport() *cobra.Command {
 	return newClusterMove("export", &cobra.Command{
 		Short: "Move the state in the engine into the data directory of a box",
 		Long: `Move what the engine has into the data directory of one box, which is made where there is none:
-the positions of all users of the lists in --feeds, the index of the sequence, and the filters. Then both
-are read and compared. The nodes are stopped meanwhile. The engine stays as it is.
+the positions of all users of the lists in --feeds, the index of the sequence, what events have taught, and
+the filters. Then both are read and compared. The nodes are stopped meanwhile. The engine stays as it is.
 
 After it was interrupted it can be run again, and goes on where it was.`,
 		Example: `  weir cluster export --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
@@ -59,6 +63,9 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 	var feeds string
 	cmd.Use, cmd.Args = name+" DATA", exactly(1, "one data directory")
 	config.File(cmd.Flags(), &feeds, "feeds", "the lists that serve, whose users have the positions")
+	var halfLife time.Duration
+	cmd.Flags().DurationVar(&halfLife, "bandit-half-life", 0,
+		"after how long an event counts half as much, as the nodes and the box are told; 0 is never")
 	read := clusterFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		_, options, err := read()
@@ -67,7 +74,7 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 		defer stop()
-		m := &mover{in: in, dir: args[0], feeds: feeds, out: cmd.OutOrStdout(),
+		m := &mover{in: in, dir: args[0], feeds: feeds, halfLife: halfLife, out: cmd.OutOrStdout(),
 			log: newLog(cmd.ErrOrStderr(), "text", slog.LevelWarn), at: options.Prefix}
 		if err := m.open(); err != nil {
 			return err
@@ -78,7 +85,7 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, m.client.Close()) }()
-		for _, move := range []func(context.Context) error{m.positions, m.index, m.filters} {
+		for _, move := range []func(context.Context) error{m.positions, m.index, m.events, m.filters} {
 			if err := move(ctx); err != nil {
 				if ctx.Err() != nil {
 					return fmt.Errorf("interrupted: run it again, and it goes on: %w", err)
@@ -95,6 +102,7 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 type mover struct {
 	in         bool // into the engine
 	dir, feeds string
+	halfLife   time.Duration
 	at         string // the engine's prefix
 	out        io.Writer
 	log        *slog.Logger
@@ -239,6 +247,28 @@ func (m *mover) index(ctx context.Context) (err error) {
 			"and run this again", at, want)
 	}
 	_, err = fmt.Fprintf(m.out, "sequence   index %d on both sides\n", want)
+	return err
+}
+
+// events moves what they have taught.
+func (m *mover) events(ctx context.Context) error {
+	dir := filepath.Join(m.dir, "bandit")
+	if files, err := filepath.Glob(filepath.Join(dir, "*.journal")); err != nil || m.in && len(files) == 0 {
+		return err
+	}
+	cfg := bandit.Defaults()
+	move := learning.Export
+	if m.in {
+		move = learning.Import
+	}
+	found, err := move(ctx, dir, m.client, learning.Options{HalfLife: m.halfLife, Memory: math.MaxInt64 / 8,
+		ClientIDs: 1, Sync: cfg.Sync, Checkpoint: math.MaxInt64, Log: m.log,
+		Go: func(_ string, fn func(context.Context)) { go fn(ctx) }})
+	if err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	_, err = fmt.Fprintf(m.out, "events     %s and %s on both sides\n", counted(int64(found.Arms), "arm"),
+		counted(int64(found.IDs), "id"))
 	return err
 }
 

@@ -64,7 +64,8 @@ func (s *Shared) unserved(ctx context.Context) error {
 }
 
 // Export puts what the engine has into a Local in dir, in place of what that knew; then it reads that and
-// compares. Nodes are stopped meanwhile, or what they take is not in it.
+// compares. Nodes are stopped meanwhile, or what they take is not in it. An engine that has had no events
+// changes nothing.
 func Export(ctx context.Context, dir string, c *cluster.Client, o Options) (m Moved, err error) {
 	temp := filepath.Join(dir, "cluster")
 	o.Metrics = metrics.New(1)
@@ -76,6 +77,9 @@ func Export(ctx context.Context, dir string, c *cluster.Client, o Options) (m Mo
 		return m, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
+	if s.at == beginning && s.moved() == (Moved{}) {
+		return m, nil // it has never had any
+	}
 	l, err := o.open(dir)
 	if err != nil {
 		return m, err
