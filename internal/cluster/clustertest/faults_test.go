@@ -22,8 +22,6 @@ type fault struct {
 	// breaking says that it makes repeats though replicas are waited for: the engine's settings are not the
 	// required ones.
 	breaking bool
-	// lucky says of a breaking one that it depends on what the disk does just then.
-	lucky bool
 	// slow leaves it to make soak.
 	slow bool
 }
@@ -93,8 +91,7 @@ var faults = []fault{
 		inject: func(ctx context.Context, _ *engine, p *node) error {
 			return slowly(ctx, p, func() error { return restart(p) })
 		}},
-	{name: "WholeShardKilled", slow: true, breaking: true, lucky: true, inject: wholeShard},
-	{name: "WholeShardKilledAlways", slow: true, inject: always(wholeShard)},
+	{name: "WholeShardKilled", slow: true, inject: wholeShard},
 	{name: "Resharding200Slots", inject: resharding(100)},
 	{name: "Resharding2000Slots", slow: true, inject: resharding(1000)},
 	{name: "RollingRestart", slow: true,
