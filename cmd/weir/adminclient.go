@@ -24,6 +24,7 @@ import (
 // on a data directory that no server uses.
 type adminClient struct {
 	admin, tokenFile, data string
+	json                   bool // print answers as they are
 	http                   http.Client
 }
 
@@ -39,6 +40,11 @@ func (c *adminClient) flags(cmd *cobra.Command) {
 func (c *adminClient) running(f *pflag.FlagSet) {
 	f.StringVar(&c.admin, "admin", "127.0.0.1:8081", "`address` of the admin port of a running server")
 	config.File(f, &c.tokenFile, "token-file", "file with the token of that port, if it wants one")
+}
+
+// asJSON adds what says that answers are printed as they are.
+func (c *adminClient) asJSON(f *pflag.FlagSet) {
+	f.BoolVar(&c.json, "json", false, "print the answer as it is, JSON")
 }
 
 // url is that of a path of the admin port.
@@ -147,4 +153,22 @@ func (c *adminClient) get(ctx context.Context, method, path string, body, to any
 		return err
 	}
 	return json.Unmarshal(answer, to)
+}
+
+// print asks for a value, and prints it: with --json as it is, otherwise as show does once it has been read
+// into to.
+func (c *adminClient) print(cmd *cobra.Command, method, path string, body, to any, show func(w io.Writer)) error {
+	answer, err := c.ask(cmd.Context(), method, path, body)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", bytes.TrimSpace(answer))
+		return err
+	}
+	if err := json.Unmarshal(answer, to); err != nil {
+		return err
+	}
+	show(cmd.OutOrStdout())
+	return nil
 }

@@ -89,7 +89,6 @@ var ctlCommands = []ctlCommand{
 // ctl is what all commands of weir ctl have.
 type ctl struct {
 	adminClient
-	json bool
 }
 
 func newCtl() *cobra.Command {
@@ -117,7 +116,7 @@ Answers are tables, or with --json what the route has answered. weir filter has 
 		}
 	}
 	c.running(cmd.PersistentFlags())
-	cmd.PersistentFlags().BoolVar(&c.json, "json", false, "print the answer as it is, JSON")
+	c.asJSON(cmd.PersistentFlags())
 	cobra.CheckErr(cmd.MarkPersistentFlagFilename("token-file"))
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/url"
@@ -129,6 +130,7 @@ func newFilterAdd() *cobra.Command {
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
 		Args: atLeast(1, "the URL of a feed, or several"),
 	}
+	client.asJSON(cmd.Flags())
 	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
 		in["urls"] = urls
 		return client.show(cmd, "POST", "/admin/filters", in)
@@ -138,15 +140,15 @@ func newFilterAdd() *cobra.Command {
 func newFilterList() *cobra.Command {
 	var client adminClient
 	var tag, folder, search string
-	var failing, asJSON bool
+	var failing bool
 	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags"),
 		Example: `  weir filter list --folder News
   weir filter list --failing --json | jq -r '.[].id'`}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
 	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
 	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
+	client.asJSON(cmd.Flags())
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "all that is known of them, as JSON")
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
 		query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
 		if failing {
@@ -166,12 +168,14 @@ func newFilterList() *cobra.Command {
 			query.Set("after", page.After)
 			more = page.After != ""
 		}
-		if asJSON {
+		if client.json {
 			return printJSON(cmd.OutOrStdout(), all)
 		}
 		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "ID\tTITLE\tFOLDER\tTAGS\tSOURCES")
 		for _, f := range all {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", f.ID, f.Title, f.Folder, strings.Join(f.URLs, " "))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.ID, cmp.Or(f.Title, "-"), cmp.Or(f.Folder, "-"),
+				cmp.Or(strings.Join(f.Tags, ","), "-"), strings.Join(f.URLs, " "))
 		}
 		return table.Flush()
 	})
@@ -183,28 +187,16 @@ func filterPath(id string) string { return "/admin/filters/" + url.PathEscape(id
 // show makes a request for one filter, and prints the filter as it is then.
 func (c *adminClient) show(cmd *cobra.Command, method, path string, in any) error {
 	var f filter.Shown
-	if err := c.get(cmd.Context(), method, path, in, &f); err != nil {
-		return err
-	}
-	writeFilter(cmd.OutOrStdout(), f)
-	return nil
+	return c.print(cmd, method, path, in, &f, func(w io.Writer) { writeFilter(w, f) })
 }
 
 func newFilterShow() *cobra.Command {
 	var client adminClient
-	var asJSON bool
 	cmd := &cobra.Command{Use: "show ID",
 		Short: "Show a filter, how its sources are, and rules that match nothing",
 		Args:  exactly(1, "the id of a filter")}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "all that is known of it, as JSON")
+	client.asJSON(cmd.Flags())
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
-		if asJSON {
-			var f filter.Shown
-			if err := client.get(cmd.Context(), "GET", filterPath(args[0]), nil, &f); err != nil {
-				return err
-			}
-			return printJSON(cmd.OutOrStdout(), f)
-		}
 		return client.show(cmd, "GET", filterPath(args[0]), nil)
 	})
 }
@@ -216,6 +208,7 @@ func newFilterEdit() *cobra.Command {
 	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays",
 		Args:    exactly(1, "the id of a filter"),
 		Example: `  weir filter edit 4f0Jc1mJ3k8sYvEXAMPLEw --drop 'title contains "advert"' --limit 20`}
+	client.asJSON(cmd.Flags())
 	cmd.Flags().StringArrayVar(&urls, "url", nil, "URLs of the sources, in the place of those that it has")
 	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, args []string) error {
 		if len(urls) > 0 {
@@ -248,37 +241,37 @@ func newFilterTest() *cobra.Command {
 		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
 		Args:    atLeast(1, "the URL of a feed, or several"),
 	}
+	client.asJSON(cmd.Flags())
 	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
 		in["urls"] = urls
 		var p filter.Preview
-		if err := client.get(cmd.Context(), "POST", "/admin/filters/preview", in, &p); err != nil {
-			return err
+		return client.print(cmd, "POST", "/admin/filters/preview", in, &p, func(w io.Writer) { writePreview(w, p) })
+	})
+}
+
+// writePreview writes for people what a filter would make of its sources.
+func writePreview(w io.Writer, p filter.Preview) {
+	for _, it := range p.Items {
+		verdict, why := "drop", cmp.Or(it.Reason, it.Rule)
+		if it.Kept {
+			verdict = "keep"
 		}
-		w := cmd.OutOrStdout()
-		for _, it := range p.Items {
-			verdict, why := "drop", it.Reason
-			if it.Kept {
-				verdict = "keep"
-			}
-			if it.Rule != "" && why == "" {
-				why = it.Rule
-			}
-			if why != "" {
-				why = "  (" + why + ")"
-			}
-			fmt.Fprintf(w, "%s  %s%s\n", verdict, it.Title, why)
+		if why != "" {
+			why = "  (" + why + ")"
 		}
-		for _, found := range p.Feeds {
+		fmt.Fprintf(w, "%s  %s%s\n", verdict, it.Title, why)
+	}
+	for _, found := range p.Feeds {
+		if !found.Icon {
 			fmt.Fprintf(w, "the page links to %s  %s\n", found.URL, found.Title)
 		}
-		for _, n := range p.Notes {
-			fmt.Fprintf(w, "note: rule %d: %s\n", n.Rule, n.Text)
-		}
-		for _, d := range p.Damage {
-			fmt.Fprintf(w, "mended: %s\n", d)
-		}
-		return nil
-	})
+	}
+	for _, n := range p.Notes {
+		fmt.Fprintf(w, "note: rule %d: %s\n", n.Rule, n.Text)
+	}
+	for _, d := range p.Damage {
+		fmt.Fprintf(w, "mended: %s\n", d)
+	}
 }
 
 func newFilterImport() *cobra.Command {
@@ -286,6 +279,7 @@ func newFilterImport() *cobra.Command {
 	cmd := &cobra.Command{Use: "import FILE",
 		Short: "Add a filter for each feed of an OPML file that can be one and is not there yet",
 		Args:  exactly(1, "the OPML file, or - for standard input")}
+	client.asJSON(cmd.Flags())
 	var dry bool
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be added, and what not")
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
@@ -294,19 +288,17 @@ func newFilterImport() *cobra.Command {
 			return err
 		}
 		var answer filter.Imported
-		if err := client.get(cmd.Context(), "POST", "/admin/filters/opml",
-			map[string]any{"opml": string(text), "dry_run": dry}, &answer); err != nil {
-			return err
-		}
-		for _, r := range answer.Reasons {
-			fmt.Fprintf(cmd.OutOrStdout(), "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
-		}
-		if dry {
-			fmt.Fprintf(cmd.OutOrStdout(), "%d filters would be added\n", answer.Added)
-			return nil
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d filters added\n", answer.Added)
-		return nil
+		return client.print(cmd, "POST", "/admin/filters/opml", map[string]any{"opml": string(text), "dry_run": dry},
+			&answer, func(w io.Writer) {
+				for _, r := range answer.Reasons {
+					fmt.Fprintf(w, "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
+				}
+				verb := "added"
+				if dry {
+					verb = "would be added"
+				}
+				fmt.Fprintf(w, "%d filters %s\n", answer.Added, verb)
+			})
 	})
 }
 

@@ -254,6 +254,22 @@ func TestAPreviewSaysWhatEachRuleDoes(t *testing.T) {
 	}
 }
 
+func TestAPreviewTellsWhatOccursTwiceFromWhatIsBeyondTheLimit(t *testing.T) {
+	up := newUpstream(t, feed(`<rss version="2.0"><channel><title>x</title><item><title>a</title></item>`+
+		`<item><title>A</title></item><item><title>b</title></item><item><title>c</title></item></channel></rss>`))
+	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
+	p := ask[filter.Preview](s, "POST", "/admin/filters/preview",
+		`{"url":"`+up.URL+`","dedup":["title"],"limit":2}`, 200)
+	var got []string
+	for _, it := range p.Items {
+		got = append(got, it.Title+": "+it.Reason)
+	}
+	want := []string{"a: ", "b: ", "A: it occurs twice", "c: it is beyond the limit"}
+	if !slices.Equal(got, want) || p.Kept != 2 || p.Dropped != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestAPreviewOfManyItemsShowsSome(t *testing.T) {
 	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `<rss version="2.0"><channel><title>x</title>%s</channel></rss>`,
@@ -327,6 +343,17 @@ func TestWhatIsNoFeedIsSaidWithWhatItIs(t *testing.T) {
 	if got.Error != "it is no feed" || !strings.Contains(last.Detail, `20 bytes of "text/html"`) ||
 		!strings.Contains(last.Detail, "redirected to "+up.URL+"/login") {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestAFailureIsSaidWithoutTheRequest(t *testing.T) {
+	up := newUpstream(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	s, _ := serve(t, t.TempDir(), up, server.Config{}, nil)
+	s.add(`{"url":"` + up.URL + `/"}`)
+	id := ask[page](s, "GET", "/admin/filters", "", 200).Filters[0].ID.String()
+	got := ask[filter.Shown](s, "POST", "/admin/filters/"+id+"/fetch", "", 200).Source[0]
+	if got.Error != "304 Not Modified in answer to a request without conditions" || got.History[0].Detail != "" {
+		t.Errorf("%q, %q", got.Error, got.History[0].Detail)
 	}
 }
 

@@ -371,5 +371,5 @@ func httpDetail(st *state) string {
 	case st.Error == plain(context.DeadlineExceeded), st.Error == "it is no feed":
 		return st.Error
 	}
-	return "it cannot be reached; its owner sees why at GET /admin/filters/sources"
+	return "its owner sees why at GET /admin/filters/sources"
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -158,7 +157,7 @@ func (s *Service) failed(src *source, before *state, f *store.Fetch, err error) 
 	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
 		f.Status = status.Status
 		f.Gone = status.Status == http.StatusGone
-		if asked, ok := retryAfter(status.Header, f.Fetched); ok {
+		if asked, ok := fetch.RetryAfter(status.Header, f.Fetched); ok {
 			pause = min(max(pause, asked), longestRetry)
 		}
 	}
@@ -191,16 +190,6 @@ func (s *Service) next(at time.Time, fresh time.Duration, k *known) time.Time {
 // jitter keeps what began together from going on so: up to a tenth longer.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// retryAfter reads Retry-After, in both of its forms.
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	value := strings.TrimSpace(h.Get("Retry-After"))
-	if n, err := strconv.Atoi(value); err == nil && n >= 0 {
-		return time.Duration(min(n, int(longestRetry/time.Second))) * time.Second, true
-	}
-	at, err := http.ParseTime(value)
-	return at.Sub(now), err == nil
-}
-
 // plain says what went wrong, without what readers or owners have no use for.
 func plain(err error) string {
 	var dns *net.DNSError
@@ -216,22 +205,39 @@ func plain(err error) string {
 	case errors.Is(err, fetch.ErrRefused), errors.Is(err, fetch.ErrTooLarge),
 		errors.Is(err, httpcache.ErrTooLarge),
 		errors.Is(err, httpcache.ErrRedirects), errors.Is(err, httpcache.ErrUnsolicited):
-		return err.Error()
+		return bare(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return "it did not answer in time"
 	case errors.As(err, &dns):
 		return "its name cannot be looked up: " + dns.Err
 	}
-	return err.Error()
+	return bare(err)
 }
 
-// detail says all that is known of a fetch that failed, to the owner.
-func detail(err error, url string, entry *httpcache.Entry) string {
+// bare says what went wrong without the URL of the request, which is shown beside it.
+func bare(err error) string {
 	text := err.Error()
+	for _, doing := range []string{"get ", "fetch "} {
+		if rest, ok := strings.CutPrefix(text, doing); ok {
+			if _, why, ok := strings.Cut(rest, ": "); ok {
+				text = why
+			}
+		}
+	}
+	return text
+}
+
+// detail says what is known of a fetch that failed beyond what plain says.
+func detail(err error, url string, entry *httpcache.Entry) string {
+	var text string
+	status, answered := errors.AsType[*httpcache.StatusError](err)
+	if why := bare(err); !answered && !strings.Contains(plain(err), why) {
+		text = "; " + why
+	}
 	if entry != nil && entry.URL != url {
 		text += "; it was redirected to " + redact(entry.URL)
 	}
-	if status, ok := errors.AsType[*httpcache.StatusError](err); ok {
+	if answered {
 		if after := status.Header.Get("Retry-After"); after != "" {
 			text += "; Retry-After: " + after
 		}
@@ -239,7 +245,7 @@ func detail(err error, url string, entry *httpcache.Entry) string {
 		text += fmt.Sprintf("; what came are %d bytes of %q", len(entry.Body()),
 			entry.Header.Get("Content-Type"))
 	}
-	return shorten(text, 1000)
+	return shorten(strings.TrimPrefix(text, "; "), 1000)
 }
 
 // shorten cuts a text off.

@@ -48,7 +48,7 @@ type PreviewItem struct {
 	Kept   bool       `json:"kept"`
 	Rule   string     `json:"rule,omitempty"`
 	Number int        `json:"number,omitempty"` // of the rule among the filter's own, from 1; 0 of a global one
-	Reason string     `json:"reason,omitempty"` // where it was none: it occurs twice, or is beyond the limit
+	Reason string     `json:"reason,omitempty"` // where it was none: it occurs twice, or it is beyond the limit
 }
 
 // WrongRule is where rules cannot be read, and why.
@@ -177,19 +177,30 @@ func (s *Service) preview(ctx context.Context, spec store.Spec, set *rules.Set) 
 		}
 		answer.Items = append(answer.Items, shown)
 	}
-	stays := make(map[syndication.Ref]bool)
-	for _, ref := range selection.Select(kept, o) {
-		stays[ref] = true
-		show(ref, &answer.Kept, PreviewItem{Kept: true})
+	limit := o.Limit
+	o.Limit = 0
+	chosen := selection.Select(kept, o)
+	if limit == 0 {
+		limit = len(chosen)
+	}
+	place := make(map[syndication.Ref]int, len(chosen))
+	for i, ref := range chosen {
+		place[ref] = i
+		if i < limit {
+			show(ref, &answer.Kept, PreviewItem{Kept: true})
+		}
 	}
 	for _, d := range all {
 		for i := range d.feed.Items {
 			ref, reason := syndication.Ref{Feed: d.feed, Item: i}, ""
-			if stays[ref] {
+			at, once := place[ref]
+			switch {
+			case once && at < limit:
 				continue
-			}
-			if d.Keep.Has(i) {
-				reason = "it occurs twice, or is beyond the limit"
+			case once:
+				reason = "it is beyond the limit"
+			case d.Keep.Has(i):
+				reason = "it occurs twice"
 			}
 			show(ref, &answer.Dropped, PreviewItem{Reason: reason})
 		}

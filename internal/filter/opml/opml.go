@@ -282,7 +282,9 @@ func (f *Feed) append(b []byte) []byte {
 	b = appendAttribute(b, "xmlUrl", f.URL)
 	optional("htmlUrl", f.Site)
 	optional("category", strings.Join(f.Tags, ","))
-	optional("weir:sources", strings.Join(f.Sources, " "))
+	if sources := strings.Join(f.Sources, " "); sources != f.URL {
+		optional("weir:sources", sources)
+	}
 	if len(f.Rules.Rules) > 0 || f.Rules.Mode != rules.Drop {
 		b = appendAttribute(b, "weir:mode", f.Rules.Mode.String())
 		optional("weir:rules", f.Rules.Rules.String())

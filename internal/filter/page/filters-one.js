@@ -75,5 +75,5 @@ function source(s, url) {
     s.history?.length ? h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Fetches of ' + (s.title || s.url) }, h('table', { class: 'filters-history' },
       h('caption', {}, 'Last fetches'), h('thead', {}, h('tr', {}, ['When', 'Status', 'Size', 'Took', 'What came'].map((t) => h('th', { scope: 'col' }, t)))),
       h('tbody', {}, s.history.map((a) => h('tr', { class: a.error ? 'failed' : null }, h('td', {}, time(a.at)), h('td', {}, a.status ? String(a.status) : '–'), h('td', {}, a.bytes ? bytes(a.bytes) : '–'), h('td', {}, a.seconds < 0.001 ? '<1\u00a0ms' : a.seconds < 1 ? Math.round(a.seconds * 1000) + '\u00a0ms' : a.seconds.toFixed(1) + '\u00a0s'),
-        h('td', {}, a.error ? [h('strong', {}, a.error), a.detail && a.detail !== a.error ? h('small', {}, a.detail) : null] : a.unchanged ? h('span', { class: 'muted' }, 'unchanged') : 'a new version')))))) : h('p', { class: 'muted' }, 'It was not fetched yet: fetch it now, or ask for the feed.'));
+        h('td', {}, a.error ? [h('strong', {}, a.error), a.detail ? h('small', {}, a.detail) : null] : a.unchanged ? h('span', { class: 'muted' }, 'unchanged') : 'a new version')))))) : h('p', { class: 'muted' }, 'It was not fetched yet: fetch it now, or ask for the feed.'));
 }
