@@ -106,7 +106,7 @@ function drawList(page) {
   $('bandit-count').textContent = page.matched === page.taught ? `${f.count(page.taught)} arms` : `${f.count(page.matched)} of ${f.count(page.taught)} arms`;
   const list = $('bandit-list');
   if (arms.length === 0) {
-    list.replaceChildren(h('p', { class: 'panel muted' }, page.taught === 0 ? 'No event has taught of an arm yet. POST /events teaches; imported arms are predicted with, and can be drawn below.'
+    list.replaceChildren(h('p', { class: 'panel muted' }, page.taught === 0 ? 'No event has taught of an arm yet. POST /events teaches; imported arms are predicted with, and can be drawn above.'
       : offset > 0 ? 'There are no more.' : 'No arm has that in its name.'));
     if (offset === 0) return;
   } else {
