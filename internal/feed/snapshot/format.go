@@ -182,3 +182,18 @@ func decodeHeader(path string, page []byte, size uint64) (header, error) {
 func damaged(section, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: %s", record.ErrCorrupt, section, fmt.Sprintf(format, args...))
 }
+
+// HeaderBytes is how much of a file Measure needs.
+const HeaderBytes = headerBytes
+
+// Measure reads the beginning of a file of lists that need not all be there, and returns how long the whole
+// file is and which version of the lists it holds. name is for errors, which are those of Open.
+func Measure(name string, header []byte) (bytes int64, p Publication, err error) {
+	b, err := Format.Parse(name, header, fieldsLen)
+	if err != nil {
+		return 0, 0, err
+	}
+	size := binary.LittleEndian.Uint64(b[atFileBytes:])
+	h, err := decodeHeader(name, header, size)
+	return int64(size), h.publication, err
+}
