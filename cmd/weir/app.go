@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"weir/internal/admin"
 	"weir/internal/admin/history"
+	"weir/internal/cluster/members"
+	"weir/internal/cluster/operate"
 	"weir/internal/disk"
 	"weir/internal/metrics"
 	"weir/internal/server"
@@ -74,6 +79,13 @@ func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataD
 			return nil, err
 		}
 		a.services = append(a.services, service)
+		if engine, ok := service.(*operate.Cluster); ok {
+			self, err := member(cfg.Ports, dataDir)
+			if err != nil {
+				return nil, err
+			}
+			engine.Join(self)
+		}
 	}
 	if dataDir != "" {
 		if err := extendManifest(dataDir, a.services); err != nil {
@@ -109,6 +121,28 @@ func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataD
 		}
 	}
 	return a, nil
+}
+
+// member is what other nodes of a cluster know of this one.
+func member(ports *server.Ports, dataDir string) (members.Member, error) {
+	m := members.Member{Address: reached(ports.Addr()), Admin: reached(ports.AdminAddr()), Version: version,
+		Started: time.Now().UTC()}
+	var err error
+	m.ID, err = members.OpenID(dataDir)
+	return m, err
+}
+
+// reached is how other machines may reach a listener: one of all addresses is at this machine's name.
+func reached(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return ""
+	}
+	host := tcp.IP.String()
+	if name, err := os.Hostname(); err == nil && tcp.IP.IsUnspecified() {
+		host = name
+	}
+	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
 // settingsFile is where settings are kept that change while a server serves: nowhere without a directory.

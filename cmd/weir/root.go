@@ -81,7 +81,7 @@ func newRoot() *cobra.Command {
 		return usageError{cmd.CommandPath(), err}
 	})
 	root.AddCommand(newServe(), newAdmin(), newSequence(), newGenerate(), newImport(), newImportArms(),
-		newArms(), newFilter(), newCluster(), newCtl(), newInspect(), newDoctor(),
+		newArms(), newFilter(), newCluster(), newPublish(), newCtl(), newInspect(), newDoctor(),
 		newRepair(), newMock(), newCacheProxy(), newLoad(), newVersion())
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

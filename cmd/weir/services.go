@@ -26,6 +26,10 @@ func shareEngine(opened []server.Service, rest []server.Opener) {
 	if engine == nil {
 		return
 	}
+	if feeds := find[*feed.Flags](rest); feeds != nil {
+		feeds.SetMembers(engine.Members())
+		feeds.SetFallbackWhenLost(engine.FallbackWhenLost())
+	}
 	for _, o := range rest {
 		if user, ok := o.(interface{ SetCluster(*cluster.Client) }); ok {
 			user.SetCluster(engine.Client())
@@ -46,6 +50,10 @@ func checkTogether(on []server.Opener) error {
 					"or turn that off", path)
 			}
 		}
+	}
+	if feeds != nil && feeds.WantsCluster() && find[*operate.Flags](on) == nil {
+		return errors.New("--feeds published is for nodes of a cluster: name its engine with --cluster, or " +
+			"lists with --feeds FILE")
 	}
 	switch {
 	case feeds == nil || !feeds.WantsRanker():

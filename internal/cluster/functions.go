@@ -42,12 +42,18 @@ func (l *Library) Call(name string, keys []string, args ...string) []string {
 	return append(append(call, keys...), args...)
 }
 
-// Load loads a library into all primaries. From then on one that has lost it, or is new, gets it again when
-// a function of it is called there; that call then waits for it.
-func (c *Client) Load(ctx context.Context, l *Library) error {
+// Add has a library be loaded into a primary when a function of it is first called there; that call then
+// waits for it.
+func (c *Client) Add(l *Library) {
 	c.mu.Lock()
 	c.libraries[l.hash] = l
 	c.mu.Unlock()
+}
+
+// Load loads a library into all primaries. From then on one that has lost it, or is new, gets it again when
+// a function of it is called there; that call then waits for it.
+func (c *Client) Load(ctx context.Context, l *Library) error {
+	c.Add(l)
 	return c.Each(ctx, func(ctx context.Context, n Node) error {
 		if !n.Primary {
 			return nil

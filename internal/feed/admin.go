@@ -144,7 +144,13 @@ func (f *Feed) postReload(w *server.Response, r *server.Request) server.Outcome 
 // withoutPath is what an error says, without the folders on this machine that it names.
 func (f *Feed) withoutPath(err error) string {
 	said := err.Error()
-	for _, path := range []string{f.cfg.Path, f.cfg.Fallback} {
+	paths := []string{f.cfg.Fallback}
+	if f.from == nil {
+		paths = append(paths, f.cfg.Path)
+	} else {
+		paths = append(paths, f.from.store.Path(""))
+	}
+	for _, path := range paths {
 		if dir, _ := filepath.Split(path); dir != "" {
 			said = strings.ReplaceAll(said, dir, "")
 		}

@@ -23,19 +23,33 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/cluster"
+	"weir/internal/cluster/members"
+	"weir/internal/cluster/positions"
 	"weir/internal/config"
 	"weir/internal/disk"
+	"weir/internal/feed/source"
 	"weir/internal/progress"
 	"weir/internal/server"
 )
 
 // Config is where a feed comes from and how it behaves. Zero durations are the defaults of Flags.
 type Config struct {
-	// Path is the snapshot; Fallback a file of items for users who have none left, "" for the
-	// snapshot's own.
+	// Path is the snapshot: a file, a URL, or Published. Fallback is a file of items for users who have none
+	// left, "" for the snapshot's own.
 	Path, Fallback string
 	// Watch is how often Path is looked at for a snapshot renamed over it; negative is never.
 	Watch time.Duration
+	// Poll is how often a URL is asked for newer lists; negative is never. A cluster is told of them by weir
+	// publish instead.
+	Poll time.Duration
+	// Cluster, which may be nil, is the engine that several nodes share. They serve what its record of
+	// publications says; the first of them publishes Path, unless that is Published. Members, which goes with
+	// it, is where this node says which lists it has.
+	Cluster *cluster.Client
+	Members *members.Members
+	// FallbackWhenLost has feeds be fallback items while the engine does not answer.
+	FallbackWhenLost bool
 	// Sync is the interval at which positions are made safe against a loss of power.
 	Sync time.Duration
 	// RankFallback fills short feeds with the best fallback items by SetRanker's scores instead of random
@@ -48,11 +62,16 @@ type Config struct {
 	// it is one at least.
 	MinShare float64
 
-	// For tests: how often the forgotten are erased, failing disks, and positions that are kept elsewhere.
+	// For tests: the first pause before a server is asked again, how often the forgotten are erased, failing
+	// disks, and positions that are kept elsewhere.
+	pause     time.Duration
 	tend      time.Duration
 	faults    disk.Faults
 	positions progress.Positions
 }
+
+// Published is the Path of lists that weir publish names.
+const Published = "published"
 
 // Feed is the service.
 type Feed struct {
@@ -64,6 +83,7 @@ type Feed struct {
 	positions progress.Positions
 
 	current  atomic.Pointer[generation]
+	from     *origin    // where lists are brought from; nil where Path is the file that serves
 	reload   sync.Mutex // one reload at a time; guards the next three
 	numbered uint64     // generations so far
 	closed   bool
@@ -86,37 +106,74 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	if cfg.Watch == 0 {
 		cfg.Watch = time.Second
 	}
+	if cfg.Poll == 0 {
+		cfg.Poll = defaultPoll
+	}
 	if cfg.tend == 0 {
 		cfg.tend = time.Hour
 	}
-	positions := cfg.positions
-	if positions == nil {
-		var err error
-		positions, err = progress.OpenLocal(filepath.Join(env.DataDir, "feed"), progress.Options{
-			Name: "feed", SyncInterval: cfg.Sync, Metrics: env.Metrics, Logger: env.Log, Faults: cfg.faults,
-		})
-		if err != nil {
-			return nil, err
-		}
+	positions, err := openPositions(ctx, cfg, env)
+	if err != nil {
+		return nil, err
 	}
 	f := &Feed{cfg: cfg, log: env.Log, positions: positions, short: newShortLog(env.Log),
 		retimed: make(chan struct{}, 1)}
 	f.live.Store(&cfg)
 	f.scratch.New = func() any { return new(scratch) }
 	f.register(env.Metrics)
-	g, err := f.load(ctx, false, 0)
+	g, err := f.first(ctx, env)
 	if err != nil {
 		return nil, errors.Join(err, positions.Close())
 	}
 	f.background = env.Background("feed")
 	f.serve(g)
+	if f.from != nil {
+		f.background.Go("lists from elsewhere", f.from.run)
+	}
 	f.background.Go("log of short answers", f.short.run)
 	f.background.Go("erasing of the forgotten", f.tend)
 	f.background.Go("watch for new lists", f.watch)
 	s := g.lists.Stats()
-	f.log.Info("feed is open", "path", cfg.Path, "users", s.Users, "items", s.Items, "bytes", s.Bytes,
+	f.log.Info("feed is open", "path", f.named(), "users", s.Users, "items", s.Items, "bytes", s.Bytes,
 		"fallback", len(g.fallback.items))
 	return f, nil
+}
+
+// openPositions opens those of the engine where there is one, and else those of this machine.
+func openPositions(ctx context.Context, cfg Config, env server.Env) (progress.Positions, error) {
+	switch {
+	case cfg.positions != nil:
+		return cfg.positions, nil
+	case cfg.Cluster != nil:
+		return positions.Open(ctx, cfg.Cluster, positions.Options{Metrics: env.Metrics, Log: env.Log})
+	}
+	return progress.OpenLocal(filepath.Join(env.DataDir, "feed"), progress.Options{
+		Name: "feed", SyncInterval: cfg.Sync, Metrics: env.Metrics, Logger: env.Log, Faults: cfg.faults,
+	})
+}
+
+// first returns the generation that serves when the feed is opened: one that waits for its lists where they
+// have yet to come.
+func (f *Feed) first(ctx context.Context, env server.Env) (*generation, error) {
+	if f.cfg.Cluster == nil && !source.IsURL(f.cfg.Path) {
+		return f.load(ctx, listsAt{path: f.cfg.Path}, false, 0)
+	}
+	var err error
+	if f.from, err = f.openOrigin(filepath.Join(env.DataDir, "feed", "lists")); err != nil {
+		return nil, err
+	}
+	if g := f.from.recall(ctx); g != nil {
+		return g, nil
+	}
+	return f.wait(filepath.Join(env.DataDir, "feed", "lists"))
+}
+
+// named is where lists come from, without what may be a secret.
+func (f *Feed) named() string {
+	if f.from != nil {
+		return f.from.String()
+	}
+	return f.cfg.Path
 }
 
 // Settings implements server.Tunable: those of a feed that was opened by Flags.
@@ -128,6 +185,9 @@ func (f *Feed) apply(cfg Config) {
 	select {
 	case f.retimed <- struct{}{}:
 	default: // the watcher is told already
+	}
+	if f.from != nil {
+		f.from.look()
 	}
 	if p, ok := f.positions.(interface{ SetSyncInterval(time.Duration) }); ok {
 		p.SetSyncInterval(cfg.Sync)
@@ -149,6 +209,11 @@ func (f *Feed) Health() server.Health {
 		return server.Down("positions cannot be saved: a sync failed; see the log, and restart when the " +
 			"disk is sound")
 	}
+	if f.from != nil {
+		if h := f.from.health(); h.State != server.StateReady {
+			return h
+		}
+	}
 	if f.current.Load().broken.Load() != nil {
 		return server.Degraded("the snapshot is damaged; see the log, and replace it by rename")
 	}
@@ -157,6 +222,9 @@ func (f *Feed) Health() server.Health {
 
 // DataFiles returns the files in the data directory that positions are in.
 func (f *Feed) DataFiles() []string {
+	if f.cfg.Cluster != nil {
+		return nil
+	}
 	return []string{"feed/ids.cells", "feed/keys.cells", "feed/keys.log"}
 }
 
@@ -174,5 +242,9 @@ func (f *Feed) Close() error {
 	f.background.Stop()
 	g := f.current.Load()
 	g.drain()
-	return errors.Join(f.positions.Close(), g.lists.Close())
+	err := g.lists.Close()
+	if f.from != nil {
+		err = errors.Join(err, f.from.close())
+	}
+	return errors.Join(f.positions.Close(), err)
 }

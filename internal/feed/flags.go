@@ -9,7 +9,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weir/internal/cluster"
+	"weir/internal/cluster/members"
 	"weir/internal/config"
+	"weir/internal/feed/source"
 	"weir/internal/server"
 )
 
@@ -33,7 +36,8 @@ func (o *Flags) Name() string { return "feed" }
 func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	o.set = f
 	config.File(f, &o.cfg.Path, "feeds",
-		"snapshot of the recommendation lists, written by weir import or weir generate")
+		"snapshot of the recommendation lists, written by weir import or weir generate: a file, an https "+
+			"URL, or "+Published+", what weir publish names")
 	config.File(f, &o.cfg.Fallback, "fallback",
 		"file of up to 10,000 items, one a line, for users who have too few left; "+
 			"# begins a comment, \\# an item (default the snapshot's most frequent)")
@@ -42,6 +46,8 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 			"bandit, the best samples for the user", fillUniform, fillBandit)
 	f.DurationVar(&o.cfg.Watch, "feeds-watch", time.Second,
 		"how often to look for a snapshot renamed over --feeds; negative is never")
+	f.DurationVar(&o.cfg.Poll, "feeds-poll", defaultPoll,
+		"how often --feeds is asked for newer lists if it is a URL; negative is never")
 	f.Float64Var(&o.cfg.MinShare, "feeds-min-share", 0.5,
 		"refuse new lists with fewer users than this share of those before, "+
 			"unless forced; 0 takes any but empty ones")
@@ -67,6 +73,11 @@ func (o *Flags) Check() error {
 		return fmt.Errorf("--feeds-min-share must be a number from 0 to 1, got %v", o.cfg.MinShare)
 	case o.cfg.Watch == 0:
 		return errors.New("--feeds-watch must not be 0; negative is never")
+	case o.cfg.Poll == 0:
+		return errors.New("--feeds-poll must not be 0; negative is never")
+	}
+	if _, err := source.Parse(o.cfg.Path, ""); err != nil {
+		return fmt.Errorf("--feeds: %w", err)
 	}
 	o.cfg.RankFallback = o.fill == fillBandit
 	return nil
@@ -74,6 +85,19 @@ func (o *Flags) Check() error {
 
 // WantsRanker reports whether the flags say to fill short feeds by scores, so that the feed needs SetRanker.
 func (o *Flags) WantsRanker() bool { return o.cfg.RankFallback }
+
+// WantsCluster reports whether the flags name lists that only a cluster has.
+func (o *Flags) WantsCluster() bool { return o.cfg.Path == Published }
+
+// SetCluster has the feed keep positions in the engine that several nodes share, and serve what its record
+// of publications says.
+func (o *Flags) SetCluster(c *cluster.Client) { o.cfg.Cluster = c }
+
+// SetMembers has the feed say there which lists it has.
+func (o *Flags) SetMembers(m *members.Members) { o.cfg.Members = m }
+
+// SetFallbackWhenLost says whether feeds are fallback items while the engine does not answer.
+func (o *Flags) SetFallbackWhenLost(on bool) { o.cfg.FallbackWhenLost = on }
 
 // Open implements server.Opener.
 func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error) {
@@ -93,6 +117,7 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 		"feed-fallback":   "uniform, or bandit where there is one without a feature store",
 		"feeds-watch":     "not 0; negative is never",
 		"feeds-min-share": "from 0 to 1",
+		"feeds-poll":      "not 0; negative is never",
 		"sync-interval":   "above 0",
 	})
 	return f, nil

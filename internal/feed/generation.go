@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/internal/cluster/publications"
 	"weir/internal/disk"
 	"weir/internal/feed/snapshot"
 	"weir/internal/progress"
@@ -18,11 +20,14 @@ import (
 // generation is a snapshot that serves, with what is derived from it.
 type generation struct {
 	number    uint64
+	from      listsAt
+	waiting   bool // there are no lists yet
 	lists     *snapshot.Snapshot
 	file      os.FileInfo // of the snapshot when it was opened
 	positions progress.Generation
 	fallback  *fallback
-	checked   bool        // lists were warmed before they served
+	checked   bool // lists were warmed before they served
+	took      time.Duration
 	altered   atomic.Bool // the file was changed in place
 
 	broken      atomic.Pointer[error] // why it cannot be trusted
@@ -30,6 +35,14 @@ type generation struct {
 	warmed      chan struct{} // closed when warming has ended, either way
 
 	stripes []pins
+}
+
+// publication is the number by which a cluster knows the lists, as people see it; "" without one.
+func (g *generation) publication() string {
+	if g.from.publication.Number == 0 {
+		return ""
+	}
+	return publications.Name(g.from.publication.Number)
 }
 
 // pins counts the requests of one stripe that read a generation, on a cache line of its own.
@@ -78,16 +91,19 @@ func (g *generation) drain() {
 	}
 }
 
-// String names a generation in logs.
-func (g *generation) String() string { return fmt.Sprintf("generation %d", g.number) }
+// listsAt is lists that may serve.
+type listsAt struct {
+	path        string
+	publication publications.Publication // by which a cluster knows them; zero without one
+}
 
-// load opens the configured snapshot as a generation that does not serve yet. One that is to
+// load opens a snapshot as a generation that does not serve yet. One that is to
 // replace another is read into memory and checked as a whole first.
 //
 // Lists of fewer than least users are refused.
-func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation, error) {
-	lists, err := snapshot.Open(f.cfg.Path)
-	if missing := new(fs.PathError); errors.As(err, &missing) {
+func (f *Feed) load(ctx context.Context, from listsAt, whole bool, least uint64) (*generation, error) {
+	lists, err := snapshot.Open(from.path)
+	if missing := new(fs.PathError); errors.As(err, &missing) && f.from == nil {
 		return nil, fmt.Errorf("--feeds: %w", err)
 	}
 	if err != nil {
@@ -97,12 +113,11 @@ func (f *Feed) load(ctx context.Context, whole bool, least uint64) (*generation,
 		r.lists.Store(lists)
 	}
 	if n := lists.Stats().Users; n < least {
-		return nil, errors.Join(
-			fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, "+
-				"POST /admin/feeds/reload?force=1, or create %s", f.cfg.Path, n, f.live.Load().MinShare,
-				f.forceFile()), lists.Close())
+		err := fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, %s",
+			f.named(), n, f.live.Load().MinShare, f.howToForce())
+		return nil, errors.Join(err, lists.Close())
 	}
-	g := &generation{lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes),
+	g := &generation{from: from, lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes),
 		warmed: make(chan struct{})}
 	if err := f.prepare(ctx, g, whole); err != nil {
 		return nil, errors.Join(err, lists.Close())
@@ -132,7 +147,7 @@ func (f *Feed) prepare(ctx context.Context, g *generation, whole bool) (err erro
 		if err = g.fallback.setRanking(f.ranker, &f.live); err != nil {
 			return err
 		}
-		g.positions, err = f.positions.Prepare(users{g.lists})
+		g.positions, err = f.positions.Prepare(users{g.lists, g.from.publication.Number})
 		return err
 	})
 }
@@ -169,17 +184,23 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 	case ctx.Err() != nil:
 	case err != nil:
 		g.broken.Store(&err)
-		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.cfg.Path,
+		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.named(),
 			"error", err)
+		if f.from != nil {
+			f.from.discard(g)
+		}
 	default:
 		f.log.Info("feed is warm", "generation", g.number, "took", time.Since(start))
 	}
 }
 
 // users is a snapshot as progress.Lists.
-type users struct{ *snapshot.Snapshot }
+type users struct {
+	*snapshot.Snapshot
+	publication uint64 // see listsAt
+}
 
-func (s users) Version() uint64 { return uint64(s.Publication()) }
+func (s users) Version() uint64 { return cmp.Or(s.publication, uint64(s.Publication())) }
 
 func (s users) User(rank uint64) (u progress.User, ok bool) {
 	u.Rank = rank

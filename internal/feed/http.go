@@ -3,10 +3,12 @@ package feed
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
 
+	"weir/internal/cluster"
 	"weir/internal/disk"
 	"weir/internal/disk/record"
 	"weir/internal/feed/snapshot"
@@ -103,25 +105,65 @@ func (f *Feed) pend(w *server.Response, r *server.Request, q query) server.Outco
 // submit completes a request once the user's position has been moved. It ends the visit, which has begun.
 func submit(c *server.Completion, v visit, q query) {
 	v.submit(c.Context(), &q, func(at moved, err error) {
-		if err = v.outdated(err); err == progress.ErrSuperseded {
+		err = v.outdated(err)
+		switch from := v.f.from; {
+		case err == progress.ErrSuperseded:
+			resubmit(c, v, q)
+			return
+		case err == errOutdated && from != nil && from.follow != nil && !q.waited:
+			q.waited = true
 			resubmit(c, v, q)
 			return
 		}
 		defer v.end()
 		c.Complete(func(w *server.Response) {
-			if err == nil {
+			switch {
+			case err == nil:
 				err = v.answer(w, &q, at)
+			case v.f.cfg.FallbackWhenLost && !q.position && isLost(err):
+				err = v.answerLost(w, &q)
 			}
 			conclude(w, err)
 		})
 	})
 }
 
-// resubmit is submit under the lists that serve now, on a goroutine of its own, since submit may be what
-// has called. The old lists are let go of after that, so that Close waits for either.
+// isLost says whether an error of positions is of an engine that does not answer, or not in time.
+func isLost(err error) bool {
+	return errors.Is(err, cluster.ErrUnavailable) || errors.Is(err, cluster.ErrUnknown) ||
+		errors.Is(err, cluster.ErrUnreplicated) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// answerLost answers a request for items by fallback items, since nobody knows where the user is.
+func (v *visit) answerLost(w *server.Response, q *query) error {
+	s := v.f.scratch.Get().(*scratch)
+	defer v.f.scratch.Put(s)
+	given, err := v.give(q, s, moved{})
+	if err != nil {
+		return err
+	}
+	v.f.stats.lost.Add(v.stripe, 1)
+	w.Field("Cache-Control", "no-store")
+	w.Field("Weir-Degraded", "positions cannot be asked for, these are fallback items")
+	if !q.meta {
+		w.Body = appendItems(w.Body, v.g, nil, given.fill)
+		return nil
+	}
+	w.Body = appendItems(append(w.Body, `{"items":`...), v.g, nil, given.fill)
+	w.Body = append(w.Body, `,"fallback":`...)
+	w.Body = strconv.AppendInt(w.Body, int64(len(given.fill)), 10)
+	w.Body = append(w.Body, `,"degraded":true}`...)
+	return nil
+}
+
+// resubmit is submit under the lists that serve now, or soon do, on a goroutine of its own, since submit may
+// be what has called. The old lists are let go of after that, so that Close waits for either.
 func resubmit(c *server.Completion, old visit, q query) {
 	disk.Go(func() error {
 		defer old.end()
+		if q.waited && !old.f.from.follow.newer(c.Context(), old.g) {
+			return errOutdated
+		}
 		v, err := old.f.visit(old.id, old.stripe, false)
 		if err != nil {
 			return err
@@ -197,6 +239,8 @@ func conclude(w *server.Response, err error) server.Outcome {
 	case err == errNoItems:
 		status, title, detail = http.StatusInternalServerError, "no feed items",
 			"the user has no items left and there are no fallback items"
+	case err == errWaiting:
+		status, detail = http.StatusServiceUnavailable, "this server has no lists yet; /health says why"
 	case err == errOutdated:
 		status, detail = http.StatusServiceUnavailable,
 			"newer lists than those of this server are in use; it will take them up"

@@ -763,7 +763,7 @@ func TestWhatMayNotBeInMemoryIsLeftToAWorker(t *testing.T) {
 		x := open(t, writeDemo(t, as, names))
 		// A new generation is warmed when the old one has no reader any more.
 		old := x.pin(0)
-		g, err := x.load(t.Context(), false, 0)
+		g, err := x.load(t.Context(), listsAt{path: x.cfg.Path}, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

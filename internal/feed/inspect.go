@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -117,6 +118,9 @@ func (v *visit) texts(s *scratch, from, n int) ([]string, error) {
 // state is what there is to know of the lists that serve, and of a reload.
 type state struct {
 	Generation  uint64        `json:"generation"`
+	Source      string        `json:"source"`      // where the lists come from
+	Publication string        `json:"publication"` // of a cluster; "" without one
+	Waiting     bool          `json:"waiting"`     // there are no lists yet
 	Users       uint64        `json:"users"`
 	Items       uint64        `json:"items"`
 	Bytes       int64         `json:"bytes"`
@@ -183,8 +187,13 @@ func (f *Feed) state(stripe int) state {
 	g := f.pin(stripe)
 	defer g.unpin(stripe)
 	s := g.lists.Stats()
+	from := f.named()
+	if f.from == nil {
+		from = filepath.Base(from)
+	}
 	return state{
-		Generation: g.number, Users: s.Users, Items: s.Items, Bytes: int64(s.Bytes),
+		Generation: g.number, Source: from, Publication: g.publication(),
+		Waiting: g.waiting, Users: s.Users, Items: s.Items, Bytes: int64(s.Bytes),
 		UserIDs: kindOf(g.lists.Users()), ItemIDs: kindOf(g.lists.Items()), Written: g.file.ModTime(),
 		Checked:   float64(g.lists.Warmed()) / float64(max(1, g.lists.ListBytes())),
 		Exhausted: g.positions.Exhausted(), Fallback: len(g.fallback.items),

@@ -8,8 +8,8 @@ import (
 
 // stats counts what happens.
 type stats struct {
-	items, fallback, short, empty, reloaded, refused *metrics.Counter
-	stripes                                          int
+	items, fallback, short, empty, reloaded, refused, lost *metrics.Counter
+	stripes                                                int
 }
 
 func (f *Feed) register(m *metrics.Registry) {
@@ -20,7 +20,9 @@ func (f *Feed) register(m *metrics.Registry) {
 		empty:    m.Counter("weir_feed_empty_answers_total", "Requests for which there was no item at all."),
 		reloaded: m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "loaded"),
 		refused:  m.Counter("weir_feed_reloads_total", "New lists taken up or refused.", "result", "refused"),
-		stripes:  1 << bits.Len(uint(m.Stripes()-1)),
+		lost: m.Counter("weir_feed_degraded_answers_total",
+			"Answers of fallback items alone because positions could not be asked for."),
+		stripes: 1 << bits.Len(uint(m.Stripes()-1)),
 	}
 	current := func(value func(g *generation) float64) func() float64 {
 		return func() float64 {
@@ -35,6 +37,8 @@ func (f *Feed) register(m *metrics.Registry) {
 	m.Gauge("weir_feed_snapshot_timestamp_seconds",
 		"When the snapshot that serves was written, in Unix time.",
 		current(func(g *generation) float64 { return float64(g.file.ModTime().UnixMilli()) / 1000 }))
+	m.Gauge("weir_feed_publication", "Number of the publication that serves, 0 without a cluster.",
+		current(func(g *generation) float64 { return float64(g.from.publication.Number) }))
 	m.Gauge("weir_feed_users", "Users of the snapshot that serves.",
 		current(func(g *generation) float64 { return float64(g.lists.Stats().Users) }))
 	m.Gauge("weir_feed_exhausted_users", "Users whose position is at the end of their list.",

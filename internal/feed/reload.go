@@ -16,47 +16,64 @@ import (
 func (f *Feed) Reload(ctx context.Context) error { return f.reloadBy(ctx, false) }
 
 func (f *Feed) reloadBy(ctx context.Context, force bool) error {
+	if f.from != nil {
+		return f.from.refresh(ctx, force)
+	}
 	f.reload.Lock()
 	defer f.reload.Unlock()
-	return f.takeUp(ctx, force)
+	return f.takeUp(ctx, listsAt{path: f.cfg.Path}, force)
 }
 
 var errClosed = errors.New("the feed is closed")
 
 // takeUp is Reload for who holds its lock. With force, or beside a file that asks for it, lists are taken
 // up that look like a mistake.
-func (f *Feed) takeUp(ctx context.Context, force bool) error {
+func (f *Feed) takeUp(ctx context.Context, from listsAt, force bool) error {
+	g, err := f.begin(ctx, from, force)
+	if err == nil {
+		f.finish(g)
+	}
+	return err
+}
+
+// begin makes lists a generation that may serve, or logs why not.
+func (f *Feed) begin(ctx context.Context, from listsAt, force bool) (*generation, error) {
 	if f.closed {
-		return errClosed
+		return nil, errClosed
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.background.Context(), cancel)()
 	start := time.Now()
-	marked := os.Remove(f.forceFile()) == nil
+	marked := f.from == nil && os.Remove(f.forceFile()) == nil
 	least := uint64(0)
 	if !force && !marked {
 		least = f.leastUsers(f.current.Load())
 	}
 	f.reloading.Store(&reloading{started: start})
 	defer f.reloading.Store(nil)
-	g, err := f.load(ctx, true, least)
-	result := &reloadResult{At: time.Now(), Seconds: time.Since(start).Seconds()}
-	defer f.reloaded.Store(result)
+	g, err := f.load(ctx, from, true, least)
 	if err != nil {
+		result := &reloadResult{At: time.Now(), Seconds: time.Since(start).Seconds()}
 		result.Generation, result.Refused = f.current.Load().number, f.withoutPath(err)
+		f.reloaded.Store(result)
 		f.stats.refused.Add(0, 1)
 		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w",
 			f.current.Load().number, err)
-		f.log.Error("feed reload", "path", f.cfg.Path, "error", err)
-		return err
+		f.log.Error("feed reload", "path", f.named(), "error", err)
+		return nil, err
 	}
-	result.Generation = g.number
+	g.took = time.Since(start)
+	return g, nil
+}
+
+// finish has a generation serve that begin has returned. The caller holds the lock.
+func (f *Feed) finish(g *generation) {
 	f.serve(g)
+	f.reloaded.Store(&reloadResult{At: time.Now(), Seconds: g.took.Seconds(), Generation: g.number})
 	f.stats.reloaded.Add(0, 1)
-	f.log.Info("feed reload", "path", f.cfg.Path, "generation", g.number, "users", g.lists.Stats().Users,
-		"took", time.Since(start))
-	return nil
+	f.log.Info("feed reload", "path", f.named(), "generation", g.number, "users", g.lists.Stats().Users,
+		"took", g.took)
 }
 
 // leastUsers is how many users lists must have to take the place of g's.
@@ -66,6 +83,17 @@ func (f *Feed) leastUsers(g *generation) uint64 {
 
 // forceFile is the file whose presence has the next lists taken up whatever they are. It is removed then.
 func (f *Feed) forceFile() string { return f.cfg.Path + ".force" }
+
+// howToForce says how lists are taken up that look like a mistake.
+func (f *Feed) howToForce() string {
+	switch {
+	case f.from == nil:
+		return "POST /admin/feeds/reload?force=1, or create " + f.forceFile()
+	case f.cfg.Cluster != nil:
+		return "use weir publish --force"
+	}
+	return "POST /admin/feeds/reload?force=1"
+}
 
 // tend has positions erase, well within a day, who was forgotten.
 func (f *Feed) tend(ctx context.Context) {
@@ -124,6 +152,9 @@ func (f *Feed) look(ctx context.Context, refused os.FileInfo) os.FileInfo {
 				"path", f.cfg.Path, "error", err)
 		}
 	}
+	if f.from != nil {
+		return nil
+	}
 	now, err := os.Stat(f.cfg.Path)
 	if err != nil || os.SameFile(now, g.file) {
 		return refused
@@ -133,7 +164,7 @@ func (f *Feed) look(ctx context.Context, refused os.FileInfo) os.FileInfo {
 			return refused
 		}
 	}
-	switch err := f.takeUp(ctx, false); {
+	switch err := f.takeUp(ctx, listsAt{path: f.cfg.Path}, false); {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.ENOMEM):
 		return nil // there may be room at the next look
 	case err != nil:

@@ -489,7 +489,7 @@ func TestSnapshotsThatAreRenamedWhileTheyAreOpenedAreKnownForWhatTheyAre(t *test
 		}
 	})
 	for range 1000 {
-		g, err := f.load(t.Context(), false, 0)
+		g, err := f.load(t.Context(), listsAt{path: f.cfg.Path}, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,15 +48,15 @@ func (v version) Version() uint64 { return v.number }
 // Run moves the positions, and then reads both sides and compares them.
 func (t *Transfer) Run(ctx context.Context) (found Transferred, err error) {
 	err = disk.Guard(func() error { // the files are mapped
-		from, err := t.From.Prepare(version{users{t.Lists}, t.FromVersion})
+		from, err := t.From.Prepare(version{users{Snapshot: t.Lists}, t.FromVersion})
 		if err != nil {
 			return err
 		}
-		to, err := t.To.Prepare(version{users{t.Lists}, t.ToVersion})
+		to, err := t.To.Prepare(version{users{Snapshot: t.Lists}, t.ToVersion})
 		if err != nil {
 			return err
 		}
-		b := newBlock(users{t.Lists})
+		b := newBlock(users{Snapshot: t.Lists})
 		err = b.each(ctx, t.Begin, t.Done, func() error {
 			if err := b.do(ctx, from, func(int) progress.Op { return progress.Get() }); err != nil {
 				return err

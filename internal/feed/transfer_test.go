@@ -43,13 +43,13 @@ func transferLists(t *testing.T) *snapshot.Snapshot {
 // put sets the position of every user.
 func put(t *testing.T, p progress.Positions, s *snapshot.Snapshot, at func(rank uint64) int) {
 	t.Helper()
-	g, err := p.Prepare(version{users{s}, 1})
+	g, err := p.Prepare(version{users{Snapshot: s}, 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rank := range s.Slots() {
-		u, _ := users{s}.User(rank)
-		l, _ := users{s}.List(rank)
+		u, _ := users{Snapshot: s}.User(rank)
+		l, _ := users{Snapshot: s}.List(rank)
 		if _, err := g.Do(u, l, progress.Set(at(rank))); err != nil {
 			t.Fatal(err)
 		}

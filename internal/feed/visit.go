@@ -19,6 +19,7 @@ type query struct {
 	from       int // -1 when absent
 	list       uint64
 	hasList    bool
+	waited     bool // for newer lists, once
 }
 
 // given is what a request for items gets: of the user's own list, and of the fallback items. Both slices
@@ -35,6 +36,7 @@ var (
 	errNoList    = errors.New("the user has no list")
 	errNoItems   = errors.New("there are no items")
 	errOutdated  = errors.New("newer lists are in use elsewhere")
+	errWaiting   = errors.New("there are no lists yet")
 )
 
 // valueError is a value of a request that cannot be.
@@ -75,6 +77,9 @@ func (v *visit) end() { v.g.unpin(v.stripe) }
 
 func (v *visit) find() error {
 	lists := v.g.lists
+	if v.g.waiting {
+		return errWaiting
+	}
 	if v.inline && !lists.Dense() && !lists.InMemory() {
 		return errCostly // finding may wait for the disk
 	}

@@ -129,6 +129,17 @@ func New(cfg Config, services ...Service) (*Server, error) {
 // on.
 type Ports struct{ public, tls, admin net.Listener }
 
+// Addr is the address of the public port, or of that with TLS where it is the only one.
+func (p *Ports) Addr() net.Addr {
+	if p.public == nil {
+		return address(p.tls)
+	}
+	return address(p.public)
+}
+
+// AdminAddr is that of the admin port.
+func (p *Ports) AdminAddr() net.Addr { return address(p.admin) }
+
 // Listen takes the configured addresses, for Config.Ports.
 func Listen(cfg Config) (*Ports, error) {
 	p := &Ports{}

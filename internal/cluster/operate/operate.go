@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/cluster"
+	"weir/internal/cluster/members"
 	"weir/internal/server"
 	"weir/internal/webui"
 )
@@ -27,6 +29,7 @@ type Cluster struct {
 	log        *slog.Logger
 	background *server.Background
 	report     atomic.Pointer[Report]
+	members    *members.Members // nil before Join
 }
 
 var _ server.Service = (*Cluster)(nil)
@@ -73,6 +76,15 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 
 // Client returns the client that all services share.
 func (c *Cluster) Client() *cluster.Client { return c.client }
+
+// Join makes this node one that the others know of, until Close.
+func (c *Cluster) Join(self members.Member) { c.members = members.Join(c.client, self, c.log) }
+
+// FallbackWhenLost says whether feeds are fallback items while the engine is lost.
+func (c *Cluster) FallbackWhenLost() bool { return c.flags.FallbackWhenLost() }
+
+// Members is this node among the others, nil before Join.
+func (c *Cluster) Members() *members.Members { return c.members }
 
 // watch looks at the engine now and then.
 func (c *Cluster) watch(ctx context.Context) {
@@ -135,7 +147,11 @@ func (c *Cluster) Health() server.Health {
 // Close implements server.Service.
 func (c *Cluster) Close() error {
 	c.background.Stop()
-	return c.client.Close()
+	var err error
+	if c.members != nil {
+		err = c.members.Close()
+	}
+	return errors.Join(err, c.client.Close())
 }
 
 // Pages implements server.Pager.

@@ -31,7 +31,7 @@ func newClient(transport http.RoundTripper) *http.Client {
 		t.MaxIdleConnsPerHost = 1
 		transport = t
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	check := func(r *http.Request, via []*http.Request) error {
 		switch {
 		case len(via) >= 10:
 			return errors.New("redirected 10 times")
@@ -40,7 +40,8 @@ func newClient(transport http.RoundTripper) *http.Client {
 			return errors.New("redirected to http: use https, or pin the content with #sha256=HEX")
 		}
 		return nil
-	}}
+	}
+	return &http.Client{Transport: transport, CheckRedirect: check}
 }
 
 // pinnedKey is the key of a request's context that says that the content is checked by a known SHA-256.
@@ -207,6 +208,30 @@ func (s *Store) sidecar(ctx context.Context, src Source) (string, error) {
 	return first, nil
 }
 
+// SumBeside returns the SHA-256 that is beside a URL, "" where there is none.
+func SumBeside(ctx context.Context, src Source) (string, error) {
+	s := Store{client: newClient(nil)}
+	sum, err := s.sidecar(ctx, src)
+	if err != nil {
+		err = fmt.Errorf("%v: %w", src, err)
+	}
+	return sum, err
+}
+
+// Read returns the content of a URL.
+func Read(ctx context.Context, src Source) (io.ReadCloser, error) {
+	s := Store{client: newClient(nil)}
+	a, err := s.get(ctx, src, new(part), Validators{})
+	if err == nil && a.StatusCode != http.StatusOK {
+		a.Body.Close()
+		err = refused(a, "")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", src, err)
+	}
+	return a.Body, nil
+}
+
 // refused is the error of an answer without a file.
 func refused(a *http.Response, what string) error {
 	f := &failure{error: fmt.Errorf("%sis answered %s", what, a.Status)}
@@ -314,8 +339,9 @@ func (p *part) answered(a *http.Response) error {
 		var from, to, total int64
 		n, err := fmt.Sscanf(a.Header.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &total)
 		if n != 3 || from != p.done || to != total-1 || p.Total > 0 && total != p.Total {
-			return errors.Join(&failure{error: fmt.Errorf("the server sends %q, asked for bytes from %d on: %w",
-				a.Header.Get("Content-Range"), p.done, err)}, p.reset())
+			err := fmt.Errorf("the server sends %q, asked for bytes from %d on: %w",
+				a.Header.Get("Content-Range"), p.done, err)
+			return errors.Join(&failure{error: err}, p.reset())
 		}
 		p.Total = total
 	case http.StatusRequestedRangeNotSatisfiable:
@@ -358,8 +384,8 @@ func (p *part) receive(ctx context.Context, body io.Reader, name string, awake f
 			measured = true
 		}
 		if measured && p.done > p.Total {
-			return errors.Join(&failure{error: fmt.Errorf("%w: the server sends more than the %d bytes of the lists",
-				errLength, p.Total), final: true}, p.reset())
+			err := fmt.Errorf("%w: the server sends more than the %d bytes of the lists", errLength, p.Total)
+			return errors.Join(&failure{error: err, final: true}, p.reset())
 		}
 		progress(p.done, p.Total)
 		switch {
@@ -370,7 +396,8 @@ func (p *part) receive(ctx context.Context, body io.Reader, name string, awake f
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return &failure{error: fmt.Errorf("%d of %d bytes have come: %w", p.done, p.Total, withoutSecrets(err))}
+			return &failure{error: fmt.Errorf("%d of %d bytes have come: %w", p.done, p.Total,
+				withoutSecrets(err))}
 		}
 	}
 }
@@ -389,7 +416,8 @@ func (p *part) measure(name string) error {
 		return err
 	}
 	if p.Total > 0 && p.Total != total {
-		return fmt.Errorf("%w: the server says %d bytes, the header of the lists %d", errLength, p.Total, total)
+		return fmt.Errorf("%w: the server says %d bytes, the header of the lists %d", errLength, p.Total,
+			total)
 	}
 	p.Total = total
 	return nil

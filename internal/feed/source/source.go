@@ -11,16 +11,16 @@
 //   - A server that fails or stalls is asked again, more and more rarely, and as Retry-After says.
 //   - What may be a secret in a URL, its user, password, query and fragment, is in no error and no log.
 //
-// An expected SHA-256 is in the URL, as #sha256=, or at the URL with .sha256 behind its path, in the format of
-// sha256sum. Plain http is for this machine, and for what #sha256= pins.
+// An expected SHA-256 is in the URL, as #sha256=, or at the URL with .sha256 behind its path, in the format
+// of sha256sum. Plain http is for this machine, and for what #sha256= pins.
 package source
 
 import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -53,7 +53,8 @@ func Parse(text, sum string) (Source, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return Source{}, errors.New("the URL of the lists cannot be read: write https://HOST/PATH") // no secrets
+		// The error holds the URL, with its secrets.
+		return Source{}, errors.New("the URL of the lists cannot be read: write https://HOST/PATH")
 	}
 	s := Source{url: u, Sum: strings.ToLower(sum)}
 	if pinned, ok := strings.CutPrefix(u.Fragment, "sha256="); ok {
@@ -102,6 +103,9 @@ func (s Source) String() string {
 	return (&url.URL{Scheme: s.url.Scheme, Host: s.url.Host, Path: s.url.Path}).String()
 }
 
+// LogValue implements slog.LogValuer.
+func (s Source) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
 // withoutSecrets returns err without the URL that errors of net/http hold.
 func withoutSecrets(err error) error {
 	for {
@@ -111,10 +115,4 @@ func withoutSecrets(err error) error {
 		}
 		err = wrapped.Err
 	}
-}
-
-// exists says whether there is a regular file at path.
-func exists(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }

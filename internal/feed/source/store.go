@@ -56,20 +56,20 @@ func Open(dir string, transport http.RoundTripper, log *slog.Logger) (*Store, er
 		Pause: 500 * time.Millisecond}, nil
 }
 
-// path is where the file of a SHA-256 is.
-func (s *Store) path(sum string) string { return filepath.Join(s.dir, sum+".weir") }
+// Path returns where the file of a SHA-256 is, or would be.
+func (s *Store) Path(sum string) string { return filepath.Join(s.dir, sum+".weir") }
 
 // Find returns the file of a SHA-256, if it is in the store.
 func (s *Store) Find(sum string) (File, bool) {
-	info, err := os.Stat(s.path(sum))
+	info, err := os.Stat(s.Path(sum))
 	if err != nil || !isSum(sum) {
 		return File{}, false
 	}
-	return File{Path: s.path(sum), Sum: sum, Bytes: info.Size()}, true
+	return File{Path: s.Path(sum), Sum: sum, Bytes: info.Size()}, true
 }
 
-// Fetch brings a file into the store, unless it is there. progress, which may be nil, is told how many bytes
-// of how many have come. With known validators the error is ErrUnchanged where the server says so.
+// Fetch brings a file into the store, unless it is there. progress, which may be nil, is told how many
+// bytes of how many have come. With known validators the error is ErrUnchanged where the server says so.
 func (s *Store) Fetch(ctx context.Context, src Source, known Validators,
 	progress func(done, total int64)) (File, error) {
 	if progress == nil {
@@ -90,7 +90,8 @@ func (s *Store) Fetch(ctx context.Context, src Source, known Validators,
 	return f, err
 }
 
-// take brings a file of this machine into the store: by another name for it where that can be, else by a copy.
+// take brings a file of this machine into the store: by another name for it where that can be, else by a
+// copy.
 func (s *Store) take(ctx context.Context, src Source, progress func(done, total int64)) (File, error) {
 	temp := filepath.Join(s.dir, "taken.part")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -115,7 +116,8 @@ func (s *Store) take(ctx context.Context, src Source, progress func(done, total 
 	return f, nil
 }
 
-func (s *Store) copy(ctx context.Context, from, to string, size int64, progress func(done, total int64)) error {
+func (s *Store) copy(ctx context.Context, from, to string, size int64,
+	progress func(done, total int64)) error {
 	if err := s.room(size); err != nil {
 		return err
 	}
@@ -162,10 +164,10 @@ func (s *Store) admit(ctx context.Context, path, want string) (File, error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return File{}, err
 	}
-	if err := os.Rename(path, s.path(sum)); err != nil {
+	if err := os.Rename(path, s.Path(sum)); err != nil {
 		return File{}, err
 	}
-	return File{Path: s.path(sum), Sum: sum, Bytes: size}, disk.SyncDir(s.dir)
+	return File{Path: s.Path(sum), Sum: sum, Bytes: size}, disk.SyncDir(s.dir)
 }
 
 // damaged is the error of a file that did not come as it was sent.
@@ -215,6 +217,15 @@ func Sum(ctx context.Context, path string) (sum string, size int64, err error) {
 		err = errors.Join(err, ctx.Err())
 	}
 	return hex.EncodeToString(h.Sum(nil)), size, err
+}
+
+// SumOfLists is Sum of a file of lists, which it checks.
+func SumOfLists(ctx context.Context, path string) (string, error) {
+	if err := check(ctx, path); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	sum, _, err := Sum(ctx, path)
+	return sum, err
 }
 
 // leastFree is what a download leaves free on the disk, in bytes.
@@ -272,5 +283,11 @@ func (s *Store) Recall(src Source) (File, bool) {
 	return f, ok && f.Bytes == st.Bytes && (src.Sum == "" || src.Sum == f.Sum)
 }
 
-// Discard deletes a file that has turned out to be damaged.
-func (s *Store) Discard(f File) error { return os.Remove(f.Path) }
+// SumOf returns the SHA-256 by which a file in a store is called, "" of another path.
+func SumOf(path string) string {
+	sum := strings.TrimSuffix(filepath.Base(path), ".weir")
+	if !isSum(sum) {
+		return ""
+	}
+	return sum
+}
