@@ -171,8 +171,11 @@ func (w *follower) work(ctx context.Context, want *publications.Publication) {
 	})
 }
 
-// stop ends the job, and closes what it may have made.
+// stop ends the job, if there is one, and closes what it may have made.
 func (w *follower) stop() {
+	if w.job == nil {
+		return
+	}
 	w.job.cancel()
 	if m := <-w.job.made; m.g != nil {
 		w.shut(m.g)
