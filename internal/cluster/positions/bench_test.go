@@ -66,7 +66,6 @@ type measure struct {
 	three  *clustertest.Cluster
 	sums   map[string]float64
 	counts map[string]int
-	runs   int
 }
 
 func (m *measure) put(unit string, value float64) {
