@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/cluster"
 	"weir/internal/progress"
 	"weir/internal/progress/positionstest"
 	"weir/internal/server"
@@ -213,5 +214,30 @@ func TestListsThatAreOutdatedElsewhereAreRefused(t *testing.T) {
 	s.problem(503, "PUT", "/feed/1/position", `{"position":3}`, "newer lists")
 	if n := h.submitted.Load(); n != 2 {
 		t.Errorf("%d attempts, want one a request", n)
+	}
+}
+
+// An engine is lost: nobody knows where users are, so that only fallback items can be given.
+func TestFeedsAreRefusedOrFallbackItemsWhileTheEngineIsLost(t *testing.T) {
+	for _, fallback := range []bool{false, true} {
+		h := &held{Positions: &positionstest.Reference{Slow: true},
+			err: fmt.Errorf("a shard: %w", cluster.ErrUnavailable)}
+		dir := t.TempDir()
+		numbered(3, 20).write(t, filepath.Join(dir, "feeds.weir"), dense, false, 91)
+		s := serveFeed(t, dir, server.Config{}, func(c *Config) { c.positions, c.FallbackWhenLost = h, fallback })
+		s.problem(503, "PUT", "/feed/1/position", `{"position":3}`, "saved")
+		if !fallback {
+			s.problem(503, "GET", "/feed/1", "", "no items")
+			continue
+		}
+		for path, want := range map[string]string{"/feed/1": "[91]",
+			"/feed/1?meta=1": `{"items":[91],"fallback":1,"degraded":true}`} {
+			if a := s.do("GET", path, ""); a.body != want || a.header.Get("Weir-Degraded") == "" {
+				t.Errorf("%s: %s, %v; want %s and Weir-Degraded", path, a.body, a.header, want)
+			}
+		}
+		if a := s.do("GET", "/feed/7", ""); a.body != "[91]" || a.header.Get("Weir-Degraded") != "" {
+			t.Errorf("a user without a list: %s, %v", a.body, a.header)
+		}
 	}
 }
