@@ -92,7 +92,7 @@ func metricsOfLoad() string {
 // metricsOfNodes returns the names in the code of metrics that a server has which shares an engine with others.
 func metricsOfNodes(t *testing.T) map[string]bool {
 	names := map[string]bool{}
-	of := regexp.MustCompile(`^"(weir_[a-z_]*cluster_[a-z_]+|weir_[a-z_]*_cluster[a-z_]*)"$`)
+	of := regexp.MustCompile(`^"(weir_[a-z_]*(?:cluster|bandit_stream)_?[a-z_]*)"$`)
 	for _, f := range goFiles(t) {
 		ast.Inspect(f.File, func(n ast.Node) bool {
 			if lit, ok := n.(*ast.BasicLit); ok {
