@@ -5,12 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"weir/internal/cluster"
 	"weir/internal/cluster/clustertest"
+	"weir/internal/cluster/members"
 	"weir/internal/cluster/operate"
 	"weir/internal/server"
 	"weir/internal/systest"
@@ -59,9 +63,14 @@ func TestANodeStartsOnlyWhereTheEngineKeepsThePromises(t *testing.T) {
 func TestTheEngineIsOnAPageOfItsOwn(t *testing.T) {
 	systest.LongRun(t, "a browser")
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
-	p := serveHere(t, server.Config{}, t.TempDir(), engineFlags(c)...)
+	p, _ := twoNodes(t, c, nil)
+	forgottenNode(t, c)
 	b := webuitest.Open(t, "http://"+p.admin, 1280, 900, "light")
 	b.Go("/ui/cluster")
+	b.Wait("document.querySelector('#cluster-lists').innerText.includes('2 of 2 nodes')")
+	b.Wait("document.querySelectorAll('#cluster-nodes tbody tr').length === 3")
+	b.Wait("document.querySelector('#cluster-nodes').innerText.includes('this node')")
+	b.Wait("document.querySelector('#cluster-nodes').innerText.includes('gone')")
 	b.Wait("document.querySelectorAll('#cluster-shards tbody tr').length === 3")
 	b.Wait("document.querySelector('#cluster-findings').innerText.includes('cluster-require-full-coverage')")
 	b.Click("#cluster-check")
@@ -73,7 +82,99 @@ func TestTheEngineIsOnAPageOfItsOwn(t *testing.T) {
 		}
 	}
 	b.Wait("document.querySelector('#cluster-shards').innerText.includes('refused')")
+	b.Wait("document.querySelector('#cluster-nodes-state').innerText.includes('does not answer')")
 	b.Clean()
+}
+
+// twoNodes serves numbered lists by two nodes, and waits until both have them.
+func twoNodes(t *testing.T, c *clustertest.Cluster, flagsOfB []string) (a, b *ports) {
+	t.Helper()
+	feeds := filepath.Join(t.TempDir(), "feeds.weir")
+	numbered(10, 400).write(t, feeds, 9001, 9002)
+	flags := append(engineFlags(c), "--feeds", feeds)
+	a = serveHere(t, server.Config{}, t.TempDir(), flags...)
+	b = serveHere(t, server.Config{}, t.TempDir(), append(flags, flagsOfB...)...)
+	for _, p := range []*ports{a, b} {
+		systest.Eventually(t, "lists", func() bool {
+			status, _ := p.get("/feed/0/position")
+			return status == 200
+		})
+	}
+	return a, b
+}
+
+// forgottenNode has the engine know of a node that has ended without a word.
+func forgottenNode(t *testing.T, c *clustertest.Cluster) {
+	t.Helper()
+	engine, err := cluster.Open(t.Context(), cluster.Options{Addrs: c.Addrs(), Prefix: "weir", Replicas: 1,
+		Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := members.Join(engine, members.Member{ID: "forgotten", Address: "192.0.2.1:80", Version: "v0"},
+		slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { m.Close() })
+	systest.Eventually(t, "a node that will be forgotten", func() bool {
+		all, err := m.List(t.Context())
+		return err == nil && len(all) == 3
+	})
+	engine.Close()
+}
+
+// clusterOf is what tests read of GET /admin/cluster.
+type clusterOf struct {
+	Nodes struct {
+		Members []struct {
+			Address, Version string
+			Self, Here       bool
+			Lists            struct{ Serves string }
+			Figures          map[string]float64
+		}
+		Serving struct {
+			Number   string
+			Have, Of int
+		}
+	}
+}
+
+func TestEveryNodeKnowsOfAllNodes(t *testing.T) {
+	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
+	a, b := twoNodes(t, c, nil)
+	url := "http://" + b.admin + "/admin/cluster"
+	var found clusterOf
+	systest.Eventually(t, "both nodes serve the publication, and say their figures", func() bool {
+		status, text := ask(t, "GET", url, "")
+		found = clusterOf{}
+		if err := json.Unmarshal([]byte(text), &found); err != nil || status != 200 {
+			t.Fatalf("%d %s: %v", status, text, err)
+		}
+		said := 0
+		for _, m := range found.Nodes.Members {
+			if _, ok := m.Figures["events_behind"]; ok {
+				said++
+			}
+		}
+		return found.Nodes.Serving.Have == 2 && said == 2
+	})
+	readAPI(t).test(t, apiRequest{"GET", "/admin/cluster", url, "", 200})
+	if n := found.Nodes; n.Serving.Of != 2 || len(n.Members) != 2 {
+		t.Fatalf("%+v", n)
+	}
+	for _, m := range found.Nodes.Members {
+		if !m.Here || m.Self != (m.Address == b.public) || m.Address != a.public && m.Address != b.public ||
+			m.Version != version || m.Lists.Serves != found.Nodes.Serving.Number || m.Figures["skipped"] != 0 {
+			t.Errorf("%+v", m)
+		}
+	}
+	if said, err := ctlOf(t, b.admin, "cluster"); err != nil || !strings.Contains(said,
+		"nodes.members."+a.public+".lists.serves") {
+		t.Errorf("weir ctl cluster: %s, %v", said, err)
+	}
+	forgottenNode(t, c)
+	systest.Eventually(t, "health names the node that is gone", func() bool {
+		status, text := a.get("/health")
+		return status == 200 && strings.Contains(text, "other nodes: 192.0.2.1:80 was last heard of")
+	})
 }
 
 func TestANodeGoesOnWithoutItsEngine(t *testing.T) {

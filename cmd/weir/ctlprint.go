@@ -93,7 +93,7 @@ func flatten(w io.Writer, path string, value any) {
 		for i, one := range v {
 			name := strconv.Itoa(i)
 			if member, ok := one.(map[string]any); ok {
-				name = cmp.Or(cell(member["name"]), name)
+				name = cmp.Or(cell(member["name"]), cell(member["address"]), name)
 			}
 			flatten(w, at(name), one)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -89,6 +90,13 @@ func (d *apiDoc) fits(value any, schema apiSchema) error {
 		case "enum":
 			if !slices.Contains(is.([]any), value) {
 				err = fmt.Errorf("%v is none of %v", value, is)
+			}
+		case "format":
+			if is != "date-time" {
+				return fmt.Errorf("a schema has the format %q, which this test does not know", is)
+			}
+			if text, ok := value.(string); ok {
+				_, err = time.Parse(time.RFC3339, text)
 			}
 		case "pattern":
 			if s, ok := value.(string); ok && !regexp.MustCompile(is.(string)).MatchString(s) {

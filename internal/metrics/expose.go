@@ -73,6 +73,20 @@ func (r *Registry) Gauges(wanted func(name string) bool, visit func(name, help s
 	})
 }
 
+// Value returns what a counter or a gauge without labels says; false where there is none of that name.
+func (r *Registry) Value(name string) (value float64, ok bool) {
+	r.each(func(f *family, s *series) {
+		switch {
+		case f.name != name || len(f.keys) > 0:
+		case f.kind == CounterKind:
+			value, ok = float64(s.counter.Value()), true
+		case f.kind == GaugeKind:
+			value, ok = s.gauge(), true
+		}
+	})
+	return value, ok
+}
+
 // Sample is one metric at one moment.
 type Sample struct {
 	Name, Help   string

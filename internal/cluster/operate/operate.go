@@ -30,6 +30,8 @@ type Cluster struct {
 	background *server.Background
 	report     atomic.Pointer[Report]
 	members    *members.Members // nil before Join
+	nodes      atomic.Pointer[nodes]
+	wrong      atomic.Pointer[string] // with other nodes
 }
 
 var _ server.Service = (*Cluster)(nil)
@@ -78,7 +80,10 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 func (c *Cluster) Client() *cluster.Client { return c.client }
 
 // Join makes this node one that the others know of, until Close.
-func (c *Cluster) Join(self members.Member) { c.members = members.Join(c.client, self, c.log) }
+func (c *Cluster) Join(self members.Member) {
+	c.members = members.Join(c.client, self, c.log)
+	c.background.Go("looks at the nodes", c.follow)
+}
 
 // FallbackWhenLost says whether feeds are fallback items while the engine is lost.
 func (c *Cluster) FallbackWhenLost() bool { return c.flags.FallbackWhenLost() }
@@ -141,6 +146,9 @@ func (c *Cluster) Health() server.Health {
 				sh.Addr, sh.Err))
 		}
 	}
+	if wrong := c.wrong.Load(); wrong != nil && *wrong != "" {
+		return server.Degraded("other nodes: " + *wrong)
+	}
 	return c.background.Health()
 }
 
@@ -201,6 +209,8 @@ type status struct {
 	WaitP50      float64 `json:"wait_p50"`     // seconds
 	WaitP99      float64 `json:"wait_p99"`
 	Report       *Report `json:"report"`
+	// Nodes are as this one saw them last, within seconds.
+	Nodes shownNodes `json:"nodes"`
 }
 
 // shown is a shard of the engine.
@@ -219,6 +229,11 @@ func (c *Cluster) get(w *server.Response, _ *server.Request) server.Outcome {
 		Moved: of.Moved, Asked: of.Asked, Unavailable: of.Unavailable, Unreplicated: of.Unreplicated,
 		Unknown: of.Unknown, Errors: of.Errors, WaitP50: of.Wait50.Seconds(), WaitP99: of.Wait99.Seconds(),
 		Report: c.report.Load()}
+	if n := c.nodes.Load(); n != nil {
+		s.Nodes = n.show(c.members.ID())
+	} else {
+		s.Nodes = (&nodes{at: time.Now()}).show("")
+	}
 	for _, sh := range of.Shards {
 		one := shown{Address: sh.Addr, Replicas: append([]string{}, sh.Replicas...), Slots: sh.Slots,
 			Queued: sh.Queued}

@@ -49,9 +49,10 @@ type Record struct {
 // maxHistory bounds the history.
 const maxHistory = 20
 
-// Next returns a number for the next publication: no less than the milliseconds say.
+// Next returns a number for the next publication: no less than the milliseconds say, and, however wrong the
+// clock is, more than 1, under which positions are imported from a box.
 func (r Record) Next(now time.Time) uint64 {
-	next := uint64(max(0, now.UnixMilli())) << 20
+	next := uint64(max(1, now.UnixMilli())) << 20
 	for _, p := range []*Publication{r.Serving, r.Preparing} {
 		if p != nil {
 			next = max(next, p.Number+1)

@@ -27,7 +27,34 @@ function draw(s) {
     ['Not executed', f.count(s.unavailable), s.unavailable > 0 && 'warn'], ['On too few replicas', f.count(s.unreplicated), s.unreplicated > 0 && 'warn'],
     ['Not answered', f.count(s.unknown), s.unknown > 0 && 'warn'], ['Refused as wrong', f.count(s.errors), s.errors > 0 && 'warn'],
     ['Sent elsewhere', f.count(s.moved + s.asked)]]);
+  nodes(s.nodes);
   report(s.report);
+}
+
+function nodes(n) {
+  const gone = n.members.filter((m) => !m.here).length;
+  $('cluster-nodes-state').textContent = n.error ? `The engine does not answer: ${n.error}. This is of ${f.when(n.at)}.` : '';
+  const lists = (name, p) => p && [name, h('span', {}, p.number, h('small', { class: 'cluster-lists' },
+    `${p.have} of ${p.of} nodes ${name === 'Lists that serve' ? 'serve it' : 'have it'}, of ${f.when(p.at)}` + (p.again ? `, those of ${p.again} again` : ''))), 'wide'];
+  tiles($('cluster-lists'), [['Nodes', f.count(n.members.length - gone)], ...(gone ? [['Gone', f.count(gone), true]] : []),
+    lists('Lists that serve', n.serving) || ['Lists that serve', 'none yet'], lists('Being prepared', n.preparing)].filter(Boolean));
+  $('cluster-nodes').replaceChildren(n.members.length === 0 ? h('p', { class: 'muted' }, 'No node is known yet.')
+    : table('Nodes', ['Node', 'State', 'Heard of', 'Serves', 'Mapped', 'Skipped items', 'Events behind', 'Filters behind', 'weir'], n.members.map((m) => {
+      const figures = m.figures || {}, has = m.lists || {};
+      return h('tr', {}, h('th', { scope: 'row' }, m.address, h('small', {}, m.id + (m.self ? ', this node' : ''))), h('td', {}, state(m, n)),
+        h('td', {}, f.seconds(m.age) + ' ago'), h('td', {}, has.serves || f.NONE), h('td', {}, has.mapped || f.NONE), h('td', {}, f.count(figures.skipped)),
+        h('td', {}, f.seconds(figures.events_behind)), h('td', {}, f.seconds(figures.filters_behind)), h('td', {}, m.version));
+    })));
+}
+
+function state(m, n) {
+  if (!m.here) return 'gone';
+  const has = m.lists;
+  if (!has) return 'there, without feeds';
+  const at = has.total ? ` (${f.percent(has.done / has.total)})` : '';
+  if (has.error) return `wants ${has.wants}: ${has.error}`;
+  if (has.wants && has.wants !== has.mapped) return `${has.stage || 'wants'} ${has.wants}${at}`;
+  return n.serving && has.serves !== n.serving.number ? 'behind' : 'there';
 }
 
 function report(r) {
