@@ -194,7 +194,8 @@ soak: bench-build ## kill weir 2000 times, load it for SOAKTIME (30m), then an e
 	build/bin/run --soak $(SOAKTIME) --users 2000000
 	@# Each fault of an engine, FAULTS times on Redis and on Valkey: 20 are an hour.
 	@scripts/need.sh redis-server=redis-server strace=strace
-	WEIR_FAULTS=$(FAULTS) $(GO) test -timeout 3h -count=1 -v -run '^TestFaultsGiveNothingTwice$$' ./internal/cluster/clustertest
+	WEIR_FAULTS=$(FAULTS) $(GO) test -timeout 3h -count=1 -v -run '^Test(FaultsGiveNothingTwice|FaultsOfTheEngineLoseNothingThatWasAcknowledged|EventsCountOnceWhateverBecomesOfThePrimary)$$' \
+		./internal/cluster/clustertest ./internal/filter/shared ./internal/bandit/learning
 
 .PHONY: limited
 limited: bench-build ## overload weir for a minute in a cgroup of 768 MiB, as root; fails if it is killed, swaps or does not answer

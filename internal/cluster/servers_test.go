@@ -17,8 +17,10 @@ import (
 
 // onBoth runs a test with a client of the shared cluster of each server.
 func onBoth(t *testing.T, test func(t *testing.T, c *cluster.Client)) {
+	t.Parallel()
 	for _, s := range clustertest.Servers() {
 		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
 			nodes := clustertest.Start(t, clustertest.Options{Server: s, Replicas: 1})
 			c, err := cluster.Open(t.Context(), cluster.Options{Addrs: nodes.Addrs()[:1], Replicas: 1,
 				Prefix: clustertest.Prefix(t), Timeout: 20 * time.Second})
@@ -237,6 +239,7 @@ func (l *load) stop(t *testing.T) {
 
 // faulty runs a test with a cluster of its own, and a client under load.
 func faulty(t *testing.T, test func(t *testing.T, nodes *clustertest.Cluster, l *load)) {
+	t.Parallel()
 	nodes := clustertest.Start(t, clustertest.Options{Replicas: 1, Own: true})
 	c, err := cluster.Open(t.Context(), cluster.Options{Addrs: nodes.Addrs(), Replicas: 1})
 	if err != nil {

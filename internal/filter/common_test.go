@@ -84,8 +84,10 @@ func nodes(t *testing.T, o cluster.Options, up *upstream, count int, change func
 
 // inCluster runs a test on both servers.
 func inCluster(t *testing.T, test func(t *testing.T, o cluster.Options)) {
+	t.Parallel()
 	for _, kind := range clustertest.Servers() {
 		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
 			c := clustertest.Start(t, clustertest.Options{Server: kind, Shards: 2, Replicas: 1})
 			test(t, cluster.Options{Addrs: c.Addrs(), Prefix: clustertest.Prefix(t), Replicas: 1,
 				Timeout: 10 * time.Second})
@@ -299,8 +301,10 @@ func forgetBodies(t *testing.T, c *cluster.Client, prefix string) (n int) {
 }
 
 func TestWithoutTheEngineFeedsAreServedAndChangesAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, kind := range clustertest.Servers() {
 		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
 			c := clustertest.Start(t, clustertest.Options{Server: kind, Shards: 1, Replicas: 1, Own: true})
 			up := newEditions(t)
 			all := nodes(t, cluster.Options{Addrs: c.Addrs(), Replicas: 1, Timeout: 2 * time.Second}, up.upstream, 2,

@@ -132,6 +132,7 @@ func agree(t *testing.T, all ...*Shared) {
 }
 
 func TestNodesAgreeToTheBit(t *testing.T) {
+	t.Parallel()
 	n := share(t, func(o *Options) { o.HalfLife, o.Checkpoint = 250*time.Millisecond, 20_000 })
 	all := []*Shared{n.open(), n.open(), n.open()}
 	var working sync.WaitGroup
@@ -183,6 +184,7 @@ func TestNodesAgreeToTheBit(t *testing.T) {
 }
 
 func TestANodeBeginsWithACheckpointAndWhatFollows(t *testing.T) {
+	t.Parallel()
 	n := share(t, func(o *Options) { o.HalfLife = time.Minute })
 	s := n.open()
 	for round := range uint64(3) {
@@ -226,6 +228,7 @@ func TestANodeBeginsWithACheckpointAndWhatFollows(t *testing.T) {
 
 // A failover may take back what no batch was accepted by, and a node has read already.
 func TestANodeUnlearnsWhatAFailoverTookBack(t *testing.T) {
+	t.Parallel()
 	for _, published := range []bool{false, true} {
 		t.Run(fmt.Sprint("checkpoint ", published), func(t *testing.T) {
 			n := share(t, nil)
@@ -293,6 +296,7 @@ func TestWhatTheEngineHasLostIsNotForgotten(t *testing.T) {
 }
 
 func TestNodesRefuseWhatHasNoRoom(t *testing.T) {
+	t.Parallel()
 	n := share(t, func(o *Options) { o.Memory = 100 * (armBytes + idBytes/idShare) })
 	s := n.open()
 	var err error
@@ -333,6 +337,7 @@ func load(ctx context.Context, s *Shared, worker int) (accepted map[uint64]int, 
 }
 
 func TestEventsCountOnceWhateverBecomesOfThePrimary(t *testing.T) {
+	t.Parallel()
 	for _, server := range clustertest.Servers() {
 		t.Run(string(server), func(t *testing.T) {
 			t.Parallel()
@@ -376,10 +381,11 @@ func TestEventsCountOnceWhateverBecomesOfThePrimary(t *testing.T) {
 					t.Fatalf("%s: %v", fault, err)
 				}
 			}
-			under("killed", (*clustertest.Node).Kill, (*clustertest.Node).Start)
-			under("stalled", (*clustertest.Node).Stall, (*clustertest.Node).Resume)
-			under("isolated", c.Isolate, func(*clustertest.Node) error { c.Heal(); return nil })
-			under("isolated", c.Isolate, func(*clustertest.Node) error { c.Heal(); return nil })
+			for range max(1, clustertest.Rounds()) {
+				under("killed", (*clustertest.Node).Kill, (*clustertest.Node).Start)
+				under("stalled", (*clustertest.Node).Stall, (*clustertest.Node).Resume)
+				under("isolated", c.Isolate, func(*clustertest.Node) error { c.Heal(); return nil })
+			}
 			stop()
 			working.Wait()
 			agree(t, append(all, n.open())...)
@@ -472,6 +478,7 @@ func FuzzEntries(f *testing.F) {
 }
 
 func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
+	t.Parallel()
 	n := share(t, func(o *Options) { o.HalfLife, o.Sync = time.Hour, time.Hour })
 	dir := t.TempDir()
 	var o Options

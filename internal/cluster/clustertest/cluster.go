@@ -16,8 +16,9 @@ const slots = 16384
 
 // Cluster is a cluster that runs.
 type Cluster struct {
-	Options Options
-	Nodes   []*Node // the primaries of the shards in order, then their replicas
+	Options      Options
+	Nodes        []*Node       // the primaries of the shards in order, then their replicas
+	Certificates *Certificates // nil without Options.TLS
 
 	dir   string
 	gates gates

@@ -14,11 +14,13 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,6 +51,7 @@ type Options struct {
 	Replicas    int           // of each primary
 	NodeTimeout time.Duration // after which a primary that does not answer is replaced; 1 s if 0
 	Proxies     bool          // in front of each node, for Isolate and DelayReplication; Linux only
+	TLS         bool          // on all connections, with Cluster.Certificates; of Redis only
 	Own         bool          // shared with no other test
 	Config      string        // more of the nodes' command line, as in "--maxmemory 1gb"
 }
@@ -68,6 +71,13 @@ func (o Options) complete() Options {
 
 // absent is an error that says what is not installed.
 type absent struct{ error }
+
+// Rounds is how often make soak has each fault made. It is 0 in an ordinary run, which makes the quick ones
+// once.
+func Rounds() int {
+	n, _ := strconv.Atoi(os.Getenv("WEIR_FAULTS")) //nolint:errcheck // 0 if there is none
+	return n
+}
 
 // Binary returns the path of a server.
 func Binary(s Server) (string, error) {
@@ -93,15 +103,31 @@ func Binary(s Server) (string, error) {
 var shared struct {
 	sync.Mutex
 	main bool
-	by   map[Options]*Cluster
+	by   map[Options]*start
 }
+
+// start is a shared cluster that one test starts while others wait for it.
+type start struct {
+	once sync.Once
+	c    *Cluster
+	err  error
+}
+
+// parallel is how many tests run at once, unless -parallel says so: they mostly wait for servers.
+const parallel = "6"
 
 // Main runs the tests of a package, and ends the clusters that they shared.
 func Main(m *testing.M) int {
-	shared.main, shared.by = true, make(map[Options]*Cluster)
+	if err := flag.Set("test.parallel", parallel); err != nil {
+		panic(err)
+	}
+	shared.main, shared.by = true, make(map[Options]*start)
 	code := m.Run()
-	for _, c := range shared.by {
-		if err := errors.Join(c.Stop(), os.RemoveAll(c.dir)); err != nil {
+	for _, s := range shared.by {
+		if s.c == nil {
+			continue
+		}
+		if err := errors.Join(s.c.Stop(), os.RemoveAll(s.c.dir)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
 		}
@@ -125,24 +151,29 @@ func Start(t testing.TB, o Options) *Cluster {
 		return c
 	}
 	shared.Lock()
-	defer shared.Unlock()
 	if !shared.main {
+		shared.Unlock()
 		t.Fatal("TestMain has to call clustertest.Main")
 	}
-	if c := shared.by[o]; c != nil {
-		return c
+	s := shared.by[o]
+	if s == nil {
+		s = new(start)
+		shared.by[o] = s
 	}
-	dir, err := os.MkdirTemp("", "weir-cluster-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := Run(dir, o)
-	if err != nil {
-		os.RemoveAll(dir) //nolint:errcheck // the first error says more
-	}
-	Need(t, err)
-	shared.by[o] = c
-	return c
+	shared.Unlock()
+	s.once.Do(func() {
+		dir, err := os.MkdirTemp("", "weir-cluster-")
+		if err != nil {
+			s.err = err
+			return
+		}
+		if s.c, s.err = Run(dir, o); s.err != nil {
+			s.c = nil
+			os.RemoveAll(dir) //nolint:errcheck // the first error says more
+		}
+	})
+	Need(t, s.err)
+	return s.c
 }
 
 // Need ends the test if err is not nil: as skipped if something is not installed, except in continuous
@@ -176,6 +207,11 @@ func Run(dir string, o Options) (c *Cluster, err error) {
 	binary, err := Binary(o.Server)
 	if err != nil {
 		return nil, err
+	}
+	if o.TLS {
+		if c.Certificates, err = newCertificates(filepath.Join(dir, "tls")); err != nil {
+			return nil, err
+		}
 	}
 	ports, err := freePorts(4 * o.Shards * (1 + o.Replicas))
 	if err != nil {

@@ -12,8 +12,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
 
 func onBoth(t *testing.T, test func(t *testing.T, ctx context.Context, s clustertest.Server)) {
+	t.Parallel()
 	for _, s := range clustertest.Servers() {
 		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			test(t, ctx, s)

@@ -83,10 +83,10 @@ func tell(s *learning.Shared, batch []learning.Event) error {
 	return <-done
 }
 
-// settle waits until a node knows all that was accepted, and returns how many events it does not and how
-// many count twice.
-func (e *events) settle(ctx context.Context, s *learning.Shared) (lost, twice int64) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+// settle waits until a node knows all that was accepted, or as long as patience, and returns how many events
+// it does not know and how many count twice.
+func (e *events) settle(ctx context.Context, s *learning.Shared, patience time.Duration) (lost, twice int64) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		lost, twice = 0, 0

@@ -36,7 +36,7 @@ func (l *ledger) give(list, from, to int) {
 // It returns how many items were never given.
 func (l *ledger) settle(list, position int) (skipped int) {
 	e := &l.lists[list]
-	for i := range 1 << 16 {
+	for i := range max(position, int(e.end.Load())) {
 		has := e.items[i/64].Load()&(1<<(i%64)) != 0
 		switch {
 		case has && i >= position:

@@ -3,6 +3,7 @@ package clustertest
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,16 +54,24 @@ func (n *Node) Start() error {
 	if err := os.MkdirAll(n.dir, 0o700); err != nil {
 		return err
 	}
+	port, announce := "--port", "--cluster-announce-port"
+	if n.c.Options.TLS {
+		port, announce = "--tls-port", "--cluster-announce-tls-port"
+	}
 	args := []string{
-		"--port", strconv.Itoa(n.port), "--cluster-port", strconv.Itoa(n.bus),
+		port, strconv.Itoa(n.port), "--cluster-port", strconv.Itoa(n.bus),
 		"--bind", "127.0.0.1", "--dir", n.dir, "--logfile", "log", "--daemonize", "no",
 		"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
 		"--cluster-node-timeout", strconv.FormatInt(n.c.Options.NodeTimeout.Milliseconds(), 10),
-		"--cluster-announce-port", strconv.Itoa(n.announced),
+		announce, strconv.Itoa(n.announced),
 		"--cluster-announce-bus-port", strconv.Itoa(n.announcedBus),
 		"--appendonly", "yes", "--appendfsync", "everysec", "--save", "",
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
 		"--enable-debug-command", "local",
+	}
+	if f := n.c.Certificates; f != nil {
+		args = append(args, "--port", "0", "--tls-cluster", "yes", "--tls-replication", "yes",
+			"--tls-ca-cert-file", f.CA, "--tls-cert-file", f.Cert, "--tls-key-file", f.Key)
 	}
 	if n.c.Options.Proxies {
 		args = append(args, "--bind-source-addr", n.source)
@@ -176,8 +184,12 @@ func (n *Node) traced() (bool, error) {
 
 // connect connects to the node itself, past all proxies.
 func (n *Node) connect() (valkey.Client, error) {
+	var secure *tls.Config
+	if n.c.Certificates != nil {
+		secure = n.c.Certificates.config
+	}
 	return valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{loopback(n.port)}, ForceSingleClient: true, AlwaysRESP2: true,
+		TLSConfig: secure, InitAddress: []string{loopback(n.port)}, ForceSingleClient: true, AlwaysRESP2: true,
 		DisableCache: true, DisableRetry: true,
 		Dialer: net.Dialer{Timeout: time.Second}, ConnWriteTimeout: 5 * time.Second,
 	})
@@ -206,22 +218,46 @@ func (n *Node) text(ctx context.Context, args ...string) (string, error) {
 	return m.ToString()
 }
 
-// freePorts returns ports that nobody listens on, out of those that no system gives to connections: a node
-// that is restarted finds its own free.
+// Ports are those that no system gives to connections: a node that is restarted finds its own free. Each
+// process takes them from a stripe of its own, which it has for as long as it listens on the first: two that
+// start clusters at once do not mistake each other's nodes for theirs.
+const (
+	firstStripe = 10_000
+	stripes     = 20
+	stripePorts = 1000
+)
+
+var ports struct {
+	sync.Mutex
+	stripe net.Listener // stays open
+	base   int
+	last   int // from base, that was given out
+}
+
+// freePorts returns ports that nobody listens on.
 func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range 100 * n {
-		port := 10_000 + rand.IntN(20_000)
-		if slices.Contains(ports, port) {
-			continue
+	ports.Lock()
+	defer ports.Unlock()
+	for _, i := range rand.Perm(stripes) {
+		if ports.stripe != nil {
+			break
 		}
-		l, err := net.Listen("tcp", loopback(port))
+		ports.base = firstStripe + i*stripePorts
+		ports.stripe, _ = net.Listen("tcp", loopback(ports.base)) //nolint:errcheck // another has it
+	}
+	if ports.stripe == nil {
+		return nil, errors.New("there are no free ports")
+	}
+	var free []int
+	for range stripePorts {
+		ports.last = ports.last%(stripePorts-1) + 1
+		l, err := net.Listen("tcp", loopback(ports.base+ports.last))
 		if err != nil {
 			continue
 		}
 		l.Close() //nolint:errcheck // was opened a moment ago
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
+		if free = append(free, ports.base+ports.last); len(free) == n {
+			return free, nil
 		}
 	}
 	return nil, errors.New("there are no free ports")

@@ -183,8 +183,10 @@ func TestNodesAreReadAsTheyDescribeThemselves(t *testing.T) {
 }
 
 func TestRealServersAreExaminedAndLeftAsTheyWere(t *testing.T) {
+	t.Parallel()
 	for _, server := range clustertest.Servers() {
 		t.Run(string(server), func(t *testing.T) {
+			t.Parallel()
 			c := clustertest.Start(t, clustertest.Options{Server: server, Replicas: 1})
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()

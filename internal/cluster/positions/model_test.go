@@ -63,7 +63,7 @@ func TestFunctionsDoWhatTheModelDoes(t *testing.T) {
 }
 
 func compare(t *testing.T, s *clustertest.Cluster, as positionstest.Shape) {
-	c, err := connect(s.Addrs(), t.TempDir())
+	c, err := connect(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,31 +77,34 @@ func TestFaultsOfTheEngineLoseNothingThatWasAcknowledged(t *testing.T) {
 				}
 			}
 			more("the start")
-			patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			patient, cancel := context.WithTimeout(t.Context(),
+				time.Duration(1+clustertest.Rounds())*2*time.Minute)
 			defer cancel()
-			primary := c.Primary(patient, shard)
-			must(primary.Kill())
-			_, err := c.AwaitFailover(patient, primary)
-			must(err)
-			must(primary.Start()) // until then no replica can have a change
-			must(c.AwaitHealthy(patient))
-			more("a kill of the primary")
+			for range max(1, clustertest.Rounds()) {
+				primary := c.Primary(patient, shard)
+				must(primary.Kill())
+				_, err := c.AwaitFailover(patient, primary)
+				must(err)
+				must(primary.Start()) // until then no replica can have a change
+				must(c.AwaitHealthy(patient))
+				more("a kill of the primary")
 
-			primary = c.Primary(patient, shard)
-			must(primary.Stall())
-			_, err = c.AwaitFailover(patient, primary)
-			must(err)
-			must(primary.Resume())
-			must(c.AwaitHealthy(patient))
-			more("a stall of the primary")
+				primary = c.Primary(patient, shard)
+				must(primary.Stall())
+				_, err = c.AwaitFailover(patient, primary)
+				must(err)
+				must(primary.Resume())
+				must(c.AwaitHealthy(patient))
+				more("a stall of the primary")
 
-			primary = c.Primary(patient, shard)
-			must(c.Isolate(primary))
-			_, err = c.AwaitFailover(patient, primary)
-			must(err)
-			c.Heal()
-			must(c.AwaitHealthy(patient))
-			more("a partition")
+				primary = c.Primary(patient, shard)
+				must(c.Isolate(primary))
+				_, err = c.AwaitFailover(patient, primary)
+				must(err)
+				c.Heal()
+				must(c.AwaitHealthy(patient))
+				more("a partition")
+			}
 
 			must(moveSlot(patient, c, slot, shard, (shard+1)%c.Options.Shards))
 			more("a resharding")

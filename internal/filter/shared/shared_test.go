@@ -36,8 +36,10 @@ func TestMain(m *testing.M) {
 
 // on runs a test on both servers.
 func on(t *testing.T, test func(t *testing.T, o cluster.Options)) {
+	t.Parallel()
 	for _, server := range clustertest.Servers() {
 		t.Run(string(server), func(t *testing.T) {
+			t.Parallel()
 			c := clustertest.Start(t, clustertest.Options{Server: server, Shards: 2, Replicas: 1})
 			test(t, cluster.Options{Addrs: c.Addrs(), Prefix: clustertest.Prefix(t), Replicas: 1,
 				Timeout: 10 * time.Second})
@@ -314,9 +316,9 @@ func TestAnEngineThatHasLostTheFiltersTakesThemFromNobody(t *testing.T) {
 		if len(a.rows(t)) != 20 || len(b.rows(t)) != 20 {
 			t.Errorf("%d and %d rows are left", len(a.rows(t)), len(b.rows(t)))
 		}
-		for want, n := range map[int]*node{20: a, 0: b} {
-			if added, err := n.Import(ctx); err != nil || (want == 20) != (added == 20) && len(other.rows(t)) == 1 {
-				t.Errorf("brought back %d: %v", added, err)
+		for i, want := range []int{20, 0} {
+			if added, err := []*node{a, b}[i].Import(ctx); err != nil || added != want {
+				t.Errorf("brought back %d, want %d: %v", added, want, err)
 			}
 		}
 		same(t, 21, a, b, other)
@@ -397,6 +399,7 @@ func victim() error {
 			return err
 		}
 		if i%2 == 1 {
+			fmt.Println("deleting", f.ID) // from now on it may be gone
 			if err := n.Delete(ctx, f); err != nil {
 				return err
 			}
@@ -462,14 +465,19 @@ func TestAKillLosesNothingThatWasAcknowledgedByANode(t *testing.T) {
 	on(t, func(t *testing.T, o cluster.Options) {
 		watcher := newNode(t, o)
 		path := filepath.Join(t.TempDir(), "db")
-		want := make(map[store.ID]bool)
+		want, gone := make(map[store.ID]bool), make(map[store.ID]bool)
 		for i := range 20 {
 			for _, line := range systest.KillAfter(t, 1+i%7, victimEnv+"="+
 				strings.Join(append([]string{path, o.Prefix}, o.Addrs...), " ")) {
 				what, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 				id, _ := store.ParseID(text)
-				if want[id] = true; what == "deleted" {
+				switch what {
+				case "added":
+					want[id] = true
+				case "deleting":
 					delete(want, id)
+				case "deleted":
+					gone[id] = true
 				}
 			}
 			if err := watcher.CatchUp(t.Context()); err != nil {
@@ -494,6 +502,11 @@ func TestAKillLosesNothingThatWasAcknowledgedByANode(t *testing.T) {
 		for id := range want {
 			if watcher.filters[id] == "" {
 				t.Errorf("the filter %v is lost", id)
+			}
+		}
+		for id := range gone {
+			if watcher.filters[id] != "" {
+				t.Errorf("the filter %v is back", id)
 			}
 		}
 		if reloads(n) > 0 {
