@@ -162,7 +162,8 @@ func TestEveryNodeKnowsOfAllNodes(t *testing.T) {
 	}
 	for _, m := range found.Nodes.Members {
 		if !m.Here || m.Self != (m.Address == b.public) || m.Address != a.public && m.Address != b.public ||
-			m.Version != version || m.Lists.Serves != found.Nodes.Serving.Number || m.Figures["skipped"] != 0 {
+			m.Version != version || m.Lists.Serves != found.Nodes.Serving.Number ||
+			m.Figures["skipped"] != 0 {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -177,69 +178,27 @@ func TestEveryNodeKnowsOfAllNodes(t *testing.T) {
 	})
 }
 
-func TestANodeGoesOnWithoutItsEngine(t *testing.T) {
-	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
-	p := serveHere(t, server.Config{}, t.TempDir(), engineFlags(c)...)
-	next := func() (index, status int) {
-		t.Helper()
-		status, text := ask(t, "GET", "http://"+p.public+"/next", "")
-		var answer struct{ Index int }
-		if err := json.Unmarshal([]byte(text), &answer); status == 200 && err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		return answer.Index, status
-	}
-	learn := func(id string) int {
-		status, _ := ask(t, "POST", "http://"+p.public+"/events", `{"item":"a","reward":1,"id":"`+id+`"}`)
-		return status
-	}
-	before, status := next()
-	if learned := learn("before"); status != 200 || learned != 200 {
-		t.Fatalf("with the engine: %d, %d", status, learned)
-	}
-	for _, n := range c.Nodes {
-		if err := n.Kill(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	systest.Eventually(t, "the engine is known to be lost", func() bool {
-		status, text := ask(t, "GET", "http://"+p.public+"/health", "")
-		return status == http.StatusOK && strings.Contains(text, `"cluster":{"status":"degraded"`)
-	})
-	status, text := ask(t, "POST", "http://"+p.public+"/predict", `{"user":"u","items":["a","b"]}`)
-	if status != 200 {
-		t.Errorf("a prediction without the engine: %d %s", status, text)
-	}
-	if _, status := next(); status != 503 {
-		t.Errorf("the sequence without the engine: %d", status)
-	}
-	if status := learn("lost"); status != 503 {
-		t.Errorf("an event without the engine: %d", status)
-	}
-	for _, n := range c.Nodes {
-		if err := n.Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	systest.Eventually(t, "the engine is back, and all that needs it", func() bool {
-		_, text := ask(t, "GET", "http://"+p.public+"/health", "")
-		_, status := next()
-		return strings.Contains(text, `"cluster":{"status":"ready"`) && status == 200 && learn("back") == 200
-	})
-	if after, _ := next(); after <= before {
-		t.Errorf("index %d after %d", after, before)
-	}
-}
-
-// weirCluster runs a command of weir cluster in this process.
-func weirCluster(t *testing.T, args ...string) (string, error) {
+// weirSays runs a command of weir in this process.
+func weirSays(t *testing.T, command string, args ...string) (string, error) {
 	t.Helper()
 	root := newRoot()
 	var out bytes.Buffer
 	root.SetOut(&out)
-	root.SetArgs(append([]string{"cluster"}, args...))
-	err := root.Execute()
+	root.SetArgs(append([]string{command}, args...))
+	err := root.ExecuteContext(t.Context())
 	return out.String(), err
+}
+
+// servingOf returns the number of the publication that serves, as a node says it.
+func servingOf(t *testing.T, p *ports) string {
+	t.Helper()
+	var found clusterOf
+	systest.Eventually(t, "the publication that serves", func() bool {
+		_, text := ask(t, "GET", "http://"+p.admin+"/admin/cluster", "")
+		found = clusterOf{}
+		return json.Unmarshal([]byte(text), &found) == nil && found.Nodes.Serving.Have == 1
+	})
+	return found.Nodes.Serving.Number
 }
 
 func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
@@ -247,8 +206,9 @@ func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
 	dir, back := t.TempDir(), filepath.Join(t.TempDir(), "back")
 	feeds := filepath.Join(t.TempDir(), "feeds.weir")
 	numbered(100, 20).write(t, feeds)
-	serve := func(dir string, visit func(p *ports)) {
-		a, err := openServer(t, server.Config{}, dir, "--feeds", feeds)
+	serve := func(dir string, visit func(p *ports), flags ...string) {
+		t.Helper()
+		a, err := openServer(t, server.Config{}, dir, append(flags, "--feeds", feeds)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +236,7 @@ func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
 	engine := engineFlags(c)[:2]
 	move := func(name, dir string) string {
 		t.Helper()
-		out, err := weirCluster(t, append([]string{name, "--feeds", feeds, dir}, engine...)...)
+		out, err := weirSays(t, "cluster", append([]string{name, "--feeds", feeds, dir}, engine...)...)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}
@@ -300,6 +260,45 @@ func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
 		p.want("/current", 200, "1")
 	})
 
+	// Nodes go on where the box was, under a publication that is newer than what was imported.
+	node := t.TempDir()
+	var first string
+	serve(node, func(p *ports) {
+		systest.Eventually(t, "lists", func() bool {
+			status, _ := p.get("/feed/0/position")
+			return status == 200
+		})
+		for user := range 50 {
+			at := user%20 + 1
+			p.want(fmt.Sprintf("/feed/%d/position", user), 200, fmt.Sprintf(`"position":%d,`, at))
+			if at < 20 {
+				p.want(fmt.Sprintf("/feed/%d?size=1", user), 200, fmt.Sprintf("[%d]", user*20+at+1))
+			}
+		}
+		first = servingOf(t, p)
+	}, engineFlags(c)...)
+	if len(first) != 16 || first <= "0000000000000001" {
+		t.Errorf("the first publication is %q, and positions were imported under version 1", first)
+	}
+	out, err := weirSays(t, "cluster", append([]string{"import", "--feeds", feeds, dir}, engine...)...)
+	if err == nil || !strings.Contains(err.Error(), "nodes have served from the engine already") {
+		t.Errorf("an import after nodes have served: %v %s", err, out)
+	}
+	// An export, which reads as of the newest version there may be, leaves none of it behind.
+	wantSays(t, "export", move("export", filepath.Join(t.TempDir(), "late")), "50 users with 523 items")
+	feeds = filepath.Join(t.TempDir(), "newer.weir")
+	numbered(100, 21).write(t, feeds)
+	serve(node, func(p *ports) {
+		out, err := weirSays(t, "publish", append([]string{feeds}, engine...)...)
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if second := servingOf(t, p); len(second) != 16 || second <= first {
+			t.Errorf("publication %q after %q", second, first)
+		}
+		p.want("/feed/1?size=1", 200, "[22]")
+	}, engineFlags(c)...)
+
 	for _, wrong := range []struct {
 		args []string
 		says string
@@ -312,7 +311,7 @@ func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
 		{append([]string{"export", dir}, engine...), "--feeds must name"},
 		{append([]string{"import"}, engine...), "one data directory"},
 	} {
-		out, err := weirCluster(t, wrong.args...)
+		out, err := weirSays(t, "cluster", wrong.args...)
 		if err == nil || !strings.Contains(err.Error(), wrong.says) {
 			t.Errorf("%v: %v %s, want an error that says %q", wrong.args, err, out, wrong.says)
 		}

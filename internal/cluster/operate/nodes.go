@@ -30,9 +30,10 @@ const figuresFact = "figures"
 
 // figures are what a node says of itself beside its lists. A service that is off has none.
 type figures struct {
-	Skipped float64  `json:"skipped"`                  // items, since its start
-	Events  *float64 `json:"events_behind,omitempty"`  // seconds for which it has not known all that was taught
-	Filters *float64 `json:"filters_behind,omitempty"` // seconds for which it may lack changes
+	Skipped float64 `json:"skipped"` // items, since its start
+	// Seconds for which it has not known all that was taught, and for which it may lack changes of filters.
+	Events  *float64 `json:"events_behind,omitempty"`
+	Filters *float64 `json:"filters_behind,omitempty"`
 }
 
 // figuresOf reads the figures of this node from its metrics.
@@ -176,8 +177,8 @@ func (n *nodes) show(self string) shownNodes {
 	})
 	s.Preparing = n.showPublication(n.record.Preparing, publications.Fact.Has)
 	for _, m := range n.all {
-		one := shownMember{ID: m.ID, Address: m.Address, Admin: m.Admin, Version: m.Version, Started: m.Started,
-			Self: m.ID == self, Here: m.Here(), Age: (m.Age + time.Since(n.at)).Seconds()}
+		one := shownMember{ID: m.ID, Address: m.Address, Admin: m.Admin, Version: m.Version,
+			Started: m.Started, Self: m.ID == self, Here: m.Here(), Age: (m.Age + time.Since(n.at)).Seconds()}
 		if f := (publications.Fact{}); m.Fact(publications.FactName, &f) {
 			one.Lists = &shownLists{name(f.Serves), name(f.Mapped), name(f.Wants), f.Stage, f.Done, f.Total,
 				f.Error}

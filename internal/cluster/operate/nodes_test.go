@@ -33,11 +33,13 @@ func TestWhatIsWrongWithOtherNodesIsSaid(t *testing.T) {
 		before, now []members.Member
 		want        string
 	}{
-		"nothing":            {nil, []members.Member{said("a", time.Second, serves)}, ""},
-		"without feeds":      {nil, []members.Member{{ID: "a"}}, ""},
-		"gone":               {nil, []members.Member{said("a", 42*time.Second, serves)}, "a:80 was last heard of 42s ago"},
-		"another is there":   {nil, []members.Member{said("a", 42*time.Second, serves), elsewhere}, ""},
-		"cannot get them":    {nil, []members.Member{said("a", 0, fails)}, "a:80 serves 2a, wants 2b: no route"},
+		"nothing":       {nil, []members.Member{said("a", time.Second, serves)}, ""},
+		"without feeds": {nil, []members.Member{{ID: "a"}}, ""},
+		"gone": {nil, []members.Member{said("a", 42*time.Second, serves)},
+			"a:80 was last heard of 42s ago"},
+		"another is there": {nil, []members.Member{said("a", 42*time.Second, serves), elsewhere}, ""},
+		"cannot get them": {nil, []members.Member{said("a", 0, fails)},
+			"a:80 serves 2a, wants 2b: no route"},
 		"about to take them": {nil, []members.Member{said("a", 0, publications.Fact{Serves: old})}, ""},
 		"behind": {[]members.Member{said("a", 0, publications.Fact{Serves: old})},
 			[]members.Member{said("a", 0, publications.Fact{Serves: old})}, "a:80 serves 2a"},
@@ -61,7 +63,8 @@ func TestWhatIsWrongWithOtherNodesIsSaid(t *testing.T) {
 }
 
 func TestNodesAreShownWithWhatTheyHave(t *testing.T) {
-	n := &nodes{at: time.Now(), all: []members.Member{said("a", 0, publications.Fact{Serves: 0x2a, Mapped: 0x2b}),
+	n := &nodes{at: time.Now(), all: []members.Member{
+		said("a", 0, publications.Fact{Serves: 0x2a, Mapped: 0x2b}),
 		said("b", 0, publications.Fact{Serves: 0x2a, Wants: 0x2b, Stage: "fetching", Done: 1, Total: 4}),
 		said("c", time.Minute, publications.Fact{Serves: 0x2a}), {ID: "d"}},
 		record: publications.Record{Serving: &publications.Publication{Number: 0x2a},
@@ -74,7 +77,7 @@ func TestNodesAreShownWithWhatTheyHave(t *testing.T) {
 		t.Errorf("preparing: %+v", p)
 	}
 	if i := slices.IndexFunc(s.Members, func(m shownMember) bool { return m.Self }); i != 1 ||
-		*s.Members[1].Lists != (shownLists{Serves: "2a", Wants: "2b", Stage: "fetching", Done: 1, Total: 4}) ||
+		*s.Members[1].Lists != (shownLists{"2a", "", "2b", "fetching", 1, 4, ""}) ||
 		s.Members[2].Here || s.Members[2].Age < 60 || s.Members[3].Lists != nil {
 		t.Errorf("%+v", s.Members)
 	}
