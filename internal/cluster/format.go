@@ -48,16 +48,31 @@ func (c *Client) Format(ctx context.Context, first Format) (Format, error) {
 	if err != nil {
 		return Format{}, err
 	}
-	var f Format
-	err = json.Unmarshal([]byte(s), &f)
-	switch {
-	case err != nil:
+	f, err := c.parseFormat(s)
+	if err == nil {
+		c.format.Store(&s)
+	}
+	return f, err
+}
+
+// CheckVersion returns an ErrFormat where there is data of another version. It fixes nothing.
+func (c *Client) CheckVersion(ctx context.Context) error {
+	s, err := c.readFormat(ctx)
+	if err == nil && s != "" {
+		_, err = c.parseFormat(s)
+	}
+	return err
+}
+
+func (c *Client) parseFormat(text string) (f Format, err error) {
+	key := c.Key("{meta}")
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
 		return Format{}, fmt.Errorf("%w: %s: %w", ErrFormat, key, err)
-	case f.Version != FormatVersion:
+	}
+	if f.Version != FormatVersion {
 		return Format{}, fmt.Errorf("%w: %s is of version %d, and this weir reads version %d: use the weir "+
 			"that wrote it, or another prefix", ErrFormat, key, f.Version, FormatVersion)
 	}
-	c.format.Store(&s)
 	return f, nil
 }
 

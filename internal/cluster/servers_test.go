@@ -134,6 +134,9 @@ func TestTheFormatIsFixedAtFirst(t *testing.T) {
 		if err != nil || f.Buckets != 100 || f.Seed == 0 || f.Version != cluster.FormatVersion {
 			t.Fatalf("%+v, %v", f, err)
 		}
+		if err := c.CheckVersion(t.Context()); err != nil {
+			t.Error(err)
+		}
 		if g, err := c.Format(t.Context(), cluster.Format{Buckets: 7}); err != nil || g != f {
 			t.Fatalf("%+v, %v", g, err)
 		}
@@ -145,6 +148,33 @@ func TestTheFormatIsFixedAtFirst(t *testing.T) {
 		}
 		if f, err := c.Format(t.Context(), cluster.Format{Buckets: 7}); !errors.Is(err, cluster.ErrFormat) {
 			t.Errorf("%+v, %v", f, err)
+		}
+		if err := c.CheckVersion(t.Context()); !errors.Is(err, cluster.ErrFormat) {
+			t.Errorf("the version of another weir: %v", err)
+		}
+	})
+}
+
+// Nodes whose functions differ, as in a rolling upgrade, each call their own, whoever was there first.
+func TestNodesOfDifferentFunctionsWorkSideBySide(t *testing.T) {
+	onBoth(t, func(t *testing.T, c *cluster.Client) {
+		var libraries []*cluster.Library
+		for _, by := range []string{"1", "100"} {
+			libraries = append(libraries, cluster.NewLibrary("upgrade",
+				"define('add', function(keys) return redis.call('INCRBY', keys[1], "+by+") end)"))
+		}
+		for _, l := range libraries {
+			if err := c.Load(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key := c.Key("counter")
+		for i, want := range []int64{1, 101, 102, 202} {
+			r, err := c.Do(t.Context(), cluster.Command{Slot: cluster.Slot(key), Durable: true,
+				Args: libraries[i%2].Call("add", []string{key})})
+			if n, _ := r.ToInt64(); err != nil || n != want {
+				t.Fatalf("%d, want %d: %v", n, want, err)
+			}
 		}
 	})
 }

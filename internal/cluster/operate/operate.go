@@ -71,6 +71,9 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 	if c.client, err = cluster.Open(ctx, options); err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
+	if err := c.client.CheckVersion(ctx); errors.Is(err, cluster.ErrFormat) {
+		return nil, errors.Join(fmt.Errorf("--cluster: %w", err), c.client.Close())
+	}
 	c.background = env.Background(o.Name())
 	c.background.Go("looks at the engine", c.watch)
 	return c, nil
