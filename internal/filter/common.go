@@ -81,6 +81,7 @@ func (c *common) start(client *cluster.Client) error {
 }
 
 func (c *common) count(m *metrics.Registry) {
+	started := time.Now()
 	for i, how := range [sharings]string{"leased", "adopted", "missing", "unshared"} {
 		c.fetched[i] = m.Counter("weir_filter_cluster_fetches_total",
 			"How a node has come by what a source has: it has fetched it for all nodes, has adopted what another "+
@@ -88,8 +89,11 @@ func (c *common) count(m *metrics.Registry) {
 				"without the engine.", "how", how)
 	}
 	m.Gauge("weir_filter_cluster_behind_seconds",
-		"Time since this node was last known to have all changes of filters.", func() float64 {
+		"Time since this node was last known to have all changes of filters, or since it started.", func() float64 {
 			current, _ := c.rows.Status()
+			if current.Before(started) {
+				current = started
+			}
 			return time.Since(current).Seconds()
 		})
 	m.Gauge("weir_filter_cluster_changes", "Changes of filters that were applied, since the start.",
