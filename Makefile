@@ -67,7 +67,7 @@ ENGINE ?= redis
 
 # Packages whose tests run a second time under the race detector: those in which goroutines share memory. The second time
 # leaves out what make check leaves out. The longest comes first: at the end it would have one core of several to itself.
-RACE := ./cmd/weir $(addprefix ./internal/,server load/... filter/... disk/... metrics shed feed/... bandit/... sequence journal progress/... admin/... webui)
+RACE := ./cmd/weir $(addprefix ./internal/,server cluster/... load/... filter/... disk/... metrics shed feed/... bandit/... sequence journal progress/... admin/... webui)
 
 .PHONY: check
 check: ## vet, build and the quick tests: no network, no root, no browser, in three minutes
