@@ -7,8 +7,7 @@
 //
 // A cell is 8 bytes, 48 bits of a list's tag and 16 of the position. Two kinds of keys hold cells:
 //
-//	p:{N}  a string of 17 groups of 30 cells: the first of a group is the newest version, the others are
-//	       of the numbers 493*N to 493*N + 492, in their order
+//	p:{N}  a string of 510 cells: cell 0 is the newest version, cell i of the number 509*N + i-1
 //	h:{N}  a hash of about 60 to 120 users: field g is the newest version, the others are 8 bytes of a
 //	       seeded hash of the id, N being other bits of it
 //
@@ -24,10 +23,8 @@
 //
 // The version of a generation is that of its lists, so nodes that prepare the same lists agree. Before the
 // first change under a version, p:{lists} says that it is in use; from then on Prepare refuses older ones
-// with ErrOutdated. A cell's group or hash holds the newest version by which one of its cells was changed:
-// where tags differ, an operation under an older one is refused with progress.ErrSuperseded. That version
-// rises with changes that find their own tag as well: a list may come, go and come again, and an operation
-// from between must not begin it anew.
+// with ErrOutdated. A cell's string or hash holds the newest version by which one of its cells was changed:
+// where tags differ, an operation under an older one is refused with progress.ErrSuperseded.
 //
 // # Errors
 //
@@ -60,14 +57,8 @@ var lua string
 
 var library = cluster.NewLibrary("positions", lua)
 
-// A string has groups of cells, the first of which is a version. A group is small enough to be read with a
-// cell of it in one go. A string and its header are 4,096 bytes, which is what allocators have.
-const (
-	groups        = 17
-	cellsOfGroup  = 30
-	usersOfGroup  = cellsOfGroup - 1
-	usersOfString = groups * usersOfGroup
-)
+// cells is how many a string holds. With its header it is 4,096 bytes, which is what allocators have.
+const cells = 510
 
 // Users a hash has when the number of hashes is fixed, and the least number of hashes. Servers keep a hash of
 // up to 128 fields in one block of memory.
@@ -236,23 +227,14 @@ func (g *generation) Prefetch(progress.User) {}
 type place struct {
 	hash  bool
 	key   uint64 // the number in its name
-	group int    // the first byte of its group
-	at    int    // its own
+	at    int    // the first byte
 	field [8]byte
-}
-
-// inString returns where the group and the cell of user i of a string begin.
-func inString(i int) (group, at int) {
-	group = 8 * cellsOfGroup * (i / usersOfGroup)
-	return group, group + 8*(1+i%usersOfGroup)
 }
 
 func (g *generation) place(u progress.User, bound uint64) place {
 	number, name := u.ID()
 	if name == nil && number < bound {
-		p := place{key: number / usersOfString}
-		p.group, p.at = inString(int(number % usersOfString))
-		return p
+		return place{key: number / (cells - 1), at: 8 * int(1+number%(cells-1))}
 	}
 	var digits [20]byte
 	if name == nil {
@@ -289,7 +271,6 @@ func (g *generation) command(p place, list progress.List, op string, n, from int
 	if p.hash {
 		part(append(b, p.field[:]...))
 	} else {
-		part(strconv.AppendInt(b, int64(p.group), 10))
 		part(strconv.AppendInt(b, int64(p.at), 10))
 		part(strconv.AppendInt(b, int64(p.at+7), 10))
 	}
@@ -300,7 +281,7 @@ func (g *generation) command(p place, list progress.List, op string, n, from int
 	part(strconv.AppendInt(b, int64(n), 10))
 	part(strconv.AppendInt(b, int64(from), 10))
 	text := string(b)
-	args := make([]string, 0, 13)
+	args := make([]string, 0, 12)
 	function := g.inString
 	if p.hash {
 		function = g.inHash
@@ -409,12 +390,12 @@ func (g *generation) Survey(ctx context.Context, visit func(position, length int
 	if !g.lists.Dense() || g.bound < g.lists.Slots() {
 		return errors.ErrUnsupported
 	}
-	for first := uint64(0); first < g.lists.Slots(); first += usersOfString {
+	for first := uint64(0); first < g.lists.Slots(); first += cells - 1 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		began := time.Now()
-		key := g.p.c.Key("p:{" + strconv.FormatUint(first/usersOfString, 10) + "}")
+		key := g.p.c.Key("p:{" + strconv.FormatUint(first/(cells-1), 10) + "}")
 		r, err := g.p.c.Read(ctx, cluster.Slot(key), "GET", key)
 		if err != nil {
 			return err
@@ -425,10 +406,9 @@ func (g *generation) Survey(ctx context.Context, visit func(position, length int
 				return err
 			}
 		}
-		for rank := first; rank < min(first+usersOfString, g.lists.Slots()); rank++ {
+		for rank := first; rank < min(first+cells-1, g.lists.Slots()); rank++ {
 			if l, ok := g.lists.List(rank); ok {
-				_, at := inString(int(rank - first))
-				visit(position(text, at, l), l.Len)
+				visit(position(text, 8*int(1+rank-first), l), l.Len)
 			}
 		}
 		time.Sleep(time.Since(began))

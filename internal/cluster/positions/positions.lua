@@ -5,9 +5,9 @@
 -- is nobody's. Versions are 8 bytes, big-endian.
 
 -- What the engine offers is not there yet while a library loads.
-local call, byte, char, sub
+local call, byte, char, sub, floor
 local function bind()
-  call, byte, char, sub = redis.call, string.byte, string.char, string.sub
+  call, byte, char, sub, floor = redis.call, string.byte, string.char, string.sub, math.floor
 end
 
 local ZEROS = '\0\0\0\0\0\0\0\0'
@@ -29,7 +29,7 @@ end
 -- move returns the answer to an operation, and the cell to write if there is a change. The answer is
 -- 65536 times the position before, plus that after; -1 where newer lists are in use.
 local function move(cell, newest, version, tag, length, op, n, at)
-  length, n = length + 0, n + 0
+  length = length + 0
   local from = 0
   if cell and sub(cell, 1, 6) == tag then
     local high, low = byte(cell, 7, 8)
@@ -41,10 +41,18 @@ local function move(cell, newest, version, tag, length, op, n, at)
     return -1
   end
   local to = from
-  if op == 'advance' or op == 'step' and from == at + 0 then
+  if op == 'advance' then
     to = from + n
-  elseif op == 'set' or op == 'raise' and n > from then
-    to = n
+  elseif op == 'step' then
+    if from == at + 0 then
+      to = from + n
+    end
+  elseif op == 'raise' then
+    if n + 0 > from then
+      to = n + 0
+    end
+  elseif op == 'set' then
+    to = n + 0
   end
   if to > length then
     to = length
@@ -55,42 +63,40 @@ local function move(cell, newest, version, tag, length, op, n, at)
   if to == from then
     return from * 65537
   end
-  local low = to % 256
-  return from * 65536 + to, tag .. char((to - low) / 256, low)
+  return from * 65536 + to, tag .. char(floor(to / 256), to % 256)
 end
 
--- string_cell: FCALL string_cell 1 KEY BEGIN AT END VERSION TAG LENGTH OP N [AT]
+-- string_cell: FCALL string_cell 1 KEY BEGIN END VERSION TAG LENGTH OP N [AT]
 --
--- The cell is the bytes AT to END of a string. Those from BEGIN on are its group, the first 8 of which are the
--- newest version by which a cell of the group was changed: one call of the engine reads both. A string is
--- made as a whole, since one that grows takes twice what it needs.
+-- The cell is the bytes BEGIN to END of a string, the first 8 of which are the newest version by which one
+-- of its cells was changed. A string is made as a whole, since one that grows takes twice what it needs.
 define('string_cell', function(keys, args)
   if not call then
     bind()
   end
-  local key, version, op = keys[1], args[4], args[7]
-  local text = call('GETRANGE', key, args[1], args[3])
-  local newest, cell = ZEROS, ZEROS
-  if text ~= '' then
-    newest, cell = sub(text, 1, 8), sub(text, -8)
+  local key, version = keys[1], args[3]
+  local cell = call('GETRANGE', key, args[1], args[2])
+  local newest = call('GETRANGE', key, '0', '7')
+  if newest == '' then
+    newest = ZEROS
   end
   local answer, changed
-  if op == 'forget' then
+  if args[6] == 'forget' then
     answer = 0
-    if cell ~= ZEROS then
+    if cell ~= '' and cell ~= ZEROS then
       answer, changed = 1, ZEROS
     end
   else
-    answer, changed = move(cell, newest, version, args[5], args[6], op, args[8], args[9])
+    answer, changed = move(cell, newest, version, args[4], args[5], args[6], args[7], args[8])
   end
   if changed then
     if newer(version, newest) then
-      if text == '' then
+      if newest == ZEROS then
         call('SETRANGE', key, LAST, ZEROS)
       end
-      call('SETRANGE', key, args[1], version)
+      call('SETRANGE', key, '0', version)
     end
-    call('SETRANGE', key, args[2], changed)
+    call('SETRANGE', key, args[1], changed)
   end
   return answer
 end)
