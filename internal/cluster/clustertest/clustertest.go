@@ -196,9 +196,9 @@ var notInPrefix = regexp.MustCompile(`[^A-Za-z0-9]+`)
 func Prefix(t testing.TB) string { return notInPrefix.ReplaceAllString(t.Name(), "-") }
 
 // Run starts a cluster in an empty directory, which is the caller's to remove after Stop.
-func Run(dir string, o Options) (c *Cluster, err error) {
+func Run(dir string, o Options) (_ *Cluster, err error) {
 	o = o.complete()
-	c = &Cluster{Options: o, dir: dir}
+	c := &Cluster{Options: o, dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())

@@ -26,8 +26,8 @@ const (
 	settled = 3000
 )
 
-// TestFaultsGiveNothingTwice makes each fault while two nodes advance the same users. An ordinary run leaves out
-// those that are slow, and the controls that reveal nothing.
+// TestFaultsGiveNothingTwice makes each fault while two nodes advance the same users. An ordinary run leaves
+// out those that are slow, and the controls that reveal nothing.
 func TestFaultsGiveNothingTwice(t *testing.T) {
 	t.Parallel()
 	times := clustertest.Rounds()

@@ -189,8 +189,8 @@ func (n *Node) connect() (valkey.Client, error) {
 		secure = n.c.Certificates.config
 	}
 	return valkey.NewClient(valkey.ClientOption{
-		TLSConfig: secure, InitAddress: []string{loopback(n.port)}, ForceSingleClient: true, AlwaysRESP2: true,
-		DisableCache: true, DisableRetry: true,
+		TLSConfig: secure, InitAddress: []string{loopback(n.port)}, ForceSingleClient: true,
+		AlwaysRESP2: true, DisableCache: true, DisableRetry: true,
 		Dialer: net.Dialer{Timeout: time.Second}, ConnWriteTimeout: 5 * time.Second,
 	})
 }

@@ -43,7 +43,8 @@ func TestANodeAndItsEngineShowEachOtherTheirCertificates(t *testing.T) {
 		scheme, says string
 		args         []string
 	}{
-		"an authority that the system does not know": {"valkeys", "certificate signed by unknown authority", pair},
+		"an authority that the system does not know": {"valkeys", "certificate signed by unknown authority",
+			pair},
 		"an authority that signed another": {"valkeys", "certificate signed by unknown authority",
 			append([]string{"--cluster-ca", other.CA}, pair...)},
 		"no certificate of the node": {"valkeys", "certificate required",
