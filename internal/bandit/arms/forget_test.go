@@ -32,7 +32,7 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 		}
 	}
 	add(0) // and is taught anew, from nothing
-	if a, b, _ := l.View(at).Find(NumberKey(0)); a != 0.25 || b != 0.75 || !l.Teaches(NumberKey(0)) {
+	if a, b, _ := l.View(at).Find(NumberKey(0)); !close(a, 0.25) || !close(b, 0.75) || !l.Teaches(NumberKey(0)) {
 		t.Errorf("the arm is at %v, %v after it was taught anew", a, b)
 	}
 	if l.Len() != 1501 || l.Cells() != 2000 {
@@ -49,7 +49,7 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 			t.Fatalf("arm %d is there: %t, want %t", k, !taught, taught)
 		}
 	}
-	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || a != 0.25 || b != 0.75 {
+	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || !close(a, 0.25) || !close(b, 0.75) {
 		t.Errorf("another arm is at %v, %v, %t", a, b, ok)
 	}
 	add(5000)
@@ -58,7 +58,7 @@ func TestWhatWasForgottenTeachesNothing(t *testing.T) {
 		t.Errorf("%d arms are left of all", l.Len())
 	}
 	add(700)
-	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || a != 0.25 || b != 0.75 {
+	if a, b, ok := l.View(at).Find(NumberKey(700)); !ok || !close(a, 0.25) || !close(b, 0.75) {
 		t.Errorf("after all was forgotten an event makes %v, %v, %t", a, b, ok)
 	}
 }
