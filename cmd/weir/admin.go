@@ -15,9 +15,7 @@ import (
 )
 
 func newAdmin() *cobra.Command {
-	cmd := &cobra.Command{Use: "admin", Short: "Prepare who may use the admin port",
-		Args: exactly(0, "a command")}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd := &cobra.Command{Use: "admin", Short: "Prepare who may use the admin port"}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "password FILE",
 		Short: "Write the file that --admin-password-file names",

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,8 +21,6 @@ func newArms() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "arms",
 		Short: "What events have taught of arms",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newArmsExport())
 	return cmd
@@ -46,20 +43,16 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 		Example: `  weir arms export -o learned.arrow
   weir arms export --data /var/lib/weir --bandit-arms arms.weir -o learned.jsonl
   weir import-arms learned.arrow -o arms.weir`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			usage := usageOf(cmd)
+		RunE: interruptible(func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return usage("-o FILE: where to write to, - for standard output")
 			}
 			if format == "" {
-				if format = strings.TrimPrefix(filepath.Ext(out), "."); !slices.Contains(bandit.ArmFormats,
-					format) {
+				format = strings.TrimPrefix(filepath.Ext(out), ".")
+				if !slices.Contains(bandit.ArmFormats, format) {
 					format = "jsonl"
 				}
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
 			if client.data != "" {
 				if err := o.Check(); err != nil {
 					return usage("%w", err)
@@ -68,13 +61,8 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 					return fmt.Errorf("--data %s: no events were taken there: %w", client.data, err)
 				}
 			}
-			return client.with(ctx, &o, func() error {
-				return exportArms(cmd, out, format, func(after string) (page bandit.ArmPage, err error) {
-					query := url.Values{"limit": {strconv.Itoa(armsAtOnce)}, "after": {after}}
-					return page, client.get(ctx, "GET", "/admin/bandit/arms?"+query.Encode(), nil, &page)
-				})
-			})
-		},
+			return client.with(cmd.Context(), &o, func() error { return exportArms(cmd, &client, out, format) })
+		}),
 	}
 	f := cmd.Flags()
 	client.flags(cmd)
@@ -89,8 +77,7 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 const armsAtOnce = 10_000
 
 // exportArms writes all pages to a file, or to standard output.
-func exportArms(cmd *cobra.Command, out, format string,
-	page func(after string) (bandit.ArmPage, error)) (err error) {
+func exportArms(cmd *cobra.Command, client *adminClient, out, format string) (err error) {
 	to := cmd.OutOrStdout()
 	if out != "-" {
 		var file *disk.AtomicFile
@@ -110,16 +97,19 @@ func exportArms(cmd *cobra.Command, out, format string,
 		return err
 	}
 	n := 0
-	for after, more := "", true; more; {
-		p, err := page(after)
+	query := url.Values{"limit": {strconv.Itoa(armsAtOnce)}}
+	for more := true; more; {
+		var page bandit.ArmPage
+		err := client.get(cmd.Context(), "GET", "/admin/bandit/arms?"+query.Encode(), nil, &page)
 		if err == nil {
-			err = w.Write(p.Arms)
+			err = w.Write(page.Arms)
 		}
 		if err != nil {
 			return err
 		}
-		n += len(p.Arms)
-		after, more = p.After, p.After != ""
+		n += len(page.Arms)
+		query.Set("after", page.After)
+		more = page.After != ""
 	}
 	if err := w.Close(); err != nil {
 		return err

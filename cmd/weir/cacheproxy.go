@@ -1,22 +1,20 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weir/internal/config"
 	"weir/internal/filter/httpcache"
+	"weir/internal/load/access"
 )
 
 func newCacheProxy() *cobra.Command {
@@ -34,7 +32,6 @@ shared cache by RFC 9111, on disk. It serves plain HTTP, and is there so that th
 alone, by http-cache-tests for one: make test-cache.`,
 		Example: `  weir cache-proxy --upstream http://127.0.0.1:8000
   curl -i http://127.0.0.1:8092/`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&upstream, "upstream", "", "URL of the origin, whose path is put before those of requests")
@@ -45,11 +42,10 @@ alone, by http-cache-tests for one: make test-cache.`,
 	f.DurationVar(&staleIfError, "stale-if-error", time.Hour,
 		"how long past its time a response is used while the origin fails, unless it says")
 
-	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) (err error) {
 		to, err := url.Parse(upstream)
 		if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" {
-			return usageError{cmd.CommandPath(),
-				fmt.Errorf("--upstream must be an http or https URL, got %q", upstream)}
+			return usage("--upstream must be an http or https URL, got %q", upstream)
 		}
 		if dir == "" {
 			if dir, err = os.MkdirTemp("", "weir-cache-"); err != nil {
@@ -66,30 +62,13 @@ alone, by http-cache-tests for one: make test-cache.`,
 			return err
 		}
 		defer func() { err = errors.Join(err, cache.Close()) }()
-		return serveUntilSignal(cmd.OutOrStdout(), listen, httpcache.NewProxy(cache, to))
-	}
+		l, err := net.Listen("tcp", listen)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "listening on http://%s\n", l.Addr())
+		return access.Serve(cmd.Context(), l, httpcache.NewProxy(cache, to), 0, slog.New(slog.DiscardHandler),
+			func() error { return nil })
+	})
 	return cmd
-}
-
-// serveUntilSignal serves plain HTTP until the process is told to end.
-func serveUntilSignal(out io.Writer, address string, h http.Handler) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "listening on http://%s\n", l.Addr())
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-	}
-	stop() // a second signal ends the process
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return s.Shutdown(ctx)
 }

@@ -24,10 +24,7 @@ func newCluster() *cobra.Command {
 They take the flags, the variables and the --config file of weir serve.`,
 		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379 --cluster-restart-delay 31s
   weir cluster import --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
-		Args: onlyCommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.AddCommand(newClusterCheck(), newClusterImport(), newClusterExport())
 	return cmd
 }
@@ -64,7 +61,7 @@ func clusterFlags(cmd *cobra.Command) func() (*operate.Flags, cluster.Options, e
 			err = flags.Check()
 		}
 		if err != nil {
-			return nil, cluster.Options{}, usageError{cmd.CommandPath(), err}
+			return nil, cluster.Options{}, usage("%w", err)
 		}
 		options, err := flags.Options()
 		return flags, options, err
@@ -89,7 +86,6 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 		Example: `  weir cluster check --cluster valkey://10.0.0.1:6379 --cluster-restart-delay 31s
   weir cluster check --config /etc/weir.toml --users 5000000
   weir cluster check --config /etc/weir.toml --json | jq '.[] | select(.breaks_promise)'`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	cmd.Flags().Int64Var(&users, "users", 0, "how many users there will be, to see whether they fit into "+
@@ -101,7 +97,7 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 			return err
 		}
 		if users < 0 {
-			return usageError{cmd.CommandPath(), fmt.Errorf("--users must not be negative, got %d", users)}
+			return usage("--users must not be negative, got %d", users)
 		}
 		want := flags.Want()
 		want.Users = users

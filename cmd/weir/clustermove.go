@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -67,13 +66,12 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 	cmd.Flags().DurationVar(&halfLife, "bandit-half-life", 0,
 		"after how long an event counts half as much, as the nodes and the box are told; 0 is never")
 	read := clusterFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+	cmd.RunE = interruptible(func(cmd *cobra.Command, args []string) (err error) {
 		_, options, err := read()
 		if err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-		defer stop()
+		ctx := cmd.Context()
 		m := &mover{in: in, dir: args[0], feeds: feeds, halfLife: halfLife, out: cmd.OutOrStdout(),
 			log: newLog(cmd.ErrOrStderr(), "text", slog.LevelWarn), at: options.Prefix}
 		if err := m.open(); err != nil {
@@ -94,7 +92,7 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 			}
 		}
 		return os.RemoveAll(m.stateFile())
-	}
+	})
 	return cmd
 }
 
@@ -194,8 +192,7 @@ func (m *mover) positions(ctx context.Context) (err error) {
 	switch {
 	case errors.Is(err, positions.ErrOutdated):
 		return fmt.Errorf("nodes have served from the engine already, and positions there may be ahead: " +
-			"begin " +
-			"with an engine that has none, or under another --cluster-prefix")
+			"begin with an engine that has none, or under another --cluster-prefix")
 	case err != nil:
 		return fmt.Errorf("positions: %w", err)
 	}
@@ -242,9 +239,8 @@ func (m *mover) index(ctx context.Context) (err error) {
 		}
 	}
 	if at != want {
-		return fmt.Errorf("the index of the sequence is %d and should be %d: is something else moving "+
-			"it? Stop it, "+
-			"and run this again", at, want)
+		return fmt.Errorf("the index of the sequence is %d and should be %d: is something else moving it? "+
+			"Stop it, and run this again", at, want)
 	}
 	_, err = fmt.Fprintf(m.out, "sequence   index %d on both sides\n", want)
 	return err

@@ -28,7 +28,7 @@ With --fail-over the exit code is 1 when a figure of the second is worse by more
 			var o report.CompareOptions
 			var err error
 			if o.Worse, err = share(worse); err != nil {
-				return usageError{cmd.CommandPath(), fmt.Errorf("--fail-over: %w", err)}
+				return usage("--fail-over: %w", err)
 			}
 			var results [2][]*report.Result
 			for i, paths := range args {

@@ -102,10 +102,7 @@ Answers are tables, or with --json what the route has answered. weir filter has 
 		Example: `  weir ctl status
   weir ctl set idle-timeout=30s shed-load=4:8
   weir ctl log -f --level warn`,
-		Args: onlyCommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.SuggestionsMinimumDistance = 2
 	for _, one := range ctlCommands {
 		cmd.AddCommand(c.command(one))
 	}
@@ -144,8 +141,7 @@ func (c *ctl) command(one ctlCommand) *cobra.Command {
 			}
 			body[strings.ToLower(word)] = json.RawMessage(args[i])
 			if _, err := strconv.ParseUint(args[i], 10, 64); err != nil {
-				return usageError{cmd.CommandPath(), fmt.Errorf("%s must be a whole number from 0, got %q", word,
-					args[i])}
+				return usage("%s must be a whole number from 0, got %q", word, args[i])
 			}
 		}
 		for name := range one.query {
@@ -240,14 +236,13 @@ func (c *ctl) newSet() *cobra.Command {
 		Use:     "set NAME=VALUE...",
 		Short:   "Change settings, all or none, at once and for the starts to come",
 		Example: "  weir ctl set max-connections=50000 idle-timeout=30s",
-		Args:    atLeast(1, "settings, as NAME=VALUE"),
+		Args:    takes(1, many, "settings, as NAME=VALUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			values := map[string]string{}
 			for _, arg := range args {
 				name, value, ok := strings.Cut(arg, "=")
 				if _, twice := values[name]; !ok || twice {
-					return usageError{cmd.CommandPath(),
-						fmt.Errorf("expected settings as NAME=VALUE, each once, got %q", arg)}
+					return usage("expected settings as NAME=VALUE, each once, got %q", arg)
 				}
 				values[strings.TrimPrefix(name, "--")] = value
 			}
@@ -278,7 +273,6 @@ func (c *ctl) newStatus() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "How the server and its services are; exits with 1 unless it is up",
-		Args:  exactly(0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			answer, err := c.ask(cmd.Context(), "GET", "/health/ready", nil)
 			refused, ok := errors.AsType[*refusal](err)
@@ -326,7 +320,7 @@ func (c *ctl) newReload() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, ok := map[string]string{"feeds": "/admin/feeds/reload", "arms": "/admin/bandit/reload"}[args[0]]
 			if !ok {
-				return usageError{cmd.CommandPath(), fmt.Errorf("%q: expected feeds or arms", args[0])}
+				return usage("%q: expected feeds or arms", args[0])
 			}
 			answer, err := c.ask(cmd.Context(), "POST", path, nil)
 			if err != nil {
@@ -367,7 +361,6 @@ func (c *ctl) newLog() *cobra.Command {
 		Use:     "log",
 		Short:   "The last lines of the log",
 		Example: "  weir ctl log -f --level warn --service feed",
-		Args:    exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&follow, "follow", "f", false, "go on with new lines, until it is interrupted")

@@ -98,7 +98,7 @@ func TestCtlSaysWhatToChange(t *testing.T) {
 		"status --admin %":           {false, "expected host:port"},
 	} {
 		_, err := ctlOf(t, p.admin, strings.Fields(line)...)
-		var usage usageError
+		var usage *server.FlagError
 		if err == nil || !strings.Contains(err.Error(), c.says) || errors.As(err, &usage) != c.usage {
 			t.Errorf("weir ctl %s: %v, want an error of the command line (%t) that says %q", line, err, c.usage,
 				c.says)

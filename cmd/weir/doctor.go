@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"weir/internal/config"
 	"weir/internal/doctor"
 	"weir/internal/server"
 )
@@ -34,7 +33,6 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 		Example: `  weir doctor --data /var/lib/weir
   systemd-run --pipe -p User=weir -p LimitNOFILE=200000 weir doctor --config /etc/weir.toml
   weir doctor --json | jq '.[] | select(.severity == "bad")'`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "as JSON")
@@ -44,7 +42,6 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 		"memory-ratio"} {
 		f.AddFlag(serve.Lookup(name))
 	}
-	config.Complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if _, err := fillSettings(cmd, serve); err != nil {
 			return err

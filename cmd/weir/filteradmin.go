@@ -19,8 +19,7 @@ import (
 // newFilterAdmin returns the commands that change and show the filters of a server.
 func newFilterAdmin() []*cobra.Command {
 	return []*cobra.Command{newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(),
-		newFilterRemove(), newFilterTest(),
-		newFilterImport(), newFilterExport(), newFilterBackup()}
+		newFilterRemove(), newFilterTest(), newFilterImport(), newFilterExport(), newFilterBackup()}
 }
 
 // specFlags are what an owner says of a filter, as flags.
@@ -65,7 +64,7 @@ func (o *specFlags) input(cmd *cobra.Command) (map[string]any, error) {
 		}
 	}
 	if cmd.Flags().Changed("keep") || cmd.Flags().Changed("drop") || cmd.Flags().Changed("rules") {
-		set, err := filterSet(usageOf(cmd), o.keep, o.drop, o.file)
+		set, err := filterSet(o.keep, o.drop, o.file)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +127,7 @@ func newFilterAdd() *cobra.Command {
 		Short: "Add a filter of one feed, or of several as one",
 		Example: `  weir filter add https://example.org/rss --drop 'title contains "advert"'
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
-		Args: atLeast(1, "the URL of a feed, or several"),
+		Args: takes(1, many, "the URL of a feed, or several"),
 	}
 	client.asJSON(cmd.Flags())
 	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
@@ -141,7 +140,7 @@ func newFilterList() *cobra.Command {
 	var client adminClient
 	var tag, folder, search string
 	var failing bool
-	cmd := &cobra.Command{Use: "list", Short: "List filters", Args: exactly(0, "no arguments, only flags"),
+	cmd := &cobra.Command{Use: "list", Short: "List filters",
 		Example: `  weir filter list --folder News
   weir filter list --failing --json | jq -r '.[].id'`}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
@@ -221,7 +220,7 @@ func newFilterEdit() *cobra.Command {
 func newFilterRemove() *cobra.Command {
 	var client adminClient
 	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters",
-		Args: atLeast(1, "the id of a filter, or several")}
+		Args: takes(1, many, "the id of a filter, or several")}
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, ids []string) error {
 		for _, id := range ids {
 			if _, err := client.ask(cmd.Context(), "DELETE", filterPath(id), nil); err != nil {
@@ -239,7 +238,7 @@ func newFilterTest() *cobra.Command {
 		Use:     "test URL...",
 		Short:   "Show what a filter would keep and drop now, and by which rule; nothing is stored",
 		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
-		Args:    atLeast(1, "the URL of a feed, or several"),
+		Args:    takes(1, many, "the URL of a feed, or several"),
 	}
 	client.asJSON(cmd.Flags())
 	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
@@ -312,8 +311,7 @@ func readFileOr(in io.Reader, path string) ([]byte, error) {
 
 func newFilterExport() *cobra.Command {
 	var client adminClient
-	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML",
-		Args: exactly(0, "no arguments, only flags")}
+	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML"}
 	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
 		text, err := client.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
 		if err == nil {

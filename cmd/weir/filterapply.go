@@ -44,8 +44,8 @@ with a rule is said on standard error, and with -v also which items were dropped
 		Example: `  weir filter apply --drop 'title contains words "sponsored"' feed.xml
   curl -s https://go.dev/blog/feed.atom | weir filter apply --keep 'age < 52w' --as json -
   weir filter apply -v --rules rules.txt --sort newest --limit 20 news.xml blog.xml`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, files []string) (err error) {
-			usage := usageOf(cmd)
 			if len(files) == 0 {
 				return usage("say which file holds the feed, or - for standard input")
 			}
@@ -62,7 +62,7 @@ with a rule is said on standard error, and with -v also which items were dropped
 				"json": syndication.JSON}[as]; ok {
 				apply.as = &format
 			}
-			if apply.set, err = filterSet(usage, keep, drop, file); err != nil {
+			if apply.set, err = filterSet(keep, drop, file); err != nil {
 				return err
 			}
 			return apply.run(cmd, files)
@@ -82,14 +82,13 @@ with a rule is said on standard error, and with -v also which items were dropped
 	f.IntVar(&apply.selection.Limit, "limit", 0, "`number` of items at most, 0 for all")
 	f.BoolVarP(&apply.verbose, "verbose", "v", false, "tell what is dropped, and why")
 	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
-	config.Complete(cmd)
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("dedup",
 		cobra.FixedCompletions([]string{"guid", "link", "title"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
 // filterSet reads the rules of a command line, of which it has one kind at most.
-func filterSet(usage func(string, ...any) error, keep, drop []string, file string) (*rules.Set, error) {
+func filterSet(keep, drop []string, file string) (*rules.Set, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,38 +24,33 @@ func newGenerate() *cobra.Command {
 0 to --users less one. The same flags give the same file. An existing file is replaced once
 the new one is complete.`,
 		Example: "  weir generate --users 5000000 --items 200 --max-item 10000000 -o feeds.weir",
-		Args:    exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
-				return usageError{cmd.CommandPath(), errors.New("say with -o FILE where the feeds are to go")}
-			}
-			if out == "-" {
-				return usageError{cmd.CommandPath(),
-					errors.New("-o -: the feeds go to a file, not to standard output: name one")}
+		// An interrupted run takes its unfinished file with it.
+		RunE: interruptible(func(cmd *cobra.Command, _ []string) error {
+			switch out {
+			case "":
+				return usage("say with -o FILE where the feeds are to go")
+			case "-":
+				return usage("-o -: the feeds go to a file, not to standard output: name one")
 			}
 			if err := o.Check(); err != nil {
-				return usageError{cmd.CommandPath(), err}
+				return usage("%w", err)
 			}
-			// An interrupted run takes its unfinished file with it.
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
 			bar := newBar("generating", "users", int64(o.Users))
 			o.Published = published()
 			o.Progress = func(users uint64) { bar.Set64(int64(users)) }
 			start := time.Now()
-			stats, err := feed.Generate(ctx, out, o)
+			stats, err := feed.Generate(cmd.Context(), out, o)
 			bar.Exit()
 			if errors.Is(err, context.Canceled) {
 				return fmt.Errorf("interrupted: %s is as it was", out)
 			} else if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(),
-				"%s: %d users, %d items each, %s, %d bits an item, in %.1f s\n",
-				out, stats.Users, stats.Longest, config.Size(stats.Bytes), stats.ItemBits,
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d users, %d items each, %s, %d bits an item, "+
+				"in %.1f s\n", out, stats.Users, stats.Longest, config.Size(stats.Bytes), stats.ItemBits,
 				time.Since(start).Seconds())
 			return err
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVarP(&out, "output", "o", "", "`file` to write")

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"time"
 
 	"weir/internal/config"
 	"weir/internal/feed"
@@ -32,17 +29,31 @@ complete; on failure it stays as it is.`,
 		Example: `  weir import recommendations.parquet/ -o feeds.weir
   weir import --user-column customer --score-column s *.csv.gz -o feeds.weir
   aws s3 cp s3://bucket/batch.json.out - | weir import - -o feeds.weir`,
-		RunE: func(cmd *cobra.Command, sources []string) error {
-			usage := usageOf(cmd)
-			if err := common.parse(cmd, sources); err != nil {
-				return err
-			}
+		Args: cobra.ArbitraryArgs,
+		RunE: interruptible(func(cmd *cobra.Command, sources []string) error {
 			if o.Fallback < 0 || o.Fallback > 65535 {
 				return usage("--fallback %d: expected 0 to 65535 items", o.Fallback)
 			}
 			o.UserIDs, o.ItemIDs, o.Apart = idKinds[userIDs], idKinds[itemIDs], duplicate == "refuse"
-			return runImport(cmd, sources, &o, &common)
-		},
+			o.Published = published()
+			return common.run(cmd, sources, func(meter *importMeter) (rows int64, text string, err error) {
+				o.Memory, o.Bad, o.Progress = int64(common.memory), meter.bad, meter.update
+				s, err := feed.Import(cmd.Context(), sources, common.out, o)
+				items := ""
+				if s.Names > 0 {
+					items = fmt.Sprintf(", %d different", s.Names)
+				}
+				return s.Rows, fmt.Sprintf(`users       %d
+items       %d%s
+shortest    %s
+longest     %s
+bytes       %d (%s)
+duplicates  %s left out
+bad rows    %d left out
+`, s.Users, s.Items, items, counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"), s.Bytes,
+					config.Size(s.Bytes), counted(s.Duplicates, "item"), s.Bad), err
+			})
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.UserColumn, "user-column", "",
@@ -54,9 +65,8 @@ complete; on failure it stays as it is.`,
 		"`name` or number of the column to arrange a user's items by, ascending")
 	f.StringVar(&o.ScoreColumn, "score-column", "",
 		"`name` or number of the column to arrange a user's items by, descending")
-	config.Choice(f, &userIDs, "user-ids", "auto",
-		"what users are: auto, number (0 to 18446744073709551615) or string (1 to 255 bytes)",
-		"auto", "number", "string")
+	config.Choice(f, &userIDs, "user-ids", "auto", "what users are: auto, number (0 to "+
+		"18446744073709551615) or string (1 to 255 bytes)", "auto", "number", "string")
 	config.Choice(f, &itemIDs, "item-ids", "auto", "what items are: auto, number or string",
 		"auto", "number", "string")
 	config.Choice(f, &duplicate, "on-duplicate-user", "merge", "when a user is in several files or has "+
@@ -65,39 +75,6 @@ complete; on failure it stays as it is.`,
 		"how many of the most frequent items to keep for users who have none left, 0 to 65535")
 	common.add(cmd)
 	return cmd
-}
-
-func runImport(cmd *cobra.Command, sources []string, o *feed.ImportOptions, common *importFlags) error {
-	o.Published, o.Memory = published(), int64(common.memory)
-	var stats feed.ImportStats
-	took, err := common.run(cmd, func(ctx context.Context, meter *importMeter) (err error) {
-		o.Bad, o.Progress = meter.bad, meter.update
-		stats, err = feed.Import(ctx, sources, common.out, *o)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return printSummary(cmd.OutOrStdout(), common.out, stats, took)
-}
-
-func printSummary(w io.Writer, out string, s feed.ImportStats, took time.Duration) error {
-	items := ""
-	if s.Names > 0 {
-		items = fmt.Sprintf(", %d different", s.Names)
-	}
-	_, err := fmt.Fprintf(w, `%s: %s in %.1f s
-users       %d
-items       %d%s
-shortest    %s
-longest     %s
-bytes       %d (%s)
-duplicates  %s left out
-bad rows    %d left out
-`, out, counted(s.Rows, "row"), took.Seconds(), s.Users, s.Items, items,
-		counted(int64(s.Shortest), "item"), counted(int64(s.Longest), "item"),
-		s.Bytes, config.Size(s.Bytes), counted(s.Duplicates, "item"), s.Bad)
-	return err
 }
 
 // idKinds are the words of --user-ids and --item-ids.

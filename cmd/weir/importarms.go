@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 
 	"weir/internal/bandit"
@@ -33,19 +32,25 @@ on failure it stays as it is.`,
 		Example: `  weir import-arms posteriors.parquet/ -o arms.weir
   weir import-arms items.csv by-segment.csv users.csv -o arms.weir
   weir import-arms --clicks-column wins --impressions-column shown --on-duplicate sum days/ -o arms.weir`,
-		RunE: func(cmd *cobra.Command, sources []string) error {
-			usage := usageOf(cmd)
-			if err := common.parse(cmd, sources); err != nil {
-				return err
-			}
-			var err error
+		Args: cobra.ArbitraryArgs,
+		RunE: interruptible(func(cmd *cobra.Command, sources []string) (err error) {
 			o.Duplicates = map[string]arms.Duplicates{"refuse": arms.Refuse, "last": arms.Last,
 				"sum": arms.Sum}[duplicate]
 			if o.Prior, err = bandit.ParsePrior(prior); err != nil {
 				return usage("--prior %s: %w", prior, err)
 			}
-			return runImportArms(cmd, sources, &o, &common)
-		},
+			return common.run(cmd, sources, func(meter *importMeter) (rows int64, text string, err error) {
+				o.Bad, o.Progress = meter.bad, meter.update
+				s, err := bandit.ImportArms(cmd.Context(), sources, common.out, o)
+				return s.Rows, fmt.Sprintf(`arms        %d: %d of items, %d of segments, %d of users
+users       %d with a segment
+segments    %d
+bytes       %d (%s)
+bad rows    %d left out
+`, s.Arms, s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms, s.Users, s.Segments, s.Bytes,
+					config.Size(s.Bytes), s.Bad), err
+			})
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.ItemColumn, "item-column", "",
@@ -60,31 +65,8 @@ on failure it stays as it is.`,
 		"`name` or number of the column of impressions")
 	f.StringVar(&prior, "prior", prior,
 		"`alpha,beta` that clicks and impressions are added to; that of the server, its --bandit-prior")
-	config.Choice(f, &duplicate, "on-duplicate", "refuse",
-		"when there are several rows of an arm or a user: refuse, take the last, or sum them up",
-		"refuse", "last", "sum")
+	config.Choice(f, &duplicate, "on-duplicate", "refuse", "when there are several rows of an arm or a "+
+		"user: refuse, take the last, or sum them up", "refuse", "last", "sum")
 	common.add(cmd)
 	return cmd
-}
-
-func runImportArms(cmd *cobra.Command, sources []string, o *bandit.ImportOptions, common *importFlags) error {
-	var s bandit.ImportStats
-	took, err := common.run(cmd, func(ctx context.Context, meter *importMeter) (err error) {
-		o.Bad, o.Progress = meter.bad, meter.update
-		s, err = bandit.ImportArms(ctx, sources, common.out, *o)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), `%s: %s in %.1f s
-arms        %d: %d of items, %d of segments, %d of users
-users       %d with a segment
-segments    %d
-bytes       %d (%s)
-bad rows    %d left out
-`, common.out, counted(s.Rows, "row"), took.Seconds(), s.Arms, s.Arms-s.SegmentArms-s.UserArms,
-		s.SegmentArms, s.UserArms,
-		s.Users, s.Segments, s.Bytes, config.Size(s.Bytes), s.Bad)
-	return err
 }

@@ -1,15 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"weir/internal/config"
@@ -45,12 +43,11 @@ func (o *importFlags) add(cmd *cobra.Command) {
 		"for temporary files as large as the input (default that of the output)")
 	f.BoolVar(&o.ingest.AllowIncomplete, "allow-incomplete", false,
 		"read a directory although the job that writes it has not finished")
-	config.Complete(cmd)
 }
 
-// parse checks the flags and sets the options of ingest.
-func (o *importFlags) parse(cmd *cobra.Command, sources []string) error {
-	usage := usageOf(cmd)
+// run checks the flags, runs an import until it is done or interrupted, and prints what it says of it.
+func (o *importFlags) run(cmd *cobra.Command, sources []string,
+	do func(*importMeter) (rows int64, text string, err error)) error {
 	switch {
 	case len(sources) == 0:
 		return usage("say what to import: files, directories, or - for standard input")
@@ -67,35 +64,23 @@ func (o *importFlags) parse(cmd *cobra.Command, sources []string) error {
 		o.ingest.Header = &yes
 	}
 	o.ingest.Stdin, o.ingest.Memory = cmd.InOrStdin(), int64(o.memory)
-	if o.ingest.TempDir == "" {
-		o.ingest.TempDir = filepath.Dir(o.out)
-	}
-	return nil
-}
-
-// run runs an import until it is done or interrupted, and says how long it took.
-func (o *importFlags) run(cmd *cobra.Command, do func(context.Context, *importMeter) error) (time.Duration,
-	error) {
+	o.ingest.TempDir = cmp.Or(o.ingest.TempDir, filepath.Dir(o.out))
 	// Garbage is collected in time rather than let grow to the size of the buffers.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(o.memory) + int64(o.memory)/2))
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	meter := &importMeter{to: cmd.ErrOrStderr()}
 	o.ingest.Note = meter.say
 	start := time.Now()
-	err := do(ctx, meter)
+	rows, text, err := do(meter)
 	meter.clear()
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = errors.New("interrupted: nothing was written")
+	switch {
+	case errors.Is(err, context.Canceled) && cmd.Context().Err() != nil:
+		return errors.New("interrupted: nothing was written")
+	case err != nil:
+		return err
 	}
-	return time.Since(start), err
-}
-
-// usageOf returns a function that makes the error of a command that is used wrongly.
-func usageOf(cmd *cobra.Command) func(format string, args ...any) error {
-	return func(format string, args ...any) error {
-		return usageError{cmd.CommandPath(), fmt.Errorf(format, args...)}
-	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s in %.1f s\n%s", o.out, counted(rows, "row"),
+		time.Since(start).Seconds(), text)
+	return err
 }
 
 // counted writes a number of things: "1 row", "2 rows".

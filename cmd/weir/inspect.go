@@ -46,13 +46,11 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 			}
 			for _, flag := range []string{"item", "segment"} {
 				if cmd.Flags().Changed(flag) {
-					return usageError{cmd.CommandPath(),
-						fmt.Errorf("--%s is for files of arms, and %s is none", flag, args[0])}
+					return usage("--%s is for files of arms, and %s is none", flag, args[0])
 				}
 			}
 			if verify && (byUser || asJSON) {
-				return usageError{cmd.CommandPath(),
-					errors.New("--verify goes with neither --user nor --json")}
+				return usage("--verify goes with neither --user nor --json")
 			}
 			s, err := snapshot.Open(args[0])
 			if err != nil {

@@ -38,7 +38,7 @@ type armQuery struct {
 
 func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 	usage := func(format string, args ...any) error {
-		return usageError{cmd.CommandPath(), fmt.Errorf(format, args...)}
+		return usage(format, args...)
 	}
 	switch {
 	case q.verify && (q.byItem || q.bySegment || q.byUser || q.asJSON):

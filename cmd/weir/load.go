@@ -9,10 +9,9 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,14 +51,7 @@ result has what was measured until then.`,
   weir load --scenario poll --target http://127.0.0.1:8080 --feed-urls feeds.txt --rate 60x --warmup 5s
   weir load http://127.0.0.1:8080/feed/1 --connections 64 --json before.json
   weir load compare before.json after.json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError{cmd.CommandPath(),
-					fmt.Errorf("one URL, got %d arguments; several URLs go into a file for --requests",
-						len(args))}
-			}
-			return nil
-		},
+		Args: takes(0, 1, "one URL; several go into a file for --requests"),
 	}
 	f := cmd.Flags()
 	plan.AddFlags(f)
@@ -96,7 +88,7 @@ result has what was measured until then.`,
 	for _, flag := range []string{"stop-when", "fail-when", "healthy-when"} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, completeCondition))
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = interruptible(func(cmd *cobra.Command, args []string) error {
 		plan, err := planOf(plan, planFile, f)
 		if err != nil {
 			return err
@@ -105,20 +97,19 @@ result has what was measured until then.`,
 			plan.URL = args[0]
 		}
 		if plan.URL == "" && plan.Scenario == "" && plan.Requests == "" {
-			return usageError{cmd.CommandPath(),
-				errors.New("say what to ask for: a URL, or --scenario with --target")}
+			return usage("say what to ask for: a URL, or --scenario with --target")
 		}
 		if err := load.CheckFlags(f); err != nil {
-			return usageError{cmd.CommandPath(), err}
+			return usage("%w", err)
 		}
 		if err := out.distinct(); err != nil {
-			return usageError{cmd.CommandPath(), err}
+			return usage("%w", err)
 		}
 		if err := out.check(); err != nil {
 			return err
 		}
 		return runLoad(cmd, plan, out, prometheus, token, quiet)
-	}
+	})
 	cmd.AddCommand(newLoadAgent(), newLoadCompare(), newLoadUI())
 	return cmd
 }
@@ -160,8 +151,7 @@ func planOf(plan load.Plan, planFile string, given *pflag.FlagSet) (load.Plan, e
 
 // runLoad makes the load of a plan and shows what comes of it.
 func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token string, quiet bool) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := cmd.Context()
 	o := load.Options{Token: token}
 	if prometheus != "" {
 		exporter := report.NewExporter()
@@ -173,38 +163,37 @@ func runLoad(cmd *cobra.Command, plan load.Plan, out outputs, prometheus, token 
 		defer closeMetrics()
 	}
 	run, err := load.New(ctx, plan, o)
-	var impossible *load.PlanError
-	if errors.As(err, &impossible) {
-		return usageError{cmd.CommandPath(), err}
+	if _, impossible := errors.AsType[*load.PlanError](err); impossible {
+		return usage("%w", err)
 	}
 	if err != nil {
 		return err
 	}
-	var shown chan struct{}
+	var showing sync.WaitGroup
 	apart := func() {} // puts what is written next on a line of its own
 	if !quiet {
 		view := report.LiveOn(os.Stderr, os.Getenv)
-		view.Title = run.String()
-		view.Seconds = plan.Whole().Seconds()
+		view.Title, view.Seconds = run.String(), plan.Whole().Seconds()
 		live := report.NewLive(view)
 		apart = live.Close
-		shown = show(run, live)
+		showing.Go(func() {
+			for p := range run.Watch() {
+				live.Add(p)
+			}
+			live.Close()
+		})
 	}
 	over := make(chan struct{})
 	context.AfterFunc(ctx, func() {
-		stop() // a second signal ends the process
 		whenLong(over, func() {
 			apart()
 			fmt.Fprintf(cmd.ErrOrStderr(), "weir: waiting for answers, up to the --timeout of %v; a second "+
-				"Ctrl-C ends it at once, without a result\n",
-				time.Duration(plan.Timeout))
+				"Ctrl-C ends it at once, without a result\n", time.Duration(plan.Timeout))
 		})
 	})
 	result, err := run.Do(ctx)
 	close(over)
-	if shown != nil {
-		<-shown
-	}
+	showing.Wait()
 	if result == nil {
 		return err
 	}
@@ -224,19 +213,6 @@ func whenLong(over <-chan struct{}, say func()) {
 	case <-time.After(time.Second):
 		say()
 	}
-}
-
-// show shows a run while it lasts. The channel it returns is closed when all was shown.
-func show(run *load.Run, live *report.Live) chan struct{} {
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		for p := range run.Watch() {
-			live.Add(p)
-		}
-		live.Close()
-	}()
-	return shown
 }
 
 // serveMetrics serves a run's metrics until the function it returns is called.

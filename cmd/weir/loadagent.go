@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -27,19 +25,16 @@ leader is silent for three seconds.`,
 		Example: `  WEIR_LOAD_TOKEN=secret weir load agent --listen :8092 --i-own-this-target shop.example
   WEIR_LOAD_TOKEN=secret weir load http://shop.example/ --rate 50000/s \
     --agents box1:8092,box2:8092 --i-own-this-target shop.example`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
+		RunE: interruptible(func(cmd *cobra.Command, _ []string) error {
 			l, err := access.Listen(listen, o.Token)
 			if err != nil {
-				return optionError(cmd, err)
+				return optionError(err)
 			}
 			o.Log = newLog(cmd.ErrOrStderr(), "text", slog.LevelInfo)
 			s := agent.New(o)
 			fmt.Fprintf(cmd.OutOrStdout(), "weir load agent on %s\n", l.Addr())
-			return s.Serve(ctx, l)
-		},
+			return s.Serve(cmd.Context(), l)
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8092",

@@ -9,11 +9,9 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -48,16 +46,14 @@ listen on other addresses give a --token: the pages ask for it. It is sent as it
 where others can listen.`,
 		Example: `  weir load ui
   weir load ui --listen 0.0.0.0:8090 --token new`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8090", "`address` of the pages")
 	f.StringVar(&history, "history", "",
 		"`folder` of the results (default: weir/load in the user's data folder)")
 	f.IntVar(&keep, "keep", 200, "results that stay in --history; older ones go")
-	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"),
-		"`secret` that the pages ask for, 16 characters or more; new makes one up and prints it (default: "+
-			"$WEIR_LOAD_UI_TOKEN)")
+	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"), "`secret` that the pages ask for, 16 "+
+		"characters or more; new makes one up and prints it (default: $WEIR_LOAD_UI_TOKEN)")
 	f.Lookup("token").DefValue = ""
 	f.StringSliceVar(&agents, "agents", nil,
 		"agents that plans may name, `host:port`,...; without it they may name none")
@@ -71,9 +67,9 @@ where others can listen.`,
 	cobra.CheckErr(cmd.MarkFlagDirname("history"))
 	cobra.CheckErr(cmd.MarkFlagDirname("files"))
 
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
 		if keep < 1 {
-			return usageError{cmd.CommandPath(), fmt.Errorf("--keep must be at least 1, got %d", keep)}
+			return usage("--keep must be at least 1, got %d", keep)
 		}
 		if history == "" {
 			data, err := userData()
@@ -107,23 +103,19 @@ where others can listen.`,
 			Log: newLog(cmd.ErrOrStderr(), "text", slog.LevelInfo),
 		})
 		if err != nil {
-			return optionError(cmd, err)
+			return optionError(err)
 		}
 		l, err := access.Listen(listen, token)
 		if err != nil {
-			return optionError(cmd, errors.Join(err, ui.Close()))
+			return optionError(errors.Join(err, ui.Close()))
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		// A second signal ends the process: the first may have come while answers are awaited.
-		context.AfterFunc(ctx, stop)
 		address := pageURL(l.Addr())
 		if made {
 			address += "#token=" + url.QueryEscape(token)
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "load UI on %s, results in %s\n", address, history)
-		return ui.Serve(ctx, l)
-	}
+		return ui.Serve(cmd.Context(), l)
+	})
 	return cmd
 }
 
@@ -161,10 +153,9 @@ func userData() (string, error) {
 }
 
 // optionError has what the packages say of an option printed as a mistake in the command line.
-func optionError(cmd *cobra.Command, err error) error {
-	var option *access.OptionError
-	if errors.As(err, &option) {
-		return usageError{cmd.CommandPath(), err}
+func optionError(err error) error {
+	if _, ok := errors.AsType[*access.OptionError](err); ok {
+		return usage("%w", err)
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/internal/server"
 )
 
 // startUI runs weir load ui and returns its address, and what stops it and returns its error.
@@ -144,7 +146,7 @@ func TestLoadUIRefusesWhatIsNotSafe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: the error is %v, expected one about %s", c.args, err, c.says)
 		}
-		var usage usageError
+		var usage *server.FlagError
 		if errors.As(err, &usage) != c.usage {
 			t.Errorf("%q: the error is a %T; whether it is about the command line: %v expected", c.args, err,
 				c.usage)

@@ -25,8 +25,7 @@ func checkManifest(dir string) error {
 		return err
 	}
 	return fmt.Errorf("%w: %s is missing: restore it from a backup, or begin without it by weir repair "+
-		"--accept-loss %s",
-		record.ErrCorrupt, filepath.Join(dir, strings.Join(missing, ", ")), dir)
+		"--accept-loss %s", record.ErrCorrupt, filepath.Join(dir, strings.Join(missing, ", ")), dir)
 }
 
 // readManifest returns the patterns of a manifest that have files, and those that have none.

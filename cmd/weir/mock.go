@@ -36,7 +36,6 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
   curl -X PUT -d '{"error":0.01,"hang":0.001,"jitter":"100ms"}' http://127.0.0.1:8091/knobs
   weir mock --clock stepped --churn 1
   curl -X POST http://127.0.0.1:8091/clock`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8091", "address to listen on; port 0 takes a free one")
@@ -63,7 +62,7 @@ default, PUT /knobs changes it while the mock runs, the parameter is for one req
 				CacheBytes: int64(cache)})
 		}
 		if err != nil {
-			return usageError{cmd.CommandPath(), err}
+			return usage("%w", err)
 		}
 		cfg.Listen = listen
 		return kernel.serve(cmd, cfg, "", []server.Opener{opened{m}}, keys)

@@ -54,9 +54,8 @@ func (s *shedFlags) add(f *pflag.FlagSet) {
 		"the longest time for which a connection is not read after its request was rejected; 0 is never")
 	f.DurationVar(&s.cfg.Wait, "shed-wait", s.cfg.Wait,
 		"how long a request may wait for an event loop before it is rejected")
-	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf,
-		"whose stalls are looked at: host or cgroup, the server's own",
-		shed.Host, shed.OwnCgroup)
+	config.Choice(f, &s.cfg.StallsOf, "shed-stalls-of", s.cfg.StallsOf, "whose stalls are looked at: host "+
+		"or cgroup, the server's own", shed.Host, shed.OwnCgroup)
 	for _, sig := range shedSignals {
 		f.Var(&limitsFlag{s.cfg.Limits, sig.signal, sig.unit}, sig.flag,
 			sig.usage+": from where to refuse, and where to refuse all; or off")

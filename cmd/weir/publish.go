@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os/signal"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -55,13 +53,7 @@ The exit code is 1 unless all nodes that are there serve the lists.`,
   weir publish /mnt/shared/feeds.weir --config /etc/weir.toml --timeout 30m
   weir publish --status --config /etc/weir.toml
   weir publish --rollback --config /etc/weir.toml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usageError{cmd.CommandPath(), fmt.Errorf("%s takes one FILE or URL, got %d",
-					cmd.CommandPath(), len(args))}
-			}
-			return nil
-		},
+		Args: takes(0, 1, "one FILE or URL"),
 	}
 	f := cmd.Flags()
 	f.DurationVar(&p.timeout, "timeout", 10*time.Minute, "how long to wait for nodes")
@@ -74,8 +66,7 @@ The exit code is 1 unless all nodes that are there serve the lists.`,
 	f.BoolVar(&p.asJSON, "json", false, "with --status, print JSON")
 	cmd.MarkFlagsMutuallyExclusive("rollback", "status", "cancel")
 	read := clusterFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		usage := usageOf(cmd)
+	cmd.RunE = interruptible(func(cmd *cobra.Command, args []string) error {
 		switch alone := p.rollback || p.status || p.cancel; {
 		case alone == (len(args) == 1):
 			return usage("name one of FILE, URL, --rollback, --status and --cancel")
@@ -96,8 +87,7 @@ The exit code is 1 unless all nodes that are there serve the lists.`,
 			return err
 		}
 		options.Log = slog.New(slog.DiscardHandler)
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-		defer stop()
+		ctx := cmd.Context()
 		c, err := cluster.Open(ctx, options)
 		if err != nil {
 			return fmt.Errorf("--cluster: %w", err)
@@ -115,7 +105,7 @@ The exit code is 1 unless all nodes that are there serve the lists.`,
 			return err
 		}
 		return p.publish(ctx, c, src, out)
-	}
+	})
 	return cmd
 }
 

@@ -30,8 +30,7 @@ Copy the directory first. A backup, if there is one, is better.`,
 		Args: exactly(1, "the data directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !accept {
-				return usageError{cmd.CommandPath(),
-					errors.New("what is damaged is given up: copy the directory, then say --accept-loss")}
+				return usage("what is damaged is given up: copy the directory, then say --accept-loss")
 			}
 			return repair(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0])
 		},
@@ -117,8 +116,7 @@ func repaired(out io.Writer, path string, open func(accept bool) error) error {
 	}
 	if err := open(true); err != nil {
 		return fmt.Errorf("nothing of %s can be kept: %w; to begin without what is damaged, move it away, "+
-			"the file or the "+
-			"whole of %s, and run weir repair --accept-loss again", path, err, path)
+			"the file or the whole of %s, and run weir repair --accept-loss again", path, err, path)
 	}
 	_, err := fmt.Fprintf(out, "%s: repaired, without what was damaged: %v\n", path, damage)
 	return err

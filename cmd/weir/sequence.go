@@ -32,7 +32,6 @@ The index is kept in --file. No move that was answered is lost when the process 
 ends; after a loss of power the index may be behind by --seconds.`,
 		Example: `  weir sequence --port 8080 --file f --seconds 3
   curl http://127.0.0.1:8080/next`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.IntVar(&port, "port", 8080, "public port, on all addresses")
@@ -59,7 +58,7 @@ ends; after a loss of power the index may be behind by --seconds.`,
 			err = fmt.Errorf("--seconds must be a number from 0.001 to 86400, got %v", seconds)
 		}
 		if err != nil {
-			return usageError{cmd.CommandPath(), err}
+			return usage("%w", err)
 		}
 		sync := time.Duration(seconds * float64(time.Second))
 		service.SetFile(file, "--file", sync)

@@ -53,7 +53,6 @@ SIGHUP takes up new data and certificates, as renaming a new snapshot over --fee
 snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		Example: `  weir serve --feeds feeds.weir --data /var/lib/weir
   weir serve --feeds feeds.weir --listen 127.0.0.1:8080 --tls-listen :8443 --tls-cert c.pem --tls-key k.pem`,
-		Args: exactly(0, "no arguments, only flags"),
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", ":8080", "address of the public port; empty is off, with --tls-listen")
@@ -68,7 +67,6 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 		groups = append(groups, config.Group{Title: "Service " + s.Name(), Flags: set})
 	}
 	config.AddGroups(cmd, groups...)
-	config.Complete(cmd)
 
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		from, err := fillSettings(cmd, cmd.Flags())
@@ -89,7 +87,7 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 			err = checkAddress("--listen", listen)
 		}
 		if err != nil {
-			return usageError{cmd.CommandPath(), err}
+			return usage("%w", err)
 		}
 		if check {
 			return printSources(cmd, from, dataDir, services)
@@ -106,7 +104,7 @@ func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, 
 		Lookup: os.LookupEnv}
 	from, err := sources.Fill(flags, "config", "check", "help")
 	if wrong := (*config.SettingError)(nil); errors.As(err, &wrong) {
-		err = usageError{cmd.CommandPath(), err}
+		err = usage("%w", err)
 	}
 	return from, err
 }
@@ -115,7 +113,7 @@ func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, 
 // its value: that may be a secret.
 func printSources(cmd *cobra.Command, from map[string]string, dataDir string, services []server.Opener) error {
 	if _, _, err := checkServices(slog.New(slog.DiscardHandler), services); err != nil {
-		return usageError{cmd.CommandPath(), err}
+		return usage("%w", err)
 	}
 	live, err := admin.ReadLive(settingsFile(dataDir))
 	if err != nil {
@@ -168,9 +166,8 @@ func (k *kernelFlags) groups() []config.Group {
 	}
 	return []config.Group{
 		group("Ports and logs", func(f *pflag.FlagSet) {
-			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081",
-				"address of the admin port (dashboard, metrics, profiles); other than loopback only with one "+
-					"of the next two; empty is off")
+			f.StringVar(&cfg.Admin, "admin", "127.0.0.1:8081", "address of the admin port (dashboard, "+
+				"metrics, profiles); other than loopback only with one of the next two; empty is off")
 			config.File(f, &k.passwordFile, "admin-password-file",
 				"file of the admin port's password, written by weir admin password")
 			config.File(f, &k.tokenFile, "admin-token-file",
@@ -196,9 +193,8 @@ func (k *kernelFlags) groups() []config.Group {
 				"workers of each service, for requests too long for an event loop")
 			f.IntVar(&cfg.WorkerQueue, "worker-queue", cfg.WorkerQueue,
 				"requests of a service that may wait for its workers; one more is answered 503")
-			f.StringSliceVar(&cfg.CriticalServices, "critical-services", nil,
-				"services without which /health is 503, separated by commas; empty is none (default those "+
-					"that were given data)")
+			f.StringSliceVar(&cfg.CriticalServices, "critical-services", nil, "services without which "+
+				"/health is 503, separated by commas; empty is none (default those that were given data)")
 			f.IntVar(&cfg.Loops, "loops", cfg.Loops, "event loops, each a thread; as many as cores")
 			f.BoolVar(&cfg.NetHTTP, "net-http", false,
 				"serve everything by net/http, without event loops (always so where there is no epoll)")
@@ -222,7 +218,6 @@ func (k *kernelFlags) groups() []config.Group {
 // add adds the flags to a command that has its own, and shows them by what they are about.
 func (k *kernelFlags) add(cmd *cobra.Command, more ...config.Group) {
 	config.AddGroups(cmd, append(more, k.groups()...)...)
-	config.Complete(cmd)
 }
 
 // config returns what the flags say, once they are parsed, and has limited memory as they say.
@@ -231,7 +226,7 @@ func (k *kernelFlags) config(cmd *cobra.Command) (server.Config, *certificates, 
 	log, _ := admin.Keep(newLog(cmd.ErrOrStderr(), k.logFormat, &k.level))
 	cfg, err := k.read()
 	if err != nil {
-		return server.Config{}, nil, usageError{cmd.CommandPath(), err}
+		return server.Config{}, nil, usage("%w", err)
 	}
 	cfg.Log, cfg.Settings = log, k.settings
 	keys, err := openCertificate(k.certificate, k.keyFile)
@@ -355,7 +350,7 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 	keys *certificates) error {
 	on, off, err := checkServices(cfg.Log, openers)
 	if err != nil {
-		return usageError{cmd.CommandPath(), err}
+		return usage("%w", err)
 	}
 	access, err := admin.OpenAccess(k.passwordFile, k.tokenFile)
 	if err != nil {

@@ -62,8 +62,7 @@ func checkTogether(on []server.Opener) error {
 			"--feed-fallback uniform")
 	case predictions.HasStore():
 		return errors.New("--feed-fallback bandit: a feature store is too slow for it; use --bandit-arms " +
-			"instead of --bandit-store, " +
-			"or --feed-fallback uniform")
+			"instead of --bandit-store, or --feed-fallback uniform")
 	}
 	return nil
 }

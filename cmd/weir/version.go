@@ -23,7 +23,6 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the Go release it was built with",
-		Args:  exactly(0, "no arguments"),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return printVersion(cmd) },
 	}
 }

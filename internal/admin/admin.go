@@ -151,9 +151,6 @@ func (a *Admin) Routes() []server.Route {
 	})
 }
 
-// Events is where what happens is told to the pages.
-func (a *Admin) Events() *webui.Hub { return a.hub }
-
 // Close ends the streams of events.
 func (a *Admin) Close() { a.hub.Close() }
 

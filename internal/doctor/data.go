@@ -23,8 +23,7 @@ var fileSystems = map[string]struct {
 	"fuse":     {Bad, remote},
 	"virtiofs": {Warn, remote},
 	"overlay": {Warn, "It is the layer of a container, as a rule, and goes with it: positions and what " +
-		"events have " +
-		"taught are lost."},
+		"events have taught are lost."},
 }
 
 const (
@@ -62,9 +61,8 @@ func (m *Machine) space() (Finding, error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	f := Finding{Severity: OK, Found: fmt.Sprintf("%s of %s and %d of %d inodes are "+
-		"free", size(v.Free), size(v.Size),
-		v.FreeFiles, v.Files)}
+	f := Finding{Severity: OK, Found: fmt.Sprintf("%s of %s and %d of %d inodes are free", size(v.Free),
+		size(v.Size), v.FreeFiles, v.Files)}
 	inodes := v.Files != 0 // some have as many as there is space for
 	if !inodes {
 		f.Found = fmt.Sprintf("%s of %s are free", size(v.Free), size(v.Size))
@@ -96,9 +94,8 @@ func (m *Machine) fsync() (Finding, error) {
 	f := Finding{Severity: Warn, Found: fmt.Sprintf("a sync of 4 KiB takes %s, at most %s",
 		median.Round(time.Microsecond), longest.Round(time.Microsecond)),
 		Why: "Positions and events are as old after a loss of power as syncs are slow.",
-		Mend: "a local disk for --data that is not busy with other things (iostat -x 1 shows whose); " +
-			"one that keeps " +
-			"its cache without power is fastest"}
+		Mend: "a local disk for --data that is not busy with other things (iostat -x 1 shows whose); one " +
+			"that keeps its cache without power is fastest"}
 	switch {
 	case median < 20*time.Microsecond:
 		f.Why = "No disk is as fast: somebody says yes without having written, and a loss of power " +

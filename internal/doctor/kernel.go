@@ -26,8 +26,7 @@ func (m *Machine) acceptQueue() (Finding, error) {
 	f := Finding{Severity: Warn,
 		Found: fmt.Sprintf("%s is %d", name, queue),
 		Why: "Connections that arrive while the queue is full are dropped, and their clients try again " +
-			"after " +
-			"a second or more. It is read when the server starts."}
+			"after a second or more. It is read when the server starts."}
 	if queue < 1024 {
 		f.Severity = Bad
 	}
@@ -94,15 +93,14 @@ func (m *Machine) openFiles() (Finding, error) {
 		return ok("limits are soft %s, hard %d; --max-connections is %d", soft, hard, m.MaxConnections)
 	}
 	return Finding{Severity: Bad,
-		Found: fmt.Sprintf("limits are soft %s, hard %d; --max-connections is "+
-			"%d", soft, hard, m.MaxConnections),
+		Found: fmt.Sprintf("limits are soft %s, hard %d; --max-connections is %d", soft, hard,
+			m.MaxConnections),
 		Why: "Each connection takes a descriptor. Beyond the hard limit connections wait unanswered " +
-			"instead of " +
-			"being refused.",
+			"instead of being refused.",
 		Mend: fmt.Sprintf("ulimit -Hn %d, as root in the shell that starts it, or --max-connections %d",
 			2*wanted, max(hard-ownFiles, 1)),
-		Keep: fmt.Sprintf("LimitNOFILE=%d in the systemd unit; docker run --ulimit "+
-			"nofile=%[1]d", 2*wanted)}, nil
+		Keep: fmt.Sprintf("LimitNOFILE=%d in the systemd unit; docker run --ulimit nofile=%[1]d",
+			2*wanted)}, nil
 }
 
 func (m *Machine) conntrack() (Finding, error) {
@@ -123,8 +121,8 @@ func (m *Machine) conntrack() (Finding, error) {
 	wanted := 2 * int64(m.MaxConnections)
 	f := Finding{Found: fmt.Sprintf("%d of %d entries are used", count, most),
 		Why: fmt.Sprintf("Each connection takes an entry, for minutes after its end as well, and "+
-			"packets of new ones "+
-			"are dropped when there is none. --max-connections %d wants twice as many.", m.MaxConnections)}
+			"packets of new ones are dropped when there is none. --max-connections %d wants twice as many.",
+			m.MaxConnections)}
 	switch {
 	case count > most/10*9:
 		f.Severity = Bad
@@ -153,10 +151,9 @@ func (m *Machine) localPorts() (Finding, error) {
 		}
 		port, err := net.LookupPort("tcp", text)
 		if p := int64(port); err == nil && p >= r[0] && p <= r[1] && !inRanges(free, p) {
-			f := Finding{Severity: Warn, Found: fmt.Sprintf("port %d, to listen on, is among %d to "+
-				"%d", port, r[0], r[1]),
-				Why: "Any connection from this machine may have taken the port when the server starts " +
-					"again."}
+			f := Finding{Severity: Warn, Found: fmt.Sprintf("port %d, to listen on, is among %d to %d", port,
+				r[0], r[1]),
+				Why: "Any connection from this machine may have taken the port when the server starts again."}
 			return f.set(reserved, strings.TrimPrefix(free+","+strconv.Itoa(port), ","))
 		}
 	}
@@ -166,8 +163,7 @@ func (m *Machine) localPorts() (Finding, error) {
 	}
 	f := Finding{Severity: Warn, Found: fmt.Sprintf("%d to %d, %d of them", r[0], r[1], ports),
 		Why: "A proxy or a load generator on this machine has no more connections than this to one " +
-			"address, those " +
-			"of the last minute included."}
+			"address, those of the last minute included."}
 	return f.set(name, "32768 60999")
 }
 
@@ -206,11 +202,9 @@ func (m *Machine) clockSource() (Finding, error) {
 		return ok("%s", current)
 	}
 	f := Finding{Severity: severity, Found: fmt.Sprintf("%s, of %s", current, others),
-		Why: "Reading the time is a system call, and with most of these a slow device: a microsecond " +
-			"and more, " +
-			"several times a request.",
-		Mend: "look for the reason in dmesg | grep -i tsc: the kernel found the processor's counter " +
-			"unstable",
+		Why: "Reading the time is a system call, and with most of these a slow device: a microsecond and " +
+			"more, several times a request.",
+		Mend: "look for the reason in dmesg | grep -i tsc: the kernel found the processor's counter unstable",
 		Keep: "clocksource=tsc tsc=reliable on the kernel's command line, if the counter can be trusted"}
 	for better := range strings.FieldsSeq(others) {
 		if _, slow := slowClocks[better]; !slow {
@@ -231,9 +225,8 @@ func (m *Machine) time() (Finding, error) {
 		return ok("kept right by the network or a reference")
 	}
 	return Finding{Severity: Warn, Found: "nobody keeps the clock right",
-		Why: "Versions of lists, the age of events and cached answers, and certificates go by it; a " +
-			"clock that is " +
-			"set by hand jumps.",
+		Why: "Versions of lists, the age of events and cached answers, and certificates go by it; a clock " +
+			"that is set by hand jumps.",
 		Mend: "timedatectl set-ntp true",
 		Keep: "systemctl enable --now chronyd, or systemd-timesyncd"}, nil
 }

@@ -30,9 +30,8 @@ func (m *Machine) swap() (Finding, error) {
 		return ok("none")
 	}
 	f := Finding{Found: fmt.Sprintf("%s of %s are in use", size(used), size(total)),
-		Why: "A request that needs memory which was swapped out waits for the disk, milliseconds " +
-			"instead of " +
-			"microseconds, and an event loop with it.",
+		Why: "A request that needs memory which was swapped out waits for the disk, milliseconds instead " +
+			"of microseconds, and an event loop with it.",
 		Mend: "swapoff -a && swapon -a, while more memory is available than is swapped; then sysctl -w " +
 			"vm.swappiness=1",
 		Keep: "echo 'vm.swappiness = 1' >>/etc/sysctl.d/90-weir.conf; MemorySwapMax=0 in the systemd unit"}
@@ -116,8 +115,7 @@ func (m *Machine) memoryMaps() (Finding, error) {
 	}
 	f := Finding{Severity: Warn, Found: fmt.Sprintf("%s is %d", name, maps),
 		Why: "A heap of many GB is in thousands of maps, lists and positions come on top, and a process " +
-			"that can " +
-			"have no more of them ends."}
+			"that can have no more of them ends."}
 	if maps < 4096 {
 		f.Severity = Bad
 	}
@@ -141,16 +139,15 @@ func (m *Machine) memory() (Finding, error) {
 		if limit == total {
 			return ok("%s %s, nothing limits the server to less", whose, size(limit))
 		}
-		return Finding{Severity: Bad, Found: fmt.Sprintf("%s %s, and GOMEMLIMIT is not "+
-			"set", whose, size(limit)),
+		return Finding{Severity: Bad, Found: fmt.Sprintf("%s %s, and GOMEMLIMIT is not set", whose,
+			size(limit)),
 			Why:  "The heap grows until the kernel kills the process, although most of it may be garbage.",
 			Mend: "--memory-ratio 0.7"}, nil
 	}
-	f := Finding{Found: fmt.Sprintf("%s %s, GOMEMLIMIT is "+
-		"%s", whose, size(limit), size(uint64(m.MemoryLimit))),
-		Why: "The collector lets the heap grow to GOMEMLIMIT, and maps, stacks and buffers of the " +
-			"kernel come on top: " +
-			"the kernel kills the process.",
+	f := Finding{Found: fmt.Sprintf("%s %s, GOMEMLIMIT is %s", whose, size(limit),
+		size(uint64(m.MemoryLimit))),
+		Why: "The collector lets the heap grow to GOMEMLIMIT, and maps, stacks and buffers of the kernel " +
+			"come on top: the kernel kills the process.",
 		Mend: "--memory-ratio 0.7 without GOMEMLIMIT in the environment, or a higher limit (MemoryMax=, " +
 			"docker run -m)"}
 	switch at := uint64(m.MemoryLimit); {
@@ -178,9 +175,8 @@ func (m *Machine) processors() (Finding, error) {
 	switch {
 	case float64(m.Loops) > math.Ceil(share):
 		f.Severity = Bad
-		f.Why = "More event loops than may run take turns: all connections of one wait while another " +
-			"runs, and what " +
-			"has used up a quota waits until its period is over."
+		f.Why = "More event loops than may run take turns: all connections of one wait while another runs, " +
+			"and what has used up a quota waits until its period is over."
 		f.Mend = fmt.Sprintf("--loops %d; GOMAXPROCS=%[1]d, if that is where --loops comes from", fit)
 	case groups.Throttled > 0.05:
 		f.Found += fmt.Sprintf("; %.0f %% of the periods so far were cut short", 100*groups.Throttled)

@@ -30,9 +30,8 @@ type Limits struct {
 func (l *Limits) AddFlags(f *pflag.FlagSet, service string) {
 	f.IntVar(&l.Requests, service+"-max-requests", l.Requests,
 		"requests under way at once that are not answered from memory; one more is answered 503")
-	f.Var(&l.Bytes, service+"-max-memory",
-		"memory that these requests, and what is fetched for them, may hold; one that needs more is "+
-			"answered 503")
+	f.Var(&l.Bytes, service+"-max-memory", "memory that these requests, and what is fetched for them, may "+
+		"hold; one that needs more is answered 503")
 	f.DurationVar(&l.Time, service+"-timeout", l.Time,
 		"how long one of these requests may take before it is answered 503")
 }

@@ -42,9 +42,8 @@ func (s *Server) newRoute(r Route) *route {
 	return &route{
 		Route: r,
 		path:  path,
-		latency: s.cfg.Metrics.Histogram("weir_http_request_duration_seconds",
-			"Time from the wake-up that found a request to its answer being sent, by route.", "route",
-			r.Pattern),
+		latency: s.cfg.Metrics.Histogram("weir_http_request_duration_seconds", "Time from the wake-up that "+
+			"found a request to its answer being sent, by route.", "route", r.Pattern),
 	}
 }
 

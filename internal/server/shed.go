@@ -18,16 +18,14 @@ func (s *Server) addShedder() error {
 	signals := append(shed.System(s.cfg.Shed.StallsOf),
 		shed.Signal{Name: shed.InFlight, Unit: shed.Number, Read: func() (float64, error) {
 			return float64(s.inFlight()), nil
-		}},
-		shed.Signal{Name: shed.LoopDelay, Unit: shed.Seconds, Read: s.loopDelay()},
+		}}, shed.Signal{Name: shed.LoopDelay, Unit: shed.Seconds, Read: s.loopDelay()},
 	)
 	var err error
 	if s.shed, err = shed.New(*s.cfg.Shed, s.cfg.Metrics, s.cfg.Log, signals...); err != nil {
 		return err
 	}
-	s.cfg.Metrics.Gauge("weir_shed_paused_connections",
-		"Connections that are not read for a while: they wait for a busy loop, or their last request was "+
-			"rejected.",
+	s.cfg.Metrics.Gauge("weir_shed_paused_connections", "Connections that are not "+
+		"read for a while: they wait for a busy loop, or their last request was rejected.",
 		func() float64 { return float64(s.paused.Load()) })
 	return nil
 }

@@ -102,9 +102,8 @@ func sendVectors(fd int, vectors []unix.Iovec) (int, error) {
 // send writes what the socket takes without waiting.
 func send(fd int, p []byte) (int, error) {
 	for {
-		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd),
-			uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
-			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(
+			p))), uintptr(len(p)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		switch errno {
 		case 0:
 			return int(n), nil

@@ -18,8 +18,7 @@ import (
 
 // policy lets pages load what comes from here, and nothing else. No script and no style is inline.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src " +
-	"'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // Guard refuses requests of foreign pages.
 type Guard struct {

@@ -151,8 +151,7 @@ func names(nodes []*node) string {
 
 // setting returns those nodes of whom a setting's value is not right, by an example of it; and why it cannot
 // be seen, if it cannot be anywhere.
-func (f *facts) setting(name string, right func(value string) bool) (wrong []*node, value string,
-	err error) {
+func (f *facts) setting(name string, right func(value string) bool) (wrong []*node, value string, err error) {
 	seen := false
 	for _, n := range f.reached() {
 		v, ok := n.config[name]
@@ -171,6 +170,25 @@ func (f *facts) setting(name string, right func(value string) bool) (wrong []*no
 	}
 	return wrong, value, err
 }
+
+// ruled is a check of a setting alone: where a value is not right, wrong makes the finding, and right is an
+// example of one that is.
+func (f *facts) ruled(name, right string, wrong func(found, why, mend string) Finding, why string,
+	isRight func(value string) bool) Finding {
+	nodes, value, err := f.setting(name, isRight)
+	switch {
+	case err != nil:
+		return hidden(name, err)
+	case len(nodes) > 0:
+		return wrong(fmt.Sprintf("%s is %s on %s", name, value, names(nodes)), why, set(name, right)).
+			keep(line(name, right))
+	}
+	return fine("%s %s", name, value)
+}
+
+func is(right string) func(string) bool { return func(v string) bool { return v == right } }
+
+func atLeast(n int64) func(string) bool { return func(v string) bool { return number(v) >= n } }
 
 // number reads a setting or a figure; -1 is none.
 func number(text string) int64 {

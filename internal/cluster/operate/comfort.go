@@ -9,30 +9,12 @@ import (
 	"time"
 
 	"weir/internal/config"
+	"weir/internal/doctor"
 )
 
 func (f *facts) eviction(Want) Finding {
-	const name = "maxmemory-policy"
-	wrong, value, err := f.setting(name, func(v string) bool { return v == "noeviction" })
-	if err != nil { // some show it by INFO alone
-		seen := false
-		for _, n := range f.reached() {
-			if v := n.info["maxmemory_policy"]; v != "" {
-				if seen = true; v != "noeviction" {
-					wrong, value = append(wrong, n), v
-				}
-			}
-		}
-		if !seen {
-			return hidden(name, err)
-		}
-	}
-	if len(wrong) > 0 {
-		return broken(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
-			"positions are thrown away when memory is short, and their users begin again",
-			set(name, "noeviction")).keep(line(name, "noeviction"))
-	}
-	return fine("none")
+	return f.ruled("maxmemory-policy", "noeviction", broken,
+		"positions are thrown away when memory is short, and their users begin again", is("noeviction"))
 }
 
 // What a user takes in the engine at most, ids that are no numbers; see docs/cluster.md.
@@ -68,34 +50,20 @@ func (f *facts) memory(want Want) Finding {
 			"more memory (maxmemory), or more shards")
 	case unbound:
 		return warn(found+", with no maxmemory", "the system kills a node that takes too much, instead "+
-			"of its "+
-			"refusing writes", "set maxmemory to some 60 % of the machine's: a rewrite of the "+
-			"append-only file "+
-			"needs the rest")
+			"of its refusing writes", "set maxmemory to some 60 % of the machine's: a rewrite of the "+
+			"append-only file needs the rest")
 	}
 	return fine("%s", found)
 }
 
 func (f *facts) smallHashes(Want) Finding {
-	const entries, value = "hash-max-listpack-entries", "hash-max-listpack-value"
-	few, n, err := f.setting(entries, func(v string) bool { return number(v) >= 128 })
-	if err != nil {
-		return hidden(entries, err)
+	found := f.ruled("hash-max-listpack-entries", "512", warn, "users whose ids are no numbers share "+
+		"hashes, sixty in each at first; a hash that is longer takes four times the memory", atLeast(128))
+	if found.Severity != doctor.OK {
+		return found
 	}
-	short, bytes, err := f.setting(value, func(v string) bool { return number(v) >= 16 })
-	switch {
-	case err != nil:
-		return hidden(value, err)
-	case len(few) > 0:
-		return warn(fmt.Sprintf("%s is %s on %s", entries, n, names(few)), "users whose ids are no "+
-			"numbers share hashes, sixty in each at first; a hash that is longer takes four times the memory",
-			set(entries, "512")).keep(line(entries, "512"))
-	case len(short) > 0:
-		return warn(fmt.Sprintf("%s is %s on %s", value, bytes, names(short)), "users whose ids are no "+
-			"numbers take "+
-			"four times the memory", set(value, "64")).keep(line(value, "64"))
-	}
-	return fine("%s %s, %s %s", entries, n, value, bytes)
+	return f.ruled("hash-max-listpack-value", "64", warn,
+		"users whose ids are no numbers take four times the memory", atLeast(16))
 }
 
 func (f *facts) nodeTimeout(Want) Finding {
@@ -108,38 +76,20 @@ func (f *facts) nodeTimeout(Want) Finding {
 		return warn(fmt.Sprintf("%s is %v", name, shortest), "a pause of a busy node is taken for its end",
 			set(name, "5000")).keep(line(name, "5000"))
 	case timeout > 15*time.Second:
-		return warn(fmt.Sprintf("%s is %v", name, timeout), "the users of a lost primary are answered "+
-			"503 for "+
-			"longer than that", set(name, "5000")).keep(line(name, "5000"))
+		return warn(fmt.Sprintf("%s is %v", name, timeout), "the users of a lost primary are answered 503 "+
+			"for longer than that", set(name, "5000")).keep(line(name, "5000"))
 	}
 	return fine("%s %v: a failover takes a little longer", name, timeout)
 }
 
 func (f *facts) idleClients(Want) Finding {
-	const name = "timeout"
-	wrong, value, err := f.setting(name, func(v string) bool { return v == "0" || number(v) >= 60 })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return warn(fmt.Sprintf("%s is %s seconds on %s", name, value, names(wrong)),
-			"connections of a quiet node are closed all the time", set(name, "0")).keep(line(name, "0"))
-	}
-	return fine("%s %s", name, value)
+	return f.ruled("timeout", "0", warn, "connections of a quiet node are closed all the time",
+		func(v string) bool { return v == "0" || number(v) >= 60 })
 }
 
 func (f *facts) backlog(Want) Finding {
-	const name = "repl-backlog-size"
-	wrong, value, err := f.setting(name, func(v string) bool { return number(v) >= 16<<20 })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return warn(fmt.Sprintf("%s is %s on %s", name, config.Size(number(value)), names(wrong)),
-			"a replica that was away for some seconds copies everything anew, and changes are answered 503 "+
-				"meanwhile", set(name, "256mb")).keep(line(name, "256mb"))
-	}
-	return fine("%s %s", name, config.Size(number(value)))
+	return f.ruled("repl-backlog-size", "256mb", warn, "a replica that was away for some seconds copies "+
+		"everything anew, and changes are answered 503 meanwhile", atLeast(16<<20))
 }
 
 func (f *facts) trip(Want) Finding {
@@ -152,8 +102,7 @@ func (f *facts) trip(Want) Finding {
 	if slowest == nil || slowest.roundTrip == 0 {
 		return unseen("TIME is not allowed")
 	}
-	found := fmt.Sprintf("%v to the farthest, %s", slowest.roundTrip.Round(10*time.Microsecond),
-		slowest.addr)
+	found := fmt.Sprintf("%v to the farthest, %s", slowest.roundTrip.Round(10*time.Microsecond), slowest.addr)
 	if slowest.roundTrip > 2*time.Millisecond {
 		return warn(found, "an answer takes that long, and as long again to the replica and back",
 			"put weir and the engine into one zone")
@@ -193,9 +142,8 @@ func (f *facts) replication(Want) Finding {
 			}
 			if values["state"] != "" && values["state"] != "online" {
 				return warn(fmt.Sprintf("%s:%s is %s", values["ip"], values["port"], values["state"]),
-					"it copies everything, and changes of the shard are answered 503 until it has, "+
-						"unless there "+
-						"is another replica", "wait")
+					"it copies everything, and changes of the shard are answered 503 until it has, unless "+
+						"there is another replica", "wait")
 			}
 			if lag := number(values["lag"]); lag > worst {
 				worst, at = lag, values["ip"]+":"+values["port"]
@@ -225,9 +173,8 @@ func (f *facts) permissions(Want) Finding {
 	var err error
 	for _, n := range f.reached() {
 		if len(n.forbidden) > 0 {
-			return bad(fmt.Sprintf("user %s may not use %s on %s", n.user, strings.Join(n.forbidden, ", "+
-				""), n.addr),
-				"what needs them fails", rule)
+			return bad(fmt.Sprintf("user %s may not use %s on %s", n.user, strings.Join(n.forbidden, ", "),
+				n.addr), "what needs them fails", rule)
 		}
 		err = cmp.Or(err, n.aclErr)
 	}
@@ -243,8 +190,7 @@ func (f *facts) functions(Want) Finding {
 	loaded := 0
 	for _, s := range f.shards() {
 		if slices.ContainsFunc(s.primary.libraries, func(l string) bool {
-			return strings.HasPrefix(l,
-				"weir")
+			return strings.HasPrefix(l, "weir")
 		}) {
 			loaded++
 		}

@@ -196,6 +196,9 @@ func (n *node) ask(ctx context.Context, o cluster.Options) {
 	if m, n.configErr = do(ctx, c, "CONFIG", "GET", "*"); n.configErr == nil {
 		n.config, n.configErr = m.AsStrMap()
 	}
+	if policy := n.info["maxmemory_policy"]; policy != "" && n.config == nil { // some show it by INFO alone
+		n.config = map[string]string{"maxmemory-policy": policy}
+	}
 	n.measure(ctx, c)
 	if n.serves() {
 		if m, n.waitErr = do(ctx, c, "WAIT", strconv.Itoa(o.Replicas), "1000"); n.waitErr == nil {

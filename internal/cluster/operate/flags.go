@@ -61,8 +61,7 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.user, "cluster-user", "", "user of the engine's ACL (default the default user)")
 	config.File(f, &o.passwordFile, "cluster-password-file",
 		"file of the engine's password; without it, "+PasswordVariable+" in the environment")
-	config.File(f, &o.ca, "cluster-ca",
-		"certificates that may sign the engine's, PEM (default the system's)")
+	config.File(f, &o.ca, "cluster-ca", "certificates that may sign the engine's, PEM (default the system's)")
 	config.File(f, &o.cert, "cluster-cert", "certificate chain that this node shows the engine, PEM")
 	config.File(f, &o.key, "cluster-key", "private key of --cluster-cert, PEM")
 	f.IntVar(&o.replicas, "cluster-replicas", 1,
@@ -70,10 +69,9 @@ func (o *Flags) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.prefix, "cluster-prefix", "weir", "beginning of the names of all keys")
 	f.DurationVar(&o.timeout, "cluster-timeout", 2*time.Second,
 		"for an answer of the engine, its replicas' included; later is 503")
-	f.DurationVar(&o.restartDelay, "cluster-restart-delay", 0,
-		"what you promise: an engine's node that has ended is started again no sooner than this. Above "+
-			"twice "+
-			"its cluster-node-timeout keeps every promise, unless appendfsync is always")
+	f.DurationVar(&o.restartDelay, "cluster-restart-delay", 0, "what you promise: an engine's node that "+
+		"has ended is started again no sooner than this. Above twice its cluster-node-timeout keeps every "+
+		"promise, unless appendfsync is always")
 	config.Choice(f, &o.lost, "cluster-lost", lostRefuse, "what feeds answer while the engine does not: "+
 		"refuse, 503, or serve-fallback, fallback items that are marked", lostRefuse, lostFallback)
 	f.BoolVar(&o.unsafe, "cluster-unsafe", false,

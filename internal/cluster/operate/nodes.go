@@ -112,8 +112,7 @@ func wrongWith(self string, before, now nodes) string {
 // behind says whether a node serves other lists than the record says.
 func (n nodes) behind(m members.Member) bool {
 	var f publications.Fact
-	return n.record.Serving != nil && m.Fact(publications.FactName, &f) &&
-		f.Serves != n.record.Serving.Number
+	return n.record.Serving != nil && m.Fact(publications.FactName, &f) && f.Serves != n.record.Serving.Number
 }
 
 // behindAs says whether a node was behind when the same lists served as a record says.

@@ -62,8 +62,7 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 	if err := Breaking(findings); err != nil {
 		if !o.unsafe {
 			return nil, fmt.Errorf("--cluster: the engine does not keep what weir promises; see weir "+
-				"cluster "+
-				"check, or say --cluster-unsafe to serve all the same:\n%w", err)
+				"cluster check, or say --cluster-unsafe to serve all the same:\n%w", err)
 		}
 		c.log.Warn("the engine does not keep what weir promises, and --cluster-unsafe serves all the same",
 			"error", err)
@@ -134,8 +133,7 @@ func (c *Cluster) Health() server.Health {
 	r := c.report.Load()
 	for _, f := range r.Findings {
 		if f.Breaks {
-			return server.Degraded(fmt.Sprintf("the engine breaks a promise (%s: %s); see weir cluster "+
-				"check",
+			return server.Degraded(fmt.Sprintf("the engine breaks a promise (%s: %s); see weir cluster check",
 				f.Check, f.Found))
 		}
 	}
@@ -145,8 +143,7 @@ func (c *Cluster) Health() server.Health {
 	for _, sh := range c.client.Stats().Shards {
 		if sh.Err != nil {
 			return server.Degraded(fmt.Sprintf("the primary %s cannot be reached: %v; its users are "+
-				"answered 503",
-				sh.Addr, sh.Err))
+				"answered 503", sh.Addr, sh.Err))
 		}
 	}
 	if wrong := c.wrong.Load(); wrong != nil && *wrong != "" {
@@ -185,9 +182,8 @@ func (c *Cluster) Routes() []server.Route {
 // Absent implements server.Absent.
 func (o *Flags) Absent() []server.Route {
 	none := func(w *server.Response, _ *server.Request) server.Outcome {
-		w.Problem(http.StatusNotFound, "this server keeps its state on its own disk, and is one box: "+
-			"start weir "+
-			"serve with --cluster valkey://HOST:PORT,HOST:PORT to share an engine with others")
+		w.Problem(http.StatusNotFound, "this server keeps its state on its own disk, and is one box: start "+
+			"weir serve with --cluster valkey://HOST:PORT,HOST:PORT to share an engine with others")
 		return server.Done
 	}
 	return []server.Route{{Pattern: "GET /admin/cluster", Handler: none, Admin: true},

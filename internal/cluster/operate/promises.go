@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/internal/doctor"
 )
 
 func (f *facts) reachable(Want) Finding {
@@ -23,16 +25,14 @@ func (f *facts) reachable(Want) Finding {
 		return fine("%d nodes, %d of them primaries, all answer", len(f.nodes), len(f.shards()))
 	}
 	found := fmt.Sprintf("%d of %d nodes are down or cannot be reached from here: %s", len(down),
-		len(f.nodes),
-		names(down))
+		len(f.nodes), names(down))
 	if reason != nil {
 		found += fmt.Sprintf(" (%v)", reason)
 	}
 	for _, n := range down {
 		if n.serves() {
-			return bad(found, "the users of a primary that is down are answered 503",
-				"start it again, or promote a replica; addresses must be those that weir can reach "+
-					"(cluster-announce-ip)")
+			return bad(found, "the users of a primary that is down are answered 503", "start it again, or "+
+				"promote a replica; addresses must be those that weir can reach (cluster-announce-ip)")
 		}
 	}
 	return warn(found, "a shard without enough replicas answers 503",
@@ -84,17 +84,8 @@ func (f *facts) whole(Want) Finding {
 }
 
 func (f *facts) coverage(Want) Finding {
-	const name = "cluster-require-full-coverage"
-	wrong, value, err := f.setting(name, func(v string) bool { return v == "no" })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return warn(name+" is "+value, "when one shard is lost, all users are answered 503 instead of "+
-			"those of "+
-			"that shard", set(name, "no")).keep(line(name, "no"))
-	}
-	return fine("%s no", name)
+	return f.ruled("cluster-require-full-coverage", "no", warn,
+		"when one shard is lost, all users are answered 503 instead of those of that shard", is("no"))
 }
 
 func (f *facts) replicas(want Want) Finding {
@@ -124,10 +115,9 @@ func (f *facts) strictness(want Want) Finding {
 	for _, s := range f.shards() {
 		if want.Replicas > 0 && len(s.replicas) > want.Replicas {
 			return warn(fmt.Sprintf("the shard of %s has %d replicas, and %d of them must have a change",
-				s.primary.addr, len(s.replicas), want.Replicas),
-				"after a failover the new primary is mostly, and not always, one that has it",
-				fmt.Sprintf("--cluster-replicas %d, at the price of 503 while one of them is away",
-					len(s.replicas)))
+				s.primary.addr, len(s.replicas), want.Replicas), "after a failover the new primary "+
+				"is mostly, and not always, one that has it", fmt.Sprintf("--cluster-replicas %d, at the "+
+				"price of 503 while one of them is away", len(s.replicas)))
 		}
 	}
 	return fine("a replica that takes over has every change that was answered")
@@ -160,62 +150,36 @@ func (f *facts) wait(want Want) Finding {
 				"without it nobody knows what a failover would take back, and items are given twice",
 				"allow WAIT, or use an engine that has it")
 		case n.waited < int64(want.Replicas):
-			return bad(fmt.Sprintf("%d replicas of %s are connected, %d must have a change", n.waited,
-				n.addr,
-				want.Replicas), "changes are answered 503 meanwhile", "start them, or see why they do "+
-				"not follow")
+			return bad(fmt.Sprintf("%d replicas of %s are connected, %d must have a change", n.waited, n.addr,
+				want.Replicas), "changes are answered 503 meanwhile", "start them, or see why they do not "+
+				"follow")
 		}
 	}
 	return fine("%d replicas of every shard answer it", want.Replicas)
 }
 
 func (f *facts) appendOnly(Want) Finding {
-	const name = "appendonly"
-	wrong, value, err := f.setting(name, func(v string) bool { return v == "yes" })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return broken(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
-			"a node that ends comes back empty: all positions of its shard begin again when its copies "+
-				"have "+
-				"ended together", set(name, "yes")).keep(line(name, "yes"))
-	}
-	return fine("on")
+	return f.ruled("appendonly", "yes", broken, "a node that ends comes back empty: all positions of its "+
+		"shard begin again when its copies have ended together", is("yes"))
 }
 
 func (f *facts) staleReplicas(Want) Finding {
-	const name = "cluster-replica-validity-factor"
-	wrong, value, err := f.setting(name, func(v string) bool { return v != "0" })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return broken(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
-			"a node that was started again may take over with what its file had, before it has caught up",
-			set(name, "10")).keep(line(name, "10"))
-	}
-	return fine("%s %s", name, value)
+	return f.ruled("cluster-replica-validity-factor", "10", broken,
+		"a node that was started again may take over with what its file had, before it has caught up",
+		func(v string) bool { return v != "0" })
 }
 
 func (f *facts) fsync(Want) Finding {
-	const name = "appendfsync"
-	wrong, value, err := f.setting(name, func(v string) bool { return v == "always" || v == "everysec" })
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return broken(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
-			"a loss of power takes half a minute of changes, and gives their items again",
-			set(name, "everysec")).keep(line(name, "everysec"))
+	found := f.ruled("appendfsync", "everysec", broken, "a loss of power takes half a minute of changes, "+
+		"and gives their items again", func(v string) bool { return v == "always" || v == "everysec" })
+	if found.Severity != doctor.OK {
+		return found
 	}
-	if wrong, _, err := f.setting("no-appendfsync-on-rewrite",
-		func(v string) bool { return v == "no" }); err == nil &&
-		len(wrong) > 0 {
+	if wrong, _, err := f.setting("no-appendfsync-on-rewrite", is("no")); err == nil && len(wrong) > 0 {
 		return warn("no-appendfsync-on-rewrite is yes on "+names(wrong),
 			"while the file is written anew nothing is synced", set("no-appendfsync-on-rewrite", "no"))
 	}
-	return fine("%s %s", name, value)
+	return found
 }
 
 // nodeTimeouts returns the shortest and the longest cluster-node-timeout.
@@ -232,7 +196,7 @@ func (f *facts) nodeTimeouts() (shortest, longest time.Duration, err error) {
 }
 
 func (f *facts) restartDelay(want Want) Finding {
-	wrong, _, err := f.setting("appendfsync", func(v string) bool { return v == "always" })
+	wrong, _, err := f.setting("appendfsync", is("always"))
 	if err == nil && len(wrong) == 0 {
 		return fine("of no matter with appendfsync always")
 	}
@@ -248,9 +212,8 @@ func (f *facts) restartDelay(want Want) Finding {
 	}
 	least := 2*timeout + time.Second
 	mend := fmt.Sprintf("have systemd or your orchestrator wait %v before it starts a node of the engine "+
-		"again "+
-		"(RestartSec=%.0f), and say so by --cluster-restart-delay %v; or set appendfsync always on every "+
-		"node, at half the rate", least, least.Seconds(), least)
+		"again (RestartSec=%.0f), and say so by --cluster-restart-delay %v; or set appendfsync always on "+
+		"every node, at half the rate", least, least.Seconds(), least)
 	switch {
 	case want.RestartDelay == 0:
 		return broken("nothing in the engine tells how soon a node that has ended is started again, and "+
@@ -264,19 +227,7 @@ func (f *facts) restartDelay(want Want) Finding {
 }
 
 func (f *facts) minReplicas(want Want) Finding {
-	const name = "min-replicas-to-write"
-	least := strconv.Itoa(max(1, want.Replicas))
-	wrong, value, err := f.setting(name, func(v string) bool {
-		return number(v) >= int64(max(1,
-			want.Replicas))
-	})
-	switch {
-	case err != nil:
-		return hidden(name, err)
-	case len(wrong) > 0:
-		return warn(fmt.Sprintf("%s is %s on %s", name, value, names(wrong)),
-			"a primary without replicas goes on advancing positions whose answers are 503: their items are "+
-				"skipped", set(name, least)).keep(line(name, least))
-	}
-	return fine("%s %s", name, value)
+	least := max(1, want.Replicas)
+	return f.ruled("min-replicas-to-write", strconv.Itoa(least), warn, "a primary without replicas goes on "+
+		"advancing positions whose answers are 503: their items are skipped", atLeast(int64(least)))
 }
