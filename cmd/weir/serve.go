@@ -371,7 +371,11 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 	cfg.Log.Info("the Go runtime keeps to", "GOMEMLIMIT", memoryLimit(), "GOMAXPROCS", runtime.GOMAXPROCS(0))
 	logWorst(cfg.Log, examine(cfg, dataDir))
 	a, err := openApp(ctx, cfg, access, dataDir, on, off...)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // as it was told to
+		cfg.Log.Info("weir has stopped before it served", "error", err)
+		return nil
+	case err != nil:
 		return k.failure(cfg.Log, err)
 	}
 	go func() {

@@ -64,7 +64,9 @@ func ask(ctx context.Context, o cluster.Options) (*facts, error) {
 		if err == nil {
 			break
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+		if errs = append(errs, fmt.Errorf("%s: %w", addr, err)); ctx.Err() != nil {
+			break
+		}
 	}
 	if f == nil {
 		return nil, fmt.Errorf("no node of --cluster can be asked: %w", errors.Join(errs...))
