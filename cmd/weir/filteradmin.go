@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
 	"strings"
@@ -14,29 +16,74 @@ import (
 
 	"weir/internal/disk"
 	"weir/internal/filter"
+	"weir/internal/filter/rules"
 )
 
-// newFilterAdmin returns the commands that change and show the filters of a server.
-func newFilterAdmin() []*cobra.Command {
-	return []*cobra.Command{newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(),
-		newFilterRemove(), newFilterTest(), newFilterImport(), newFilterExport(), newFilterBackup()}
+// newFilter has the commands that change and show the filters of a server, and one that needs none.
+func newFilter() *cobra.Command {
+	cmd := &cobra.Command{Use: "filter", Short: "Filter other people's feeds"}
+	cmd.AddCommand(newFilterAdd(), newFilterList(), newFilterShow(), newFilterEdit(), newFilterRemove(),
+		newFilterTest(), newFilterImport(), newFilterExport(), newFilterBackup(), newFilterApply())
+	return cmd
+}
+
+// ruleFlags are the flags of rules, of which one kind may be given.
+type ruleFlags struct {
+	keep, drop []string
+	file       string
+}
+
+func (o *ruleFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&o.keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
+	f.StringArrayVar(&o.drop, "drop", nil, "drop the items that one of these `rules` matches")
+	f.StringVar(&o.file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
+	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
+}
+
+// set reads the rules.
+func (o *ruleFlags) set() (*rules.Set, error) {
+	if o.file != "" {
+		text, err := os.ReadFile(o.file)
+		if err != nil {
+			return nil, err
+		}
+		set, err := rules.ParseSet(text)
+		if err != nil {
+			return nil, usage("%s: %w", o.file, err)
+		}
+		return set, nil
+	}
+	set, flag := &rules.Set{Mode: rules.Drop}, "--drop"
+	if len(o.keep) > 0 {
+		set.Mode, flag = rules.Keep, "--keep"
+	}
+	for _, text := range append(o.keep, o.drop...) {
+		list, err := rules.ParseAll(text)
+		if err == nil && len(list) == 0 {
+			err = errors.New("it has no rule")
+		}
+		if err != nil {
+			return nil, usage("%s: %w", flag, err)
+		}
+		set.Rules = append(set.Rules, list...)
+	}
+	return set, nil
 }
 
 // specFlags are what an owner says of a filter, as flags.
 type specFlags struct {
+	ruleFlags
 	title, folder, sort, format string
-	keep, drop, tags, dedup     []string
-	file                        string
+	tags, dedup                 []string
 	limit                       int
 	report                      bool
 }
 
 func (o *specFlags) add(cmd *cobra.Command) {
+	o.ruleFlags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.title, "title", "", "what the filter is called")
-	f.StringArrayVar(&o.keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
-	f.StringArrayVar(&o.drop, "drop", nil, "drop the items that one of these `rules` matches")
-	f.StringVar(&o.file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
 	f.StringSliceVar(&o.tags, "tag", nil, "tags of the filter")
 	f.StringVar(&o.folder, "folder", "", "folder of the filter, A/B for one within another")
 	f.IntVar(&o.limit, "limit", 0, "`number` of items at most, 0 for all")
@@ -46,25 +93,20 @@ func (o *specFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.format, "format", "",
 		"`format` to answer in: rss, atom or json (default that of the source)")
 	f.BoolVar(&o.report, "report-failures", false, "let an item of the feed say when its source fails")
-	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
 }
 
 // input returns what the flags that were given say.
-func (o *specFlags) input(cmd *cobra.Command) (map[string]any, error) {
+func (o *specFlags) input(f *pflag.FlagSet) (map[string]any, error) {
 	in := make(map[string]any)
-	for flag, member := range map[string]struct {
-		name  string
-		value any
-	}{"title": {"title", o.title}, "tag": {"tags", o.tags}, "folder": {"folder", o.folder},
-		"limit": {"limit", o.limit},
-		"sort":  {"sort", o.sort}, "dedup": {"dedup", o.dedup}, "format": {"format", o.format},
-		"report-failures": {"report_failures", o.report}} {
-		if cmd.Flags().Changed(flag) {
-			in[member.name] = member.value
+	for name, value := range map[string]any{"title": o.title, "tags": o.tags, "folder": o.folder,
+		"limit": o.limit, "sort": o.sort, "dedup": o.dedup, "format": o.format, "report_failures": o.report} {
+		flag := strings.ReplaceAll(name, "_", "-")
+		if f.Changed(flag) || name == "tags" && f.Changed("tag") {
+			in[name] = value
 		}
 	}
-	if cmd.Flags().Changed("keep") || cmd.Flags().Changed("drop") || cmd.Flags().Changed("rules") {
-		set, err := filterSet(o.keep, o.drop, o.file)
+	if f.Changed("keep") || f.Changed("drop") || f.Changed("rules") {
+		set, err := o.set()
 		if err != nil {
 			return nil, err
 		}
@@ -97,58 +139,55 @@ func writeFilter(w io.Writer, f filter.Shown) {
 	}
 }
 
-// runs has a command ask a server; in is what its flags say of a filter if it has a spec, which is looked at
-// before anything is opened.
-func (c *adminClient) runs(cmd *cobra.Command, spec *specFlags,
-	run func(cmd *cobra.Command, in map[string]any, args []string) error) *cobra.Command {
+// asks completes a command that asks a server, with a client, the arguments, and what its flags say of a filter
+// if it has a spec, which is looked at before anything is opened. With shows it has --json.
+func asks(cmd *cobra.Command, shows bool, spec *specFlags,
+	run func(c *adminClient, cmd *cobra.Command, in map[string]any, args []string) error) *cobra.Command {
+	var c adminClient
+	c.flags(cmd)
+	if shows {
+		c.asJSON(cmd.Flags())
+	}
 	if spec != nil {
 		spec.add(cmd)
 	}
-	c.flags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		var in map[string]any
 		if spec != nil {
-			if in, err = spec.input(cmd); err != nil {
+			if in, err = spec.input(cmd.Flags()); err != nil {
 				return err
 			}
 		}
 		var service filter.Flags
 		service.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
-		return c.with(cmd.Context(), &service, func() error { return run(cmd, in, args) })
+		return c.with(cmd.Context(), &service, func() error { return run(&c, cmd, in, args) })
 	}
 	return cmd
 }
 
 func newFilterAdd() *cobra.Command {
-	var client adminClient
-	var spec specFlags
-	cmd := &cobra.Command{
+	return asks(&cobra.Command{
 		Use:   "add URL...",
 		Short: "Add a filter of one feed, or of several as one",
 		Example: `  weir filter add https://example.org/rss --drop 'title contains "advert"'
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
 		Args: takes(1, many, "the URL of a feed, or several"),
-	}
-	client.asJSON(cmd.Flags())
-	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
+	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any, urls []string) error {
 		in["urls"] = urls
-		return client.show(cmd, "POST", "/admin/filters", in)
+		return c.show(cmd, "POST", "/admin/filters", in)
 	})
 }
 
 func newFilterList() *cobra.Command {
-	var client adminClient
 	var tag, folder, search string
 	var failing bool
-	cmd := &cobra.Command{Use: "list", Short: "List filters",
-		Example: `  weir filter list --folder News
+	cmd := &cobra.Command{Use: "list", Short: "List filters", Example: `  weir filter list --folder News
   weir filter list --failing --json | jq -r '.[].id'`}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
 	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
 	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
-	client.asJSON(cmd.Flags())
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
+	return asks(cmd, true, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, _ []string) error {
 		query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
 		if failing {
 			query.Set("state", "failing")
@@ -159,15 +198,14 @@ func newFilterList() *cobra.Command {
 				Filters []filter.Shown
 				After   string
 			}
-			if err := client.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil,
-				&page); err != nil {
+			if err := c.get(cmd.Context(), "GET", "/admin/filters?"+query.Encode(), nil, &page); err != nil {
 				return err
 			}
 			all = append(all, page.Filters...)
 			query.Set("after", page.After)
 			more = page.After != ""
 		}
-		if client.json {
+		if c.json {
 			return printJSON(cmd.OutOrStdout(), all)
 		}
 		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -190,40 +228,35 @@ func (c *adminClient) show(cmd *cobra.Command, method, path string, in any) erro
 }
 
 func newFilterShow() *cobra.Command {
-	var client adminClient
-	cmd := &cobra.Command{Use: "show ID",
+	return asks(&cobra.Command{Use: "show ID",
 		Short: "Show a filter, how its sources are, and rules that match nothing",
-		Args:  exactly(1, "the id of a filter")}
-	client.asJSON(cmd.Flags())
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
-		return client.show(cmd, "GET", filterPath(args[0]), nil)
+		Args:  exactly(1, "the id of a filter"),
+	}, true, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, args []string) error {
+		return c.show(cmd, "GET", filterPath(args[0]), nil)
 	})
 }
 
 func newFilterEdit() *cobra.Command {
-	var client adminClient
-	var spec specFlags
 	var urls []string
 	cmd := &cobra.Command{Use: "edit ID", Short: "Change a filter; what no flag names stays",
 		Args:    exactly(1, "the id of a filter"),
 		Example: `  weir filter edit 4f0Jc1mJ3k8sYvEXAMPLEw --drop 'title contains "advert"' --limit 20`}
-	client.asJSON(cmd.Flags())
 	cmd.Flags().StringArrayVar(&urls, "url", nil, "URLs of the sources, in the place of those that it has")
-	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, args []string) error {
+	return asks(cmd, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any,
+		args []string) error {
 		if len(urls) > 0 {
 			in["urls"] = urls
 		}
-		return client.show(cmd, "PATCH", filterPath(args[0]), in)
+		return c.show(cmd, "PATCH", filterPath(args[0]), in)
 	})
 }
 
 func newFilterRemove() *cobra.Command {
-	var client adminClient
-	cmd := &cobra.Command{Use: "rm ID...", Short: "Remove filters",
-		Args: takes(1, many, "the id of a filter, or several")}
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, ids []string) error {
+	return asks(&cobra.Command{Use: "rm ID...", Short: "Remove filters",
+		Args: takes(1, many, "the id of a filter, or several"),
+	}, false, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, ids []string) error {
 		for _, id := range ids {
-			if _, err := client.ask(cmd.Context(), "DELETE", filterPath(id), nil); err != nil {
+			if _, err := c.ask(cmd.Context(), "DELETE", filterPath(id), nil); err != nil {
 				return fmt.Errorf("%s: %w", id, err)
 			}
 		}
@@ -232,19 +265,15 @@ func newFilterRemove() *cobra.Command {
 }
 
 func newFilterTest() *cobra.Command {
-	var client adminClient
-	var spec specFlags
-	cmd := &cobra.Command{
+	return asks(&cobra.Command{
 		Use:     "test URL...",
 		Short:   "Show what a filter would keep and drop now, and by which rule; nothing is stored",
 		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
 		Args:    takes(1, many, "the URL of a feed, or several"),
-	}
-	client.asJSON(cmd.Flags())
-	return client.runs(cmd, &spec, func(cmd *cobra.Command, in map[string]any, urls []string) error {
+	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any, urls []string) error {
 		in["urls"] = urls
 		var p filter.Preview
-		return client.print(cmd, "POST", "/admin/filters/preview", in, &p, func(w io.Writer) { writePreview(w, p) })
+		return c.print(cmd, "POST", "/admin/filters/preview", in, &p, func(w io.Writer) { writePreview(w, p) })
 	})
 }
 
@@ -274,59 +303,62 @@ func writePreview(w io.Writer, p filter.Preview) {
 }
 
 func newFilterImport() *cobra.Command {
-	var client adminClient
+	var dry bool
 	cmd := &cobra.Command{Use: "import FILE",
 		Short: "Add a filter for each feed of an OPML file that can be one and is not there yet",
 		Args:  exactly(1, "the OPML file, or - for standard input")}
-	client.asJSON(cmd.Flags())
-	var dry bool
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be added, and what not")
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
-		text, err := readFileOr(cmd.InOrStdin(), args[0])
+	return asks(cmd, true, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any,
+		args []string) error {
+		text, err := readFile(cmd, args[0], math.MaxInt64)
 		if err != nil {
 			return err
 		}
+		in := map[string]any{"opml": string(text), "dry_run": dry}
 		var answer filter.Imported
-		return client.print(cmd, "POST", "/admin/filters/opml", map[string]any{"opml": string(text), "dry_run": dry},
-			&answer, func(w io.Writer) {
-				for _, r := range answer.Reasons {
-					fmt.Fprintf(w, "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
-				}
-				verb := "added"
-				if dry {
-					verb = "would be added"
-				}
-				fmt.Fprintf(w, "%d filters %s\n", answer.Added, verb)
-			})
+		return c.print(cmd, "POST", "/admin/filters/opml", in, &answer, func(w io.Writer) {
+			for _, r := range answer.Reasons {
+				fmt.Fprintf(w, "skipped %s  %s: %s\n", r.URL, r.Title, r.Reason)
+			}
+			verb := "added"
+			if dry {
+				verb = "would be added"
+			}
+			fmt.Fprintf(w, "%d filters %s\n", answer.Added, verb)
+		})
 	})
 }
 
-// readFileOr reads a file, or what stands for "-".
-func readFileOr(in io.Reader, path string) ([]byte, error) {
-	if path == "-" {
-		return io.ReadAll(in)
+// readFile reads a file up to a number of bytes, or standard input where it is -.
+func readFile(cmd *cobra.Command, path string, most int64) ([]byte, error) {
+	in := cmd.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		in = f
 	}
-	return os.ReadFile(path)
+	return io.ReadAll(io.LimitReader(in, most))
 }
 
 func newFilterExport() *cobra.Command {
-	var client adminClient
-	cmd := &cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML"}
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, _ []string) error {
-		text, err := client.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
-		if err == nil {
-			_, err = cmd.OutOrStdout().Write(text)
-		}
-		return err
-	})
+	return asks(&cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML"}, false, nil,
+		func(c *adminClient, cmd *cobra.Command, _ map[string]any, _ []string) error {
+			text, err := c.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
+			if err == nil {
+				_, err = cmd.OutOrStdout().Write(text)
+			}
+			return err
+		})
 }
 
 func newFilterBackup() *cobra.Command {
-	var client adminClient
-	cmd := &cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
-		Args: exactly(1, "the file to write")}
-	return client.runs(cmd, nil, func(cmd *cobra.Command, _ map[string]any, args []string) error {
-		text, err := client.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
+	return asks(&cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
+		Args: exactly(1, "the file to write"),
+	}, false, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, args []string) error {
+		text, err := c.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
 		if err != nil {
 			return err
 		}

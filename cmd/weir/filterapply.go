@@ -1,10 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -30,8 +28,8 @@ type filterApply struct {
 
 func newFilterApply() *cobra.Command {
 	var apply filterApply
-	var keep, drop []string
-	var file, as, sort, dedup string
+	var given ruleFlags
+	var as, sort, dedup string
 	cmd := &cobra.Command{
 		Use:   "apply [--keep RULES | --drop RULES | --rules FILE] FILE...",
 		Short: "Filter a feed that is in a file",
@@ -62,16 +60,14 @@ with a rule is said on standard error, and with -v also which items were dropped
 				"json": syndication.JSON}[as]; ok {
 				apply.as = &format
 			}
-			if apply.set, err = filterSet(keep, drop, file); err != nil {
+			if apply.set, err = given.set(); err != nil {
 				return err
 			}
 			return apply.run(cmd, files)
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&keep, "keep", nil, "keep the items that one of these `rules` matches, and no others")
-	f.StringArrayVar(&drop, "drop", nil, "drop the items that one of these `rules` matches")
-	f.StringVar(&file, "rules", "", "`file` of rules, as text that may begin with keep or drop, or as JSON")
+	given.add(cmd)
 	config.Choice(f, &as, "as", "", "format to write: rss, atom or json (default that of the file)",
 		"rss", "atom", "json")
 	f.StringVar(&apply.contentType, "content-type", "",
@@ -81,40 +77,9 @@ with a rule is said on standard error, and with -v also which items were dropped
 		"leave out items that are there twice by `what`: guid, link, title, or several with commas")
 	f.IntVar(&apply.selection.Limit, "limit", 0, "`number` of items at most, 0 for all")
 	f.BoolVarP(&apply.verbose, "verbose", "v", false, "tell what is dropped, and why")
-	cmd.MarkFlagsMutuallyExclusive("keep", "drop", "rules")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("dedup",
 		cobra.FixedCompletions([]string{"guid", "link", "title"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
-}
-
-// filterSet reads the rules of a command line, of which it has one kind at most.
-func filterSet(keep, drop []string, file string) (*rules.Set, error) {
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		set, err := rules.ParseSet(text)
-		if err != nil {
-			return nil, usage("%s: %w", file, err)
-		}
-		return set, nil
-	}
-	set, flag := &rules.Set{Mode: rules.Drop}, "--drop"
-	if len(keep) > 0 {
-		set.Mode, flag = rules.Keep, "--keep"
-	}
-	for _, text := range append(keep, drop...) {
-		list, err := rules.ParseAll(text)
-		if err == nil && len(list) == 0 {
-			err = errors.New("it has no rule")
-		}
-		if err != nil {
-			return nil, usage("%s: %w", flag, err)
-		}
-		set.Rules = append(set.Rules, list...)
-	}
-	return set, nil
 }
 
 func (a *filterApply) run(cmd *cobra.Command, files []string) error {
@@ -167,24 +132,16 @@ func (a *filterApply) run(cmd *cobra.Command, files []string) error {
 }
 
 // read reads a feed from a file or from standard input.
-func (a *filterApply) read(cmd *cobra.Command, file string) (_ *syndication.Feed, err error) {
-	in := cmd.InOrStdin()
-	if file == "-" {
-		file = "standard input"
-	} else {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
+func (a *filterApply) read(cmd *cobra.Command, file string) (*syndication.Feed, error) {
+	source, err := readFile(cmd, file, mostFeed+1)
+	var f *syndication.Feed
+	if err == nil {
+		f, err = syndication.Parse(source, syndication.Options{ContentType: a.contentType, MaxBytes: mostFeed})
+	}
+	if err != nil {
+		if file == "-" {
+			file = "standard input"
 		}
-		defer f.Close()
-		in = f
-	}
-	source, err := io.ReadAll(io.LimitReader(in, mostFeed+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	f, err := syndication.Parse(source, syndication.Options{ContentType: a.contentType, MaxBytes: mostFeed})
-	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return f, nil

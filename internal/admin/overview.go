@@ -257,7 +257,8 @@ func (s *sampler) gauges(o *overview, set func(c int, v float64)) {
 		return strings.HasSuffix(name, "_generation") || name == "weir_sync_lag_seconds" ||
 			name == "weir_http_connections" || isSize(name)
 	}
-	s.metrics.Gauges(wanted, func(name, help string, labels []string, v float64) {
+	for _, m := range s.metrics.Snapshot(wanted) {
+		name, v := m.Name, m.Value
 		short := strings.ReplaceAll(strings.TrimPrefix(name, "weir_"), "_", " ")
 		switch {
 		case name == "weir_sync_lag_seconds":
@@ -267,14 +268,14 @@ func (s *sampler) gauges(o *overview, set func(c int, v float64)) {
 		case name == "weir_http_connections":
 			connections = v
 		case isSize(name):
-			if len(labels) > 0 {
-				short += " " + strings.Join(labels, " ")
+			for _, l := range m.Labels {
+				short += " " + l.Value
 			}
-			o.Sizes = append(o.Sizes, size{strings.Replace(short, " bytes", "", 1), help, known(v)})
+			o.Sizes = append(o.Sizes, size{strings.Replace(short, " bytes", "", 1), m.Help, known(v)})
 		case !math.IsNaN(v):
 			o.Generations = append(o.Generations, generation{strings.TrimSuffix(short, " generation"), v})
 		}
-	})
+	}
 	set(history.SyncLag, lag)
 	set(history.Connections, connections)
 }

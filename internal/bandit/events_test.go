@@ -73,7 +73,7 @@ func (f *fixture) accept(list []event) (duplicates int, err error) {
 
 // metric returns the value of a metric without labels.
 func (f *fixture) metric(name string) float64 {
-	for _, s := range f.env.Metrics.Snapshot() {
+	for _, s := range f.env.Metrics.Snapshot(nil) {
 		if s.Name == name {
 			return s.Value
 		}
@@ -538,7 +538,7 @@ func TestTheLagIsThatOfEventsThatSayWhenTheyHappened(t *testing.T) {
 		`[{"item":"a","reward":1},{"item":"a","reward":1,"ts":%d},{"item":"a","reward":1,"ts":null}]`,
 		hourAgo), accepted{3, 0})
 	var lag *metrics.Distribution
-	for _, sample := range f.env.Metrics.Snapshot() {
+	for _, sample := range f.env.Metrics.Snapshot(nil) {
 		if sample.Name == "weir_bandit_event_lag_seconds" {
 			lag = sample.Distribution
 		}

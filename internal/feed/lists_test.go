@@ -213,7 +213,7 @@ func (x *fixture) use(path string) {
 func (x *fixture) value(name string) (sum float64) {
 	x.t.Helper()
 	found := false
-	for _, s := range x.metrics.Snapshot() {
+	for _, s := range x.metrics.Snapshot(nil) {
 		if s.Name == name {
 			sum, found = sum+s.Value, true
 		}

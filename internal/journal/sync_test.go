@@ -358,7 +358,7 @@ func TestASegmentThatMayVanishPoisons(t *testing.T) {
 // value returns what a registry says of a metric without labels.
 func value(t *testing.T, r *metrics.Registry, name string) float64 {
 	t.Helper()
-	for _, s := range r.Snapshot() {
+	for _, s := range r.Snapshot(nil) {
 		if s.Name == name {
 			return s.Value
 		}

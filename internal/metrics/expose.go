@@ -63,30 +63,6 @@ func (r *Registry) each(visit func(*family, *series)) {
 	}
 }
 
-// Gauges visits the gauges whose name is wanted, with the values of their labels.
-func (r *Registry) Gauges(wanted func(name string) bool, visit func(name, help string, labels []string,
-	value float64)) {
-	r.each(func(f *family, s *series) {
-		if f.kind == GaugeKind && wanted(f.name) {
-			visit(f.name, f.help, s.values, s.gauge())
-		}
-	})
-}
-
-// Value returns what a counter or a gauge without labels says; false where there is none of that name.
-func (r *Registry) Value(name string) (value float64, ok bool) {
-	r.each(func(f *family, s *series) {
-		switch {
-		case f.name != name || len(f.keys) > 0:
-		case f.kind == CounterKind:
-			value, ok = float64(s.counter.Value()), true
-		case f.kind == GaugeKind:
-			value, ok = s.gauge(), true
-		}
-	})
-	return value, ok
-}
-
 // Sample is one metric at one moment.
 type Sample struct {
 	Name, Help   string
@@ -99,11 +75,14 @@ type Sample struct {
 // Label is one label of a metric.
 type Label struct{ Key, Value string }
 
-// Snapshot returns all metrics that were registered here, families in the order of their registration. The
-// caller owns the result.
-func (r *Registry) Snapshot() []Sample {
+// Snapshot returns the metrics that were registered here whose name is wanted, all for nil, families in the
+// order of their registration. The caller owns the result.
+func (r *Registry) Snapshot(wanted func(name string) bool) []Sample {
 	var samples []Sample
 	r.each(func(f *family, s *series) {
+		if wanted != nil && !wanted(f.name) {
+			return
+		}
 		sample := Sample{Name: f.name, Help: f.help, Kind: f.kind, Labels: make([]Label, len(f.keys))}
 		for i, key := range f.keys {
 			sample.Labels[i] = Label{key, s.values[i]}

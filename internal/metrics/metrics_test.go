@@ -129,7 +129,7 @@ func TestSnapshotCarriesLabelsAndValues(t *testing.T) {
 	r.Gauge("test_ratio", "Ratio.", func() float64 { return 0.5 })
 	r.Histogram("test_latency_seconds", "Latency.").Observe(0, time.Millisecond, 9)
 
-	s := r.Snapshot()
+	s := r.Snapshot(nil)
 	if len(s) != 3 {
 		t.Fatalf("%d samples, want 3", len(s))
 	}
@@ -226,7 +226,7 @@ func TestRegistrationAndScrapesAreConcurrent(t *testing.T) {
 		scrape(t, r)
 	}
 	wg.Wait()
-	if n := len(r.Snapshot()); n != 2*8*20 {
+	if n := len(r.Snapshot(nil)); n != 2*8*20 {
 		t.Errorf("%d samples, want %d", n, 2*8*20)
 	}
 }
@@ -234,7 +234,7 @@ func TestRegistrationAndScrapesAreConcurrent(t *testing.T) {
 func TestAGaugeThatPanicsIsNaN(t *testing.T) {
 	r := New(1)
 	r.Gauge("weir_test_broken", "Help.", func() float64 { panic("mine") })
-	if got := r.Snapshot()[0].Value; !math.IsNaN(got) {
+	if got := r.Snapshot(nil)[0].Value; !math.IsNaN(got) {
 		t.Errorf("the gauge is %v, want NaN", got)
 	}
 }

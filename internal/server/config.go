@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -94,49 +95,20 @@ func Defaults() Config {
 // it is for those who want to know before they open anything.
 func (c *Config) Fill() error {
 	d := Defaults()
-	for _, f := range []struct {
-		name     string
-		value    *int
-		fallback int
-	}{
-		{"--loops", &c.Loops, d.Loops},
-		{"--workers", &c.Workers, d.Workers},
-		{"--worker-queue", &c.WorkerQueue, d.WorkerQueue},
-		{"--max-header", &c.MaxHeader, d.MaxHeader},
-		{"--max-body", &c.MaxBody, d.MaxBody},
-		{"--max-output", &c.MaxOutput, d.MaxOutput},
-		{"--max-connections", &c.MaxConnections, d.MaxConnections},
-	} {
-		if *f.value < 0 {
-			return fmt.Errorf("%s must not be negative, got %d", f.name, *f.value)
-		}
-		if *f.value == 0 {
-			*f.value = f.fallback
-		}
-	}
-	for _, f := range []struct {
-		name     string
-		value    *time.Duration
-		fallback time.Duration
-	}{
-		{"--request-timeout", &c.RequestTimeout, d.RequestTimeout},
-		{"--idle-timeout", &c.IdleTimeout, d.IdleTimeout},
-		{"--write-timeout", &c.WriteTimeout, d.WriteTimeout},
-		{"--linger-timeout", &c.LingerTimeout, d.LingerTimeout},
-		{"--shutdown-timeout", &c.ShutdownTimeout, d.ShutdownTimeout},
-	} {
-		if *f.value < 0 {
-			return fmt.Errorf("%s must not be negative, got %v", f.name, *f.value)
-		}
-		if *f.value == 0 {
-			*f.value = f.fallback
-		}
-	}
-	if c.Processors == 0 {
-		c.Processors = d.Processors
-	}
-	if c.MaxInput == 0 {
-		c.MaxInput = d.MaxInput
+	if err := cmp.Or(
+		fill("--loops", &c.Loops, d.Loops), fill("--workers", &c.Workers, d.Workers),
+		fill("--worker-queue", &c.WorkerQueue, d.WorkerQueue), fill("--max-header", &c.MaxHeader, d.MaxHeader),
+		fill("--max-body", &c.MaxBody, d.MaxBody), fill("--max-output", &c.MaxOutput, d.MaxOutput),
+		fill("--max-input", &c.MaxInput, d.MaxInput),
+		fill("--max-connections", &c.MaxConnections, d.MaxConnections),
+		fill("--request-timeout", &c.RequestTimeout, d.RequestTimeout),
+		fill("--idle-timeout", &c.IdleTimeout, d.IdleTimeout),
+		fill("--write-timeout", &c.WriteTimeout, d.WriteTimeout),
+		fill("--linger-timeout", &c.LingerTimeout, d.LingerTimeout),
+		fill("--shutdown-timeout", &c.ShutdownTimeout, d.ShutdownTimeout),
+		fill("processors", &c.Processors, d.Processors),
+	); err != nil {
+		return err
 	}
 	if c.MaxInput < int64(c.MaxHeader+c.MaxBody) {
 		return fmt.Errorf("--max-input (%d bytes) must hold at least one request (%d bytes)", c.MaxInput,
@@ -148,6 +120,15 @@ func (c *Config) Fill() error {
 	if c.Metrics == nil {
 		c.Metrics = metrics.New(c.Stripes())
 	}
+	return nil
+}
+
+// fill replaces a zero and refuses what is negative.
+func fill[T int | int64 | time.Duration](flag string, value *T, fallback T) error {
+	if *value < 0 {
+		return fmt.Errorf("%s must not be negative, got %v", flag, *value)
+	}
+	*value = cmp.Or(*value, fallback)
 	return nil
 }
 

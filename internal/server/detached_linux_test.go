@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net/http"
 	"runtime"
 	"testing"
 	"time"
@@ -31,24 +30,6 @@ func TestAFullQueueToNetHTTPLeavesNothingCounted(t *testing.T) {
 	}
 	if out, open := d.s.detached.Load(), d.s.connections.Load(); out != 0 || open != 0 {
 		t.Errorf("%d requests are detached and %d connections open, want none", out, open)
-	}
-}
-
-// How many connections wait in net/http for their next request is bounded, so they have to be counted right.
-func TestKeptConnectionsAreCounted(t *testing.T) {
-	d := newHandDriven(t, Config{})
-	c, conn := d.connect()
-	for range 3 {
-		c.send(get("/handed/a"))
-		d.turn()
-		if conn.handedOff == nil || d.kept != 0 {
-			t.Fatalf("while a request is handed %d are kept, want none", d.kept)
-		}
-		conn.handedOff.state(http.StateIdle) // as net/http says after the answer
-		d.turn()
-		if conn.kept == nil || d.kept != 1 {
-			t.Fatalf("after a handed request %d are kept, want one", d.kept)
-		}
 	}
 }
 

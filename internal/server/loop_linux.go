@@ -21,7 +21,6 @@ type loop struct {
 	conns     []*conn // by slot
 	freeConns []*conn // structs to be used again
 	open      int
-	kept      int // connections with a handedOff in waiting
 	stopping  bool
 
 	vectors []unix.Iovec // of the answer in pieces that is being sent
@@ -33,7 +32,6 @@ type loop struct {
 	buffers bufferPool
 	latest  int // how long the latest answer of a worker was
 	head    head
-	framed  []byte // it, as net/http gets it
 	req     Request
 	resp    Response
 	sheds   bool // the request at hand may be rejected

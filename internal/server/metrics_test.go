@@ -11,7 +11,7 @@ import (
 // histogram how many it has counted; -1 without.
 func series(s *Server, name string, labels ...string) float64 {
 next:
-	for _, sample := range s.cfg.Metrics.Snapshot() {
+	for _, sample := range s.cfg.Metrics.Snapshot(nil) {
 		if sample.Name != name || len(sample.Labels) != len(labels)/2 {
 			continue
 		}

@@ -82,6 +82,14 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header: call.req.header[:0], decoded: call.req.decoded[:0]}
 	call.resp.reset()
 
+	answer := func() {
+		call.resp.Write(w, r)
+		if call.req.route != nil {
+			l.s.count(call.req.route, call.req.Stripe, call.resp.Status, time.Since(start))
+		} else if l.routes == &l.s.routes {
+			l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
+		}
+	}
 	route, at := l.routes.find(r.Method, call.path, &call.req.params)
 	handed := r.Context().Value(handedOffKey{}) != nil
 	if !handed && r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
@@ -94,8 +102,7 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else if err := l.receive(call, route, w, r, start); err != nil {
 		w.Header().Set("Connection", "close")
 		call.resp.Problem(err.status, err.detail)
-		call.resp.Write(w, r)
-		l.s.count(l.s.unrouted, call.req.Stripe, err.status, time.Since(start))
+		answer()
 		return
 	}
 	if route != nil && !call.req.decodeParams() {
@@ -103,10 +110,7 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if route == nil {
 		l.routes.noRoute(&call.resp, r.Method, at)
-		call.resp.Write(w, r)
-		if l.routes == &l.s.routes {
-			l.s.count(l.s.unrouted, call.req.Stripe, call.resp.Status, time.Since(start))
-		}
+		answer()
 		return
 	}
 	debug.SetPanicOnFault(true)
@@ -115,31 +119,31 @@ func (l *netHTTPLane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.s.detached.Add(1)
 		defer l.s.detached.Add(-1)
 	}
-	// What a loop has handed off has been admitted.
+	// What a loop has handed off has been admitted, and has passed its handler.
 	call.sheds, call.draw = l.s.shed != nil && !handed && !route.Admin, shed.Draw()
-	if call.rejects(route.Class) {
-		l.s.reject(w, &call.req)
-		return
-	}
-	coded := isCoded(r)
-	// What is handed off has passed its handler, too.
-	if !coded && !handed {
-		r = l.handle(call, route, w, r, start)
-		if call.req.rejected {
-			l.s.reject(w, &call.req)
-			return
+	stream := handed
+	rejected := call.rejects(route.Class)
+	switch {
+	case rejected:
+	case isCoded(r):
+		refuseCoding(&call.resp)
+	case !handed:
+		var done func()
+		done, stream = l.handle(call, route, w, r)
+		if rejected = call.req.rejected; done != nil && !rejected {
+			answer = done
 		}
 	}
-	if call.sheds {
+	switch {
+	case rejected:
+		l.s.reject(&call.resp, &call.req)
+		call.resp.Write(w, r)
+		return
+	case call.sheds:
 		l.s.shed.Count(call.req.Stripe, call.req.class, 1, 0)
 	}
-	if r == nil {
-		return
-	}
-	if coded {
-		refuseCoding(&call.resp)
-		call.resp.Write(w, r)
-		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
+	if !stream {
+		answer()
 		return
 	}
 	for i, name := range route.names {
@@ -175,8 +179,7 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 			"the data behind this answer cannot be read at the moment")
 		return
 	}
-	WriteProblem(w, http.StatusInternalServerError,
-		"the request failed inside the server and has been logged")
+	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
 }
 
 // receive reads the body of a request, or returns why the request is refused: for what the event loops
@@ -220,18 +223,17 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 
 var errBody = bad("the body could not be read to its end")
 
-// handle answers by the route's handler and returns nil, or returns the request for the route's Stream.
-func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter, r *http.Request,
-	start time.Time) *http.Request {
+// handle calls the route's handler. It returns what answers the request, nil where that is in the response, or
+// that the route's Stream does.
+func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter,
+	r *http.Request) (answer func(), stream bool) {
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)
 	call.req.Query, call.req.Body = call.qry, call.body
 	call.req.header = appendFields(call.req.header, r)
 	call.req.lane, call.req.remote = call, r.RemoteAddr
 	call.req.inline = route.Limits != nil // which then says what runs on a goroutine that it can leave behind
 	if l.s.isDown(&call.resp, route) {
-		call.resp.Write(w, r)
-		l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
-		return nil
+		return nil, false
 	}
 	outcome := l.s.run(&call.resp, &call.req)
 	if outcome == WhenIdle {
@@ -241,26 +243,21 @@ func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWri
 	}
 	switch {
 	case call.req.rejected:
-		return nil
 	case outcome == Offload:
 		if b := l.s.bound(&call.resp, &call.req); b != nil {
 			stripe := call.req.Stripe
 			l.s.bounded.Go(func() { b.run(stripe) })
-			l.s.answerPending(b.by, w, r)
-			return nil
+			return func() { l.s.answerPending(b.by, w, r) }, false
 		}
 	case outcome == Pending:
-		l.s.answerPending(call.req.completion, w, r)
-		return nil
+		return func() { l.s.answerPending(call.req.completion, w, r) }, false
 	case outcome == NetHTTP:
 		if r.Body != http.NoBody {
 			r.Body = io.NopCloser(bytes.NewReader(bytes.Clone(call.body)))
 		}
-		return r
+		return nil, true
 	}
-	call.resp.Write(w, r)
-	l.s.count(route, call.req.Stripe, call.resp.Status, time.Since(start))
-	return nil
+	return nil, false
 }
 
 // answerPending awaits the answer to a request and writes it.

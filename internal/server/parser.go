@@ -379,13 +379,7 @@ func isCoding(value []byte) bool { return len(value) > 0 && !equalFold(value, "i
 
 // hasToken reports whether a comma-separated list holds the token.
 func hasToken(list []byte, token string) bool {
-	for len(list) > 0 {
-		item := list
-		if i := bytes.IndexByte(list, ','); i >= 0 {
-			item, list = list[:i], list[i+1:]
-		} else {
-			list = nil
-		}
+	for item := range bytes.SplitSeq(list, []byte{','}) {
 		if equalFold(trimOWS(item), token) {
 			return true
 		}

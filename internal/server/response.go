@@ -104,6 +104,11 @@ func (w *Response) Problem(status int, detail string) {
 
 // ProblemTitle is Problem with a title of its own.
 func (w *Response) ProblemTitle(status int, title, detail string) {
+	w.problem(status, title, detail, 1)
+}
+
+// problem is ProblemTitle for those who should come again after as many seconds, if the status says that.
+func (w *Response) problem(status int, title, detail string, retryAfter int) {
 	w.Status = status
 	w.ContentType = problemType
 	w.header = w.header[:0]
@@ -111,7 +116,7 @@ func (w *Response) ProblemTitle(status int, title, detail string) {
 	w.Body = AppendProblem(w.Body[:0], status, title, detail)
 	w.Field("Cache-Control", "no-store")
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		w.Field("Retry-After", "1")
+		w.FieldInt("Retry-After", retryAfter)
 	}
 }
 
@@ -126,6 +131,10 @@ func (w *Response) Extend(name string, v any) {
 // Write sends the answer by net/http: for HTTP handlers that share their code with a fast one. A
 // Response of theirs is the zero one.
 func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
+	w.write(to, r.Method != http.MethodHead)
+}
+
+func (w *Response) write(to http.ResponseWriter, body bool) {
 	h := to.Header()
 	for rest := string(w.header); rest != ""; {
 		line, tail, _ := strings.Cut(rest, "\r\n")
@@ -139,7 +148,7 @@ func (w *Response) Write(to http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", strconv.Itoa(w.length()))
 	}
 	to.WriteHeader(status)
-	if r.Method != http.MethodHead {
+	if body {
 		to.Write(w.Body) //nolint:errcheck // the client may be gone
 		for _, p := range w.pieces {
 			to.Write(p) //nolint:errcheck // as above
@@ -177,15 +186,9 @@ func appendJSONString(dst []byte, s string) []byte {
 
 // WriteProblem answers a request on net/http with a problem document.
 func WriteProblem(w http.ResponseWriter, status int, detail string) {
-	h := w.Header()
-	h.Set("Content-Type", problemType)
-	h.Set("Cache-Control", "no-store")
-	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		h.Set("Retry-After", "1")
-	}
-	w.WriteHeader(status)
-	w.Write(AppendProblem(nil, status, http.StatusText(status),
-		detail)) //nolint:errcheck // the client may be gone
+	var p Response
+	p.Problem(status, detail)
+	p.write(w, true)
 }
 
 // heads renders response heads. The head of nearly every answer, a 200 with JSON, is kept

@@ -34,18 +34,12 @@ func (s *Server) addShedder() error {
 const shedDetail = "the server is overloaded (%s) and refuses some requests; come again after as many " +
 	"seconds as Retry-After says"
 
-// reject answers and counts a request of net/http's that is rejected.
-func (s *Server) reject(w http.ResponseWriter, r *Request) {
+// reject fills in the answer to a request of net/http's that is rejected, and counts it.
+func (s *Server) reject(w *Response, r *Request) {
 	s.shed.Count(r.Stripe, r.class, 0, 1)
 	s.counter(r.route, http.StatusServiceUnavailable).Add(r.Stripe, 1)
-	h := w.Header()
-	h.Set("Content-Type", problemType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Retry-After", strconv.Itoa(shed.RetryAfter(s.shed.RejectProbability().Of(r.class))))
-	w.WriteHeader(http.StatusServiceUnavailable)
-	w.Write(AppendProblem(nil, http.StatusServiceUnavailable,
-		http.StatusText(http.StatusServiceUnavailable), //nolint:errcheck // the client may be gone
-		fmt.Sprintf(shedDetail, s.shed.Dominant())))
+	w.problem(http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable),
+		fmt.Sprintf(shedDetail, s.shed.Dominant()), shed.RetryAfter(s.shed.RejectProbability().Of(r.class)))
 }
 
 // Reject decides about a piece of work of class Low: see Env.Reject. It may be called at any time.

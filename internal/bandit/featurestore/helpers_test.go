@@ -55,7 +55,7 @@ func must(t testing.TB, err error) {
 
 // counted returns what the cache of items counts under that name.
 func (s *Store) counted(name string) (n uint64) {
-	for _, sample := range s.o.Metrics.Snapshot() {
+	for _, sample := range s.o.Metrics.Snapshot(nil) {
 		if (sample.Name == "weir_bandit_store_cache_"+name+"_total" || sample.Name == "weir_bandit_store_"+
 			name+"_total") && slices.Contains(sample.Labels, metrics.Label{Key: "entity", Value: "item"}) {
 			n += uint64(sample.Value)

@@ -38,17 +38,17 @@ type figures struct {
 
 // figuresOf reads the figures of this node from its metrics.
 func figuresOf(r *metrics.Registry) (f figures) {
-	behind := func(name string) *float64 {
-		seconds, ok := r.Value(name)
-		if !ok || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
-			return nil
+	behind := map[string]**float64{"weir_bandit_stream_lag_seconds": &f.Events,
+		"weir_filter_cluster_behind_seconds": &f.Filters}
+	const skipped = "weir_cluster_skipped_items_total"
+	for _, m := range r.Snapshot(func(name string) bool { return name == skipped || behind[name] != nil }) {
+		if m.Name == skipped {
+			f.Skipped = m.Value
+		} else if !math.IsNaN(m.Value) && !math.IsInf(m.Value, 0) {
+			seconds := math.Round(m.Value*10) / 10 // told anew only where that is news
+			*behind[m.Name] = &seconds
 		}
-		seconds = math.Round(seconds*10) / 10 // told anew only where that is news
-		return &seconds
 	}
-	f.Skipped, _ = r.Value("weir_cluster_skipped_items_total")
-	f.Events = behind("weir_bandit_stream_lag_seconds")
-	f.Filters = behind("weir_filter_cluster_behind_seconds")
 	return f
 }
 

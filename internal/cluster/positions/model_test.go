@@ -167,7 +167,7 @@ func TestChangesThatAreNotConfirmedAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		var skipped float64
-		for _, sample := range m.Snapshot() {
+		for _, sample := range m.Snapshot(nil) {
 			if sample.Name == "weir_cluster_skipped_items_total" {
 				skipped += sample.Value
 			}

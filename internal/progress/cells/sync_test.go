@@ -17,7 +17,7 @@ import (
 // metric returns the value of a metric of the store named "test".
 func metric(t *testing.T, r *metrics.Registry, name string) float64 {
 	t.Helper()
-	for _, s := range r.Snapshot() {
+	for _, s := range r.Snapshot(nil) {
 		if s.Name == name && len(s.Labels) == 1 &&
 			s.Labels[0] == (metrics.Label{Key: "data", Value: "test"}) {
 			return s.Value
