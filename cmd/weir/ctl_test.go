@@ -44,6 +44,8 @@ func TestCtlAsksAndChangesARunningServer(t *testing.T) {
 		{"settings", []string{"0.25", "weir ctl"}},
 		{"reset bandit-max-items", []string{"what the flags say"}},
 		{"undo", []string{"undone"}},
+		{"set bandit-sync=2s", []string{"bandit-sync is 2s\n"}},
+		{"get /health/ready", []string{"a power loss takes those of the last 2s"}},
 		{"settings --json", []string{`{"settings":[{`, `"by":"weir ctl"`, `"undone_by":"weir ctl"`}},
 		{"position 3 2", []string{"set"}},
 		{"user 3 --size 2", []string{"position   2\n", "next       18 19\n", "length     5"}},

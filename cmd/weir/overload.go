@@ -61,7 +61,7 @@ func (s *shedFlags) add(f *pflag.FlagSet) {
 			sig.usage+": from where to refuse, and where to refuse all; or off")
 	}
 	f.Float64Var(&s.memory, "memory-ratio", 0.7, "share of the memory its cgroup may have that the garbage "+
-		"collector keeps to (GOMEMLIMIT); 0 leaves that alone")
+		"collector keeps to (GOMEMLIMIT); 0 is no limit")
 }
 
 // config returns what the flags say; nil is never to refuse.
@@ -165,7 +165,11 @@ func (f *limitsFlag) format(l shed.Limits) string {
 // it lets the heap grow until there is nothing left, which the shedder takes for overload and the kernel
 // for a reason to kill.
 func limitMemory(ratio float64) error {
-	if ratio == 0 || os.Getenv("GOMEMLIMIT") != "" {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	if ratio == 0 {
+		debug.SetMemoryLimit(math.MaxInt64)
 		return nil
 	}
 	_, err := memlimit.Set(memlimit.WithRatio(ratio))

@@ -99,3 +99,11 @@ func TestTheMemoryLimitIsShownAndTheEnvironmentWins(t *testing.T) {
 		t.Errorf("%v; the limit is now %d", err, debug.SetMemoryLimit(-1))
 	}
 }
+
+func TestWithoutARatioTheCollectorKeepsToNoLimit(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "")
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 40))
+	if err := limitMemory(0); err != nil || memoryLimit() != "none" {
+		t.Errorf("the limit is %s, %v", memoryLimit(), err)
+	}
+}

@@ -265,6 +265,7 @@ func (k *kernelFlags) settings(s *server.Server) []config.Setting {
 		"write-timeout":    "above 0",
 		"linger-timeout":   "above 0",
 		"shutdown-timeout": "above 0",
+		"memory-ratio":     "from 0, for no limit, to 1; GOMEMLIMIT in the environment goes before it",
 	}
 	if k.shed.on {
 		bounds["shed-interval"], bounds["shed-pause"], bounds["shed-wait"] = "from 10ms", "from 0", "above 0"
@@ -284,6 +285,7 @@ func (k *kernelFlags) settings(s *server.Server) []config.Setting {
 		cfg, err := k.read()
 		if err == nil {
 			err = errors.Join(k.level.UnmarshalText([]byte(k.logLevel)), s.Apply(cfg))
+			limitMemory(k.shed.memory) //nolint:errcheck // said at the start: there is no limit to take a share of
 		}
 		if err != nil {
 			panic("BUG: settings that were checked cannot be applied: " + err.Error())

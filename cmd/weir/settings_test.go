@@ -75,6 +75,7 @@ func TestALimitIsChangedTakesEffectSurvivesAKillAndIsUndone(t *testing.T) {
 		`"fields":{"log-level":"--log-level must be debug, info, warn or error, got`)
 	p.settings(http.MethodPatch, "", `{"max-connections":0}`, 422, `"fields":{"max-connections":`,
 		"must be above 0")
+	p.settings(http.MethodPatch, "", `{"memory-ratio":2}`, 422, "from 0 to 1")
 	p.settings(http.MethodPatch, "", `{"max-connections":[1]}`, 422, "must be a text, a number")
 	p.settings(http.MethodPatch, "", `{"listen":":80"}`, 422, "no setting of this name")
 	p.settings(http.MethodPatch, "", `["max-connections"]`, 400, "must be an object of settings")

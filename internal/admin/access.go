@@ -22,7 +22,6 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"weir/internal/server"
-	"weir/internal/webui"
 )
 
 // What a password costs to compute, by argon2id with one lane: enough that guessing from a stolen file is
@@ -417,5 +416,5 @@ func (a *Admin) loginPage(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 		return
 	}
-	webui.ServeFile(w, r, "login.html", a.loginHTML, nil)
+	a.loginHTML.ServeHTTP(w, r)
 }

@@ -9,7 +9,6 @@ package admin
 
 import (
 	"bytes"
-	"compress/gzip"
 	"embed"
 	"fmt"
 	"html"
@@ -58,13 +57,13 @@ type Options struct {
 type Admin struct {
 	o      Options
 	assets *webui.Assets
-	pages  map[string][]byte // rendered and gzipped, by name
+	pages  map[string]*webui.File // rendered, by name
 	hub    *webui.Hub
 
 	settings *Settings
 	log      *Log
 
-	loginHTML []byte
+	loginHTML *webui.File
 	sampler   *sampler
 }
 
@@ -81,7 +80,7 @@ func ownPages() (before, after []webui.Page) {
 
 // New returns the dashboard of services. Close ends it.
 func New(o Options) (*Admin, error) {
-	a := &Admin{o: o, pages: map[string][]byte{}, sampler: newSampler(o)}
+	a := &Admin{o: o, pages: map[string]*webui.File{}, sampler: newSampler(o)}
 	a.hub = webui.NewHub(func() any { return a.sampler.get() }, server.WriteProblem)
 	_, a.log = Keep(o.Log)
 	a.log.Listen(a.hub.Send)
@@ -98,17 +97,13 @@ func New(o Options) (*Admin, error) {
 	}
 	pages = append(pages, after...)
 	a.assets = webui.NewAssets("/ui/assets/", nil, sets...)
-	a.loginHTML = []byte(a.assets.Expand(loginHTML))
+	a.loginHTML = webui.NewFile("login.html", []byte(a.assets.Expand(loginHTML)))
 	for _, p := range pages {
 		text, err := a.render(p, pages)
 		if err != nil {
 			return nil, fmt.Errorf("page %s: %w", p.Name, err)
 		}
-		var zipped bytes.Buffer
-		w := gzip.NewWriter(&zipped)
-		w.Write(text) //nolint:errcheck // memory
-		w.Close()     //nolint:errcheck // as well
-		a.pages[p.Name] = zipped.Bytes()
+		a.pages[p.Name] = webui.NewFile(p.Name+".html", text)
 	}
 	return a, nil
 }
@@ -167,23 +162,11 @@ func home(w *server.Response, r *server.Request) server.Outcome {
 
 // page answers GET /ui/{page}.
 func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
-	zipped, ok := a.pages[strings.TrimPrefix(r.URL.Path, "/ui/")]
+	page, ok := a.pages[strings.TrimPrefix(r.URL.Path, "/ui/")]
 	if !ok {
 		server.WriteProblem(w, http.StatusNotFound, "there is no such page; / leads to the first")
 		return
 	}
 	w.Header().Set("Cache-Control", "private, no-store")
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		webui.ServeFile(w, r, "page.html", nil, zipped)
-		return
-	}
-	text, err := gzip.NewReader(bytes.NewReader(zipped))
-	if err == nil {
-		var plain bytes.Buffer
-		if _, err = plain.ReadFrom(text); err == nil {
-			webui.ServeFile(w, r, "page.html", plain.Bytes(), nil)
-			return
-		}
-	}
-	panic("BUG: a page that was compressed here cannot be read: " + err.Error())
+	page.ServeHTTP(w, r)
 }

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -143,7 +145,7 @@ func (s *sampler) sample(now time.Time) (overview, error) {
 	traffic := s.kernel.Traffic(make([]server.Traffic, 0, len(s.last)))
 	of, st := s.process.read(), s.kernel.Shed()
 	o := overview{Time: now.Unix(), Version: s.version, Uptime: int64(now.Sub(started).Seconds()), Shed: st,
-		MemoryLimit: limit(s.bounds.memoryLimit), CgroupLimit: limit(s.bounds.cgroup),
+		MemoryLimit: limit(memoryLimit()), CgroupLimit: limit(s.bounds.cgroup),
 		DescriptorsLimit: limit(s.bounds.descriptors), Processors: s.bounds.processors, GCCycles: of.gcCycles,
 		Services: []serviceNow{}, Sizes: []size{}, Generations: []generation{}}
 
@@ -151,9 +153,7 @@ func (s *sampler) sample(now time.Time) (overview, error) {
 	for c := range values {
 		values[c] = float32(math.NaN())
 	}
-	all := s.compare(&values, traffic, s.last, seconds, func(one serviceNow) {
-		o.Services = append(o.Services, one)
-	})
+	failed := s.compare(&values, traffic, s.last, seconds, &o.Services)
 	set := func(c int, v float64) { values[c] = float32(v) }
 	set(history.Probability, 0)
 	set(history.Rejected, 0)
@@ -165,7 +165,7 @@ func (s *sampler) sample(now time.Time) (overview, error) {
 		s.lastReject = n
 	}
 	// Who is rejected is answered 503, too.
-	set(history.Errors, max(0, all.errors-float64(values[history.Rejected])))
+	set(history.Errors, max(0, failed-float64(values[history.Rejected])))
 	set(history.CPU, (of.cpuSeconds-s.lastOf.cpuSeconds)/seconds)
 	set(history.Memory, of.memory)
 	set(history.Heap, of.heap)
@@ -195,12 +195,10 @@ func limit(v float64) *history.Figure {
 	return known(v)
 }
 
-// sums are of all services.
-type sums struct{ errors float64 }
-
-// compare sets the columns of traffic between two moments, and tells of each service.
+// compare sets the columns of traffic between two moments, appends what each service did to services unless that
+// is nil, and returns how many answers a second were 5xx.
 func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, seconds float64,
-	tell func(serviceNow)) (all sums) {
+	services *[]serviceNow) (failed float64) {
 	var whole metrics.Distribution
 	var requests float64
 	for i := range now {
@@ -219,7 +217,7 @@ func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, 
 			sum += n
 		}
 		requests += sum
-		all.errors += counts[5]
+		failed += counts[5]
 		if t.Service == "" {
 			continue
 		}
@@ -228,8 +226,8 @@ func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, 
 			values[at], values[at+1] = float32(sum), float32(counts[5])
 			values[at+2], values[at+3] = float32(p50), float32(p99)
 		}
-		if tell != nil {
-			tell(serviceNow{Name: t.Service, State: t.Health.State.String(), Reason: t.Health.Reason,
+		if services != nil {
+			*services = append(*services, serviceNow{Name: t.Service, State: t.Health.State.String(), Reason: t.Health.Reason,
 				Requests: known(sum), ClientErrors: known(counts[4]), Errors: known(counts[5]),
 				P50: known(p50), P90: known(p90), P99: known(p99)})
 		}
@@ -237,7 +235,7 @@ func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, 
 	p50, p90, p99 := quantiles(&whole)
 	values[history.Requests] = float32(requests)
 	values[history.P50], values[history.P90], values[history.P99] = float32(p50), float32(p90), float32(p99)
-	return all
+	return failed
 }
 
 // quantiles are NaN where there were no requests.
@@ -298,9 +296,7 @@ func (s *sampler) keepMinute(now time.Time, traffic []server.Traffic, values *hi
 		for c := range kept {
 			kept[c] = float32(w.sum[c] / w.known[c]) // NaN where nothing was known
 		}
-		errors, probability := kept[history.Errors], kept[history.Probability]
 		s.compare(&kept, s.last, w.traffic, 60, nil)
-		kept[history.Errors], kept[history.Probability] = errors, probability
 		s.history.Put(history.ByMinute, w.minute*60, &kept) //nolint:errcheck // said again in the next second
 		s.minute = &window{minute: minute, traffic: s.last}
 		w = s.minute
@@ -337,7 +333,7 @@ func judge(o *overview) (state, sentence string) {
 		}
 		return 0
 	}
-	requests, errors := get("requests"), get("errors")
+	requests, failed := get("requests"), get("errors")
 	dominant := ""
 	if o.Shed != nil {
 		dominant = o.Shed.Dominant
@@ -352,8 +348,8 @@ func judge(o *overview) (state, sentence string) {
 		return "bad", fmt.Sprintf("shedding %s: %s", percent(probability), dominant)
 	case get("rejected") >= 1:
 		return "bad", fmt.Sprintf("rejecting %s requests a second: %s", short(get("rejected")), dominant)
-	case errors > 0 && errors >= 0.01*requests:
-		return "bad", fmt.Sprintf("%s of requests fail", percent(errors/max(requests, errors)))
+	case failed > 0 && failed >= 0.01*requests:
+		return "bad", fmt.Sprintf("%s of requests fail", percent(failed/max(requests, failed)))
 	case len(degraded) > 0:
 		return "warn", "degraded: " + strings.Join(degraded, ", ")
 	case get("sync_lag") > 10:
@@ -431,31 +427,19 @@ const (
 
 // getHistory answers GET /admin/history?range=hour&points=360.
 func (a *Admin) getHistory(w *server.Response, r *server.Request) server.Outcome {
-	name, points := "hour", defaultPoints
-	for q := r.Query; ; {
-		key, value, rest, more, ok := r.NextQuery(q)
-		if !more {
-			break
-		}
-		q = rest
-		wrong := ""
-		switch string(key) {
-		case "range":
-			if _, known := history.Ranges[string(value)]; !ok || !known {
-				wrong = "range must be hour, day or week"
-			}
-			name = string(value)
-		case "points":
-			n, err := strconv.Atoi(string(value))
-			if !ok || err != nil || n < 1 || n > mostPoints {
-				wrong = fmt.Sprintf("points must be from 1 to %d", mostPoints)
-			}
-			points = n
-		}
-		if wrong != "" {
-			w.Problem(http.StatusUnprocessableEntity, wrong)
-			return server.Done
-		}
+	q, err := readQuery(r)
+	points := defaultPoints
+	if err == nil {
+		points, err = q.number("points", defaultPoints)
+	}
+	name := cmp.Or(q["range"], "hour")
+	if _, known := history.Ranges[name]; err == nil && !known {
+		err = errors.New("range must be hour, day or week")
+	}
+	if err != nil || points < 1 || points > mostPoints {
+		err = cmp.Or(err, fmt.Errorf("points must be from 1 to %d", mostPoints))
+		w.Problem(http.StatusUnprocessableEntity, err.Error())
+		return server.Done
 	}
 	w.JSON(a.o.History.Read(name, points, time.Now().Unix()))
 	return server.Done

@@ -90,15 +90,20 @@ func total(h *metrics.Float64Histogram) (sum float64) {
 
 // bounds are what the process may have; 0 is no bound that is known.
 type bounds struct {
-	memoryLimit, cgroup float64 // bytes: GOMEMLIMIT, and the least of the cgroups'
-	descriptors         float64
-	processors          int
+	cgroup      float64 // bytes: the least of the cgroups'
+	descriptors float64
+	processors  int
+}
+
+// memoryLimit is GOMEMLIMIT, which may change.
+func memoryLimit() float64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return float64(limit)
+	}
+	return 0
 }
 
 func readBounds() (b bounds) {
-	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
-		b.memoryLimit = float64(limit)
-	}
 	if c, err := shed.ReadCgroups(os.DirFS("/")); err == nil {
 		b.cgroup = float64(c.Memory)
 	}

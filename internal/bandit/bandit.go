@@ -349,6 +349,9 @@ func (b *Bandit) Settings() []config.Setting { return b.settings }
 // apply takes up what may change of a Config.
 func (b *Bandit) apply(cfg Config) {
 	b.live.Store(&cfg)
+	if l, ok := b.learner.(*learning.Local); ok {
+		l.SetSync(cfg.Sync)
+	}
 	select {
 	case b.retimed <- struct{}{}:
 	default: // the watcher is told already

@@ -111,6 +111,9 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 		"bandit-max-events":  "from 1",
 		"bandit-max-ahead":   "from 0",
 	}
+	if o.cfg.Cluster == nil {
+		bounds["bandit-sync"] = "above 0"
+	}
 	if o.cfg.Arms != "" {
 		bounds["bandit-arms-watch"] = "not 0; negative is never"
 	}

@@ -12,6 +12,12 @@ import (
 // there already. A failure poisons the journal.
 func (j *Journal) Sync() error { return j.syncer.Sync() }
 
+// SetSync changes the time between background syncs.
+func (j *Journal) SetSync(every time.Duration) { j.syncer.SetInterval(every) }
+
+// SyncInterval returns it.
+func (j *Journal) SyncInterval() time.Duration { return j.syncer.Interval() }
+
 // flush has the last segment, which only rotate replaces, reach the disk.
 func (j *Journal) flush(func()) error {
 	j.mu.Lock()

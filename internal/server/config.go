@@ -97,7 +97,8 @@ func (c *Config) Fill() error {
 	d := Defaults()
 	if err := cmp.Or(
 		fill("--loops", &c.Loops, d.Loops), fill("--workers", &c.Workers, d.Workers),
-		fill("--worker-queue", &c.WorkerQueue, d.WorkerQueue), fill("--max-header", &c.MaxHeader, d.MaxHeader),
+		fill("--worker-queue", &c.WorkerQueue, d.WorkerQueue),
+		fill("--max-header", &c.MaxHeader, d.MaxHeader),
 		fill("--max-body", &c.MaxBody, d.MaxBody), fill("--max-output", &c.MaxOutput, d.MaxOutput),
 		fill("--max-input", &c.MaxInput, d.MaxInput),
 		fill("--max-connections", &c.MaxConnections, d.MaxConnections),

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// handedOff hands one wholly buffered request to net/http: an in-memory net.Conn whose Read gives exactly that
-// request and then blocks, and whose Write sends on the socket. While a request is handed off nobody else
-// reads, writes or closes the descriptor, so what the socket takes at once is sent without a copy; for the
-// rest Write waits until the loop says that the socket takes more.
+// handedOff hands one wholly buffered request to net/http: an in-memory net.Conn whose Read gives exactly
+// that request and then blocks, and whose Write sends on the socket. While a request is handed off nobody
+// else reads, writes or closes the descriptor, so what the socket takes at once is sent without a copy; for
+// the rest Write waits until the loop says that the socket takes more.
 type handedOff struct {
 	conn   *conn
 	remote net.Addr

@@ -179,7 +179,8 @@ func writePanicked(w http.ResponseWriter, fault bool) {
 			"the data behind this answer cannot be read at the moment")
 		return
 	}
-	WriteProblem(w, http.StatusInternalServerError, "the request failed inside the server and has been logged")
+	WriteProblem(w, http.StatusInternalServerError,
+		"the request failed inside the server and has been logged")
 }
 
 // receive reads the body of a request, or returns why the request is refused: for what the event loops
@@ -223,8 +224,8 @@ func (l *netHTTPLane) receive(call *netHTTPCall, route *route, w http.ResponseWr
 
 var errBody = bad("the body could not be read to its end")
 
-// handle calls the route's handler. It returns what answers the request, nil where that is in the response, or
-// that the route's Stream does.
+// handle calls the route's handler. It returns what answers the request, nil where that is in the response,
+// or that the route's Stream does.
 func (l *netHTTPLane) handle(call *netHTTPCall, route *route, w http.ResponseWriter,
 	r *http.Request) (answer func(), stream bool) {
 	call.qry = append(call.qry[:0], r.URL.RawQuery...)

@@ -42,11 +42,37 @@ type Page struct {
 // by side whatever folder they came from, so modules import each other by ./NAME.js.
 type Assets struct {
 	prefix string
-	files  map[string]asset
+	files  map[string]*File
 }
 
-type asset struct {
+// File is a file as it is served.
+type File struct {
+	name          string
 	data, gzipped []byte // gzipped is nil where it would not be shorter
+}
+
+// NewFile returns a file, whose kind its name tells.
+func NewFile(name string, data []byte) *File {
+	f := &File{name: name, data: data}
+	var zipped bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	w.Write(data) //nolint:errcheck // memory
+	w.Close()     //nolint:errcheck // as well
+	if zipped.Len() < len(data) {
+		f.gzipped = zipped.Bytes()
+	}
+	return f
+}
+
+// ServeHTTP answers with the file.
+func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	data := f.data
+	w.Header().Set("Content-Type", kinds[path.Ext(f.name)])
+	if f.gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.Header().Set("Content-Encoding", "gzip")
+		data = f.gzipped
+	}
+	http.ServeContent(w, r, f.name, time.Time{}, bytes.NewReader(data))
 }
 
 // NewAssets returns the files of sets, of generated ones by their names, and those that all pages share,
@@ -76,26 +102,14 @@ func NewAssets(prefix string, generated map[string][]byte, sets ...fs.FS) *Asset
 		}
 	}
 	sum := sha256.New()
-	a := &Assets{files: map[string]asset{}}
+	a := &Assets{files: map[string]*File{}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(sum, "%s %d\n", name, len(files[name]))
 		sum.Write(files[name])
-		one := asset{data: files[name]}
-		if zipped := compress(one.data); len(zipped) < len(one.data) {
-			one.gzipped = zipped
-		}
-		a.files[name] = one
+		a.files[name] = NewFile(name, files[name])
 	}
 	a.prefix = prefix + hex.EncodeToString(sum.Sum(nil)[:8]) + "/"
 	return a
-}
-
-func compress(data []byte) []byte {
-	var zipped bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
-	w.Write(data) //nolint:errcheck // memory
-	w.Close()     //nolint:errcheck // as well
-	return zipped.Bytes()
 }
 
 // Has says whether there is a file of this name.
@@ -131,15 +145,5 @@ func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "public, max-age=31536000, immutable")
 	h.Set("Vary", "Accept-Encoding")
-	ServeFile(w, r, name, file.data, file.gzipped)
-}
-
-// ServeFile answers with a file, gzipped where it may be and that is not nil.
-func ServeFile(w http.ResponseWriter, r *http.Request, name string, data, gzipped []byte) {
-	w.Header().Set("Content-Type", kinds[path.Ext(name)])
-	if gzipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		w.Header().Set("Content-Encoding", "gzip")
-		data = gzipped
-	}
-	http.ServeContent(w, r, name, time.Time{}, bytes.NewReader(data))
+	file.ServeHTTP(w, r)
 }

@@ -164,8 +164,11 @@ func (l *Local) Err() error {
 func (l *Local) Durability() string {
 	return fmt.Sprintf("an accepted event survives the end of the process, kill -9 included; a power loss "+
 		"takes those of the last %v "+
-		"(--bandit-sync) and of the sync under way, see weir_sync_lag_seconds", l.o.Sync)
+		"(--bandit-sync) and of the sync under way, see weir_sync_lag_seconds", l.journal.SyncInterval())
 }
+
+// SetSync changes how often the journal is synced.
+func (l *Local) SetSync(every time.Duration) { l.journal.SetSync(every) }
 
 // Lag implements Learner.
 func (l *Local) Lag() time.Duration {

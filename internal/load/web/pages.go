@@ -23,13 +23,13 @@ func (u *UI) pages(mux *http.ServeMux) {
 		"fields.js": fmt.Appendf(nil, "export const FIELDS = %s;\n", marshal(load.Fields)),
 	}, static)
 	page := []byte(assets.Expand(index))
-	sum := sha256.Sum256(page)
+	file, sum := webui.NewFile("index.html", page), sha256.Sum256(page)
 	etag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	mux.Handle("GET /assets/", assets)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
 		w.Header().Set("ETag", etag)
-		webui.ServeFile(w, r, "index.html", page, nil)
+		file.ServeHTTP(w, r)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
