@@ -1,6 +1,9 @@
 package syndication
 
-import "bytes"
+import (
+	"slices"
+	"strings"
+)
 
 // Ref names an item of a feed.
 type Ref struct {
@@ -65,34 +68,35 @@ func (f *Feed) missing(other *Feed) []byte {
 		return nil
 	}
 	var dst []byte
-	uri := func(f *Feed, prefix []byte) []byte {
-		for i := len(f.bound) - 1; i >= 0; i-- {
-			if b := &f.bound[i]; bytes.Equal(b.prefix, prefix) {
+	uri := func(f *Feed, prefix string) string {
+		for _, b := range slices.Backward(f.bound) {
+			if b.prefix == prefix {
 				return b.uri
 			}
 		}
-		return nil
+		return ""
 	}
-	declare := func(prefix []byte) {
+	declare := func(prefix string) {
 		want := uri(other, prefix)
-		if bytes.Equal(uri(f, prefix), want) {
+		if uri(f, prefix) == want {
 			return
 		}
 		dst = append(dst, " xmlns"...)
 		if len(prefix) > 0 {
 			dst = append(append(dst, ':'), prefix...)
 		}
-		dst = append(append(append(dst, `="`...), bytes.ReplaceAll(want, []byte(`"`), []byte("&quot;"))...),
+		dst = append(append(append(dst, `="`...), strings.ReplaceAll(want, `"`, "&quot;")...),
 			'"')
 	}
-	for i := range other.bound {
-		if uri(other, other.bound[i].prefix) != nil &&
-			bytes.Equal(uri(other, other.bound[i].prefix), other.bound[i].uri) {
-			declare(other.bound[i].prefix)
+	bare := true
+	for _, b := range other.bound {
+		if uri(other, b.prefix) == b.uri {
+			declare(b.prefix)
 		}
+		bare = bare && b.prefix != ""
 	}
-	if uri(other, nil) == nil {
-		declare(nil)
+	if bare {
+		declare("")
 	}
 	if other.base != f.base {
 		dst = append(dst, ` xml:base="`...)

@@ -16,22 +16,29 @@ type builder struct {
 	enclosures []Enclosure
 }
 
-// expect makes room for a document of n bytes.
-func (b *builder) expect(n int) {
-	b.arena.Grow(n)
-}
+// arenaSize is how much memory for strings is allocated at a time.
+const arenaSize = 8 << 10
 
 // keep copies bytes into the arena. What is not UTF-8 becomes U+FFFD.
 func (b *builder) keep(s []byte) string {
-	if len(s) == 0 {
-		return ""
-	}
-	m := b.arena.Len()
 	if b.invalid {
 		s = bytes.ToValidUTF8(s, []byte("\uFFFD"))
 	}
+	if len(s) > b.arena.Cap()-b.arena.Len() {
+		b.arena = strings.Builder{}
+		b.arena.Grow(max(len(s), arenaSize))
+	}
+	m := b.arena.Len()
 	b.arena.Write(s)
 	return b.arena.String()[m:]
+}
+
+// valid returns a part of the document. What is not UTF-8 becomes U+FFFD.
+func (b *builder) valid(s string) string {
+	if b.invalid {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return s
 }
 
 // maxCompared bounds how many a new person or name is compared with.
@@ -134,14 +141,19 @@ func setTime(dst *time.Time, have *uint8, rank uint8, t time.Time) {
 	}
 }
 
-func decodeBase64(b []byte) ([]byte, bool) {
-	b = bytes.Map(func(r rune) rune {
+// setFirst sets a text of which the first counts.
+func setFirst(dst *string, s string) {
+	if *dst == "" {
+		*dst = s
+	}
+}
+
+func decodeBase64(s string) ([]byte, bool) {
+	plain, err := base64.StdEncoding.DecodeString(strings.Map(func(r rune) rune {
 		if r <= ' ' {
 			return -1
 		}
 		return r
-	}, b)
-	plain := make([]byte, base64.StdEncoding.DecodedLen(len(b)))
-	n, err := base64.StdEncoding.Decode(plain, b)
-	return plain[:n], err == nil
+	}, s))
+	return plain, err == nil
 }

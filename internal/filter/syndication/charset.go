@@ -40,11 +40,11 @@ func (m *mapping) source(text int) int {
 }
 
 // place says where in the source the feed's items and links are.
-func (m *mapping) place(f *Feed) {
+func (m *mapping) place(f *Feed, text []byte) {
 	for i := range f.Items {
 		it := &f.Items[i]
 		start := it.in.Start
-		for start > 0 && isSpace(f.text[start-1]) {
+		for start > 0 && isSpace(text[start-1]) {
 			start--
 		}
 		it.Range = Range{m.source(it.in.Start), m.source(it.in.End)}
@@ -64,18 +64,18 @@ func (m *mapping) place(f *Feed) {
 	}
 }
 
-// decode sets Charset and text. What decides is, in this order: a byte order mark, the header field of
+// decode sets Charset and returns Source in UTF-8, which is Source itself where that is UTF-8. What decides is, in this order: a byte order mark, the header field of
 // HTTP, what the document declares, and what its bytes look like. What is said and does not fit the bytes
 // comes after what fits them.
-func (f *Feed) decode(contentType string) *mapping {
+func (f *Feed) decode(contentType string) ([]byte, *mapping) {
 	b := f.Source
 	if name, size, big := wide(b); size > 0 {
 		f.Charset = name
 		return f.widen(size, big)
 	}
-	f.Charset, f.text = "utf-8", b
-	if bytes.HasPrefix(b, []byte("\xef\xbb\xbf")) {
-		return nil
+	f.Charset = "utf-8"
+	if bytes.HasPrefix(b, []byte(byteOrderMark)) {
+		return b, nil
 	}
 	said := [...]string{charsetOf(contentType), declared(b)}
 	misfit := "" // what is said first that the bytes do not fit
@@ -101,14 +101,17 @@ func (f *Feed) decode(contentType string) *mapping {
 	if said == [2]string{} && bytes.Contains(b, []byte("\x1b$")) {
 		return f.narrow(lookUp("iso-2022-jp")) // a control character in all others
 	}
+	if misfit == "" && utf8.Valid(b) {
+		return b, nil
+	}
 	whole, wrong := multibyte(b)
-	if wrong == 0 && (misfit == "" || whole > 0) {
-		return nil
+	if wrong == 0 && whole > 0 {
+		return b, nil
 	}
 	f.damaged("bytes that are not of the charset")
 	if wrong > 0 && whole >= wrong && misfit == "" {
 		f.invalid = true // UTF-8 with a few bytes that are not
-		return nil
+		return b, nil
 	}
 	return f.narrow(detect(b, cmp.Or(misfit, "windows-1252")))
 }
@@ -157,9 +160,6 @@ func fits(e encoding.Encoding, b []byte) bool {
 
 // multibyte counts the characters beyond ASCII and the bytes that are none, were it UTF-8.
 func multibyte(b []byte) (whole, wrong int) {
-	if utf8.Valid(b) {
-		return len(b) - utf8.RuneCount(b), 0
-	}
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
 		switch {
@@ -220,14 +220,15 @@ func declared(b []byte) string {
 	if !bytes.HasPrefix(b, []byte("<?xml")) || end < 0 {
 		return ""
 	}
+	doc := string(b[:end+2])
 	var room [4]attribute
 	t := tag{attrs: room[:0]}
-	if ok, err := t.read(b, len("<?xml"), len(room)); !ok || err != nil {
+	if ok, err := t.read(doc, len("<?xml"), len(room)); !ok || err != nil {
 		return ""
 	}
 	for _, a := range t.attrs {
-		if string(a.name) == "encoding" {
-			return string(b[a.value.Start:a.value.End])
+		if a.name == "encoding" {
+			return doc[a.value.Start:a.value.End]
 		}
 	}
 	return ""
@@ -238,7 +239,7 @@ const marks = `<>"'`
 
 // narrow decodes a charset of which ASCII is a part. The marks are no part of other characters in any but
 // ISO-2022-JP, which is read a byte at a time.
-func (f *Feed) narrow(name string, e encoding.Encoding) *mapping {
+func (f *Feed) narrow(name string, e encoding.Encoding) ([]byte, *mapping) {
 	d := e.NewDecoder().Transformer
 	isJSON := bytes.HasPrefix(trim(f.Source), []byte("{"))
 	m := &mapping{unit: 1}
@@ -270,12 +271,12 @@ func (f *Feed) narrow(name string, e encoding.Encoding) *mapping {
 	if bytes.Contains(text, []byte("\uFFFD")) {
 		f.damaged("bytes that are not of the charset")
 	}
-	f.Charset, f.text = name, text
-	return m
+	f.Charset = name
+	return text, m
 }
 
 // widen decodes UTF-16 and UTF-32.
-func (f *Feed) widen(size int, big bool) *mapping {
+func (f *Feed) widen(size int, big bool) ([]byte, *mapping) {
 	m := &mapping{unit: size}
 	b, text := f.Source, make([]byte, 0, len(f.Source))
 	unit := func(at int) rune {
@@ -311,6 +312,5 @@ func (f *Feed) widen(size int, big bool) *mapping {
 		f.damaged("bytes that are not of the charset")
 	}
 	m.points = append(m.points, point{len(text), at})
-	f.text = text
-	return m
+	return text, m
 }

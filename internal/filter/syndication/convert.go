@@ -1,7 +1,6 @@
 package syndication
 
 import (
-	"bytes"
 	"html"
 	"net/http"
 	"strconv"
@@ -405,14 +404,14 @@ func (f *Feed) appendExtensions(dst []byte, it *Item) []byte {
 
 // extensions copies elements.
 type extensions struct {
-	b []byte
+	b string
 	scope
 	dst  []byte
 	open []extension
 }
 
 type extension struct {
-	name  []byte // in the source
+	name  string // in the source
 	as    string // as it was written, "" when it was not
 	bound int
 }
@@ -424,7 +423,7 @@ func (x *extensions) region(i, end int) {
 	b := x.b[:end]
 	var scratch []byte
 	for i < end {
-		j := bytes.IndexByte(b[i:], '<')
+		j := strings.IndexByte(b[i:], '<')
 		if j < 0 || i+j+1 >= end {
 			break
 		}
@@ -440,8 +439,8 @@ func (x *extensions) region(i, end int) {
 				i = end
 				break
 			}
-			if x.written() && bytes.HasPrefix(b[i:], cdataStart) {
-				x.dst = appendEscaped(x.dst, string(b[i+len(cdataStart):after-3]))
+			if x.written() && strings.HasPrefix(b[i:], cdataStart) {
+				x.dst = appendEscaped(x.dst, b[i+len(cdataStart):after-3])
 			}
 			i = after
 		case c == '/' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z':
@@ -474,22 +473,22 @@ func (x *extensions) startTag(t *tag) {
 	e := extension{name: t.name, bound: bound}
 	as, carry := carried[v]
 	switch {
-	case len(x.open) == 0 && (string(local) == "channel" || string(local) == "rss" ||
-		string(local) == "RDF" || string(local) == "feed"):
+	case len(x.open) == 0 && (local == "channel" || local == "rss" ||
+		local == "RDF" || local == "feed"):
 		return // what is in it counts, and its bindings stay
-	case !carry || len(x.open) > 0 && !x.written() || v == dublinCore && rewritten[string(local)] ||
+	case !carry || len(x.open) > 0 && !x.written() || v == dublinCore && rewritten[local] ||
 		!isName(local):
 	default:
-		e.as = as + string(local)
+		e.as = as + local
 		x.dst = append(append(x.dst, '<'), e.as...)
 		var scratch []byte
 		seen := map[string]bool{}
 		for _, a := range t.attrs {
-			if !isName(a.name) && string(a.name) != "xml:lang" || string(a.name) == "xmlns" ||
-				seen[string(a.name)] {
+			if !isName(a.name) && a.name != "xml:lang" || a.name == "xmlns" ||
+				seen[a.name] {
 				continue // prefixes of attributes mean nothing here
 			}
-			seen[string(a.name)] = true
+			seen[a.name] = true
 			scratch, _ = appendText(scratch[:0], x.b[a.value.Start:a.value.End])
 			x.dst = append(append(append(x.dst, ' '), a.name...), `="`...)
 			x.dst = append(appendEscaped(x.dst, string(scratch)), '"')
@@ -503,8 +502,8 @@ func (x *extensions) startTag(t *tag) {
 }
 
 // isName is true for names of ASCII without a prefix.
-func isName(b []byte) bool {
-	for i, c := range b {
+func isName(b string) bool {
+	for i, c := range []byte(b) {
 		if letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_'; !letter &&
 			(i == 0 || c != '-' && c != '.' && (c < '0' || c > '9')) {
 			return false
@@ -513,9 +512,9 @@ func isName(b []byte) bool {
 	return len(b) > 0
 }
 
-func (x *extensions) endTag(name []byte) {
+func (x *extensions) endTag(name string) {
 	for k := len(x.open) - 1; k >= 0; k-- {
-		if bytes.EqualFold(x.open[k].name, name) {
+		if strings.EqualFold(x.open[k].name, name) {
 			x.close(k)
 			return
 		}

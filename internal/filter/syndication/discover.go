@@ -1,7 +1,6 @@
 package syndication
 
 import (
-	"bytes"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,8 +40,8 @@ func Discover(page []byte, base *url.URL) []Link {
 	}
 	var t tag
 	var room []byte
-	for i := 0; i < len(page); {
-		j := bytes.IndexByte(page[i:], '<')
+	for i, page := 0, string(page); i < len(page); {
+		j := strings.IndexByte(page[i:], '<')
 		if j < 0 || i+j+1 == len(page) {
 			break
 		}
@@ -62,16 +61,16 @@ func Discover(page []byte, base *url.URL) []Link {
 		i = t.end
 		value := func(name string) string {
 			for _, a := range t.attrs {
-				if strings.EqualFold(string(a.name), name) {
+				if strings.EqualFold(a.name, name) {
 					room, _ = appendText(room[:0], page[a.value.Start:a.value.End])
 					return strings.TrimSpace(string(room))
 				}
 			}
 			return ""
 		}
-		switch name := strings.ToLower(string(t.name[:min(len(t.name), 10)])); name {
+		switch name := strings.ToLower(t.name[:min(len(t.name), 10)]); name {
 		case "script", "style":
-			if end := bytes.Index(page[i:], append([]byte("</"), t.name...)); end >= 0 {
+			if end := strings.Index(page[i:], "</"+t.name); end >= 0 {
 				i += end
 			} else {
 				i = len(page)

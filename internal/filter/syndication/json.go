@@ -24,25 +24,20 @@ type jsonParser struct {
 	item    Item // the one that is being read
 }
 
-func (f *Feed) parseJSON(o Options) error {
-	start := 0
-	if bytes.HasPrefix(f.text, []byte("\xef\xbb\xbf")) {
-		start = 3
-	}
+func (f *Feed) parseJSON(text []byte, start int, o Options) error {
 	read := func(text []byte) (*jsonParser, error) {
 		p := &jsonParser{f: f, o: o}
 		p.B, p.I = text, start
-		p.expect(len(text))
 		return p, p.run()
 	}
 	f.Format = JSON
-	p, err := read(f.text)
+	p, err := read(text)
 	if syntax, ok := errors.AsType[*jsonscan.SyntaxError](err); ok && syntax.What == jsonscan.TooDeep {
 		return &LimitError{"depth", jsonscan.MaxDepth}
 	}
 	if err != nil && p.limit == nil && p.I < len(p.B) {
-		if mended, ok := mendJSON(f.text); ok {
-			*f = Feed{Format: JSON, Charset: f.Charset, Source: f.Source, text: f.text, end: f.end,
+		if mended, ok := mendJSON(text); ok {
+			*f = Feed{Format: JSON, Charset: f.Charset, Source: f.Source, end: f.end,
 				Damage: f.Damage}
 			f.damaged("characters that JSON does not allow")
 			p, err = read(mended)
@@ -116,18 +111,14 @@ func (p *jsonParser) text() (string, error) {
 
 func (p *jsonParser) set(dst *string) error {
 	s, err := p.text()
-	if *dst == "" {
-		*dst = s
-	}
+	setFirst(dst, s)
 	return err
 }
 
 // setURL does so with a URL, which may be relative to that of the feed.
 func (p *jsonParser) setURL(dst *string) error {
 	s, err := p.text()
-	if *dst == "" {
-		*dst = resolve(p.o.URL, s)
-	}
+	setFirst(dst, resolve(p.o.URL, s))
 	return err
 }
 

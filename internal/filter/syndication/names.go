@@ -1,9 +1,6 @@
 package syndication
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // vocabulary is a set of element names, however a document calls its namespace.
 type vocabulary uint8
@@ -69,15 +66,16 @@ func namespace(uri string) vocabulary {
 
 // binding is what a prefix stands for within an element; no prefix is the default namespace.
 type binding struct {
-	prefix []byte
+	prefix string
 	is     vocabulary
-	uri    []byte // as it stands in the document
+	uri    string // as it stands in the document
 }
 
 // scope is the bindings in force.
 type scope struct {
 	bound []binding
 	bare  vocabulary // of names without prefix
+	epoch int        // how often bound was changed
 }
 
 // maxBindings are in force at a time. Those beyond are as if they were not there.
@@ -85,21 +83,22 @@ const maxBindings = 1000
 
 // declare adds the bindings of a tag's attributes. The root's default namespace, if none that is known, is
 // the document's own.
-func (s *scope) declare(b []byte, attrs []attribute, root bool) {
+func (s *scope) declare(b string, attrs []attribute, root bool) {
 	for _, a := range attrs {
-		if len(a.name) < 5 || string(a.name[:5]) != "xmlns" || len(s.bound) == maxBindings {
+		if len(a.name) < 5 || a.name[:5] != "xmlns" || len(s.bound) == maxBindings {
 			continue
 		}
+		s.epoch++
 		uri := b[a.value.Start:a.value.End]
-		v := namespace(string(uri))
+		v := namespace(uri)
 		switch {
 		case len(a.name) == 5:
 			if root && v == foreign || len(uri) == 0 {
 				v = native
 			}
-			s.bound = append(s.bound, binding{nil, v, uri})
+			s.bound = append(s.bound, binding{"", v, uri})
 			s.bare = v
-		case a.name[5] == ':':
+		case a.name[5] == ':' && len(a.name) > len("xmlns:"):
 			if s.bound == nil {
 				s.bound = make([]binding, 0, 8)
 			}
@@ -114,6 +113,7 @@ func (s *scope) release(n int) {
 		return
 	}
 	s.bound = s.bound[:n]
+	s.epoch++
 	s.setBare()
 }
 
@@ -121,7 +121,7 @@ func (s *scope) release(n int) {
 func (s *scope) setBare() {
 	s.bare = native
 	for i := len(s.bound) - 1; i >= 0; i-- {
-		if s.bound[i].prefix == nil {
+		if s.bound[i].prefix == "" {
 			s.bare = s.bound[i].is
 			break
 		}
@@ -129,16 +129,16 @@ func (s *scope) setBare() {
 }
 
 // of returns a name's vocabulary.
-func (s *scope) of(prefix []byte) vocabulary {
-	if prefix == nil {
+func (s *scope) of(prefix string) vocabulary {
+	if prefix == "" {
 		return s.bare
 	}
 	for i := len(s.bound) - 1; i >= 0; i-- {
-		if b := &s.bound[i]; len(b.prefix) == len(prefix) && bytes.Equal(b.prefix, prefix) {
-			return b.is
+		if s.bound[i].prefix == prefix {
+			return s.bound[i].is
 		}
 	}
-	if v, ok := byPrefix[string(prefix)]; ok {
+	if v, ok := byPrefix[prefix]; ok {
 		return v
 	}
 	return foreign

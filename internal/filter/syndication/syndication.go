@@ -10,15 +10,17 @@
 // No entity of a document type is expanded and nothing that is outside the document is fetched.
 //
 // A Feed does not change after Parse and may be used by many goroutines. Its strings share memory of their
-// own; Source is the caller's slice, which must not change while the feed is used.
+// own, a copy of the document; Source is the caller's slice, which must not change while the feed is used.
 //
 // Sources: the specifications of the formats, RFC 4287 (Atom), RFC 7303 (charsets of XML), RFC 8259 (JSON),
 // RFC 5322, RFC 3339 and W3C's note on dates.
 package syndication
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/internal/filter/text"
@@ -116,8 +118,8 @@ type Feed struct {
 	Damage    []string // what had to be mended, each kind once
 
 	table   *text.Table
-	text    []byte    // Source in UTF-8; Source itself where that is UTF-8
-	invalid bool      // text has bytes that are not UTF-8
+	text    string    // Source in UTF-8, if it is XML
+	invalid bool      // it has bytes that are not UTF-8
 	bound   []binding // what prefixes stand for outside items
 	base    string    // xml:base of the items
 	insert  int       // where in text items go when there are none
@@ -193,39 +195,38 @@ func Parse(src []byte, o Options) (*Feed, error) {
 		return nil, &LimitError{"bytes", o.MaxBytes}
 	}
 	f := &Feed{Source: src, end: len(src)}
-	m := f.decode(o.ContentType)
-	text := f.text
-	if f.Charset == "utf-8" && len(text) >= 3 && string(text[:3]) == "\xef\xbb\xbf" {
-		text = text[3:]
+	text, m := f.decode(o.ContentType)
+	first := 0
+	if f.Charset == "utf-8" && bytes.HasPrefix(text, []byte(byteOrderMark)) {
+		first = len(byteOrderMark)
 	}
 	var err error
-	if first := skipSpace(text, 0); first < len(text) && text[first] == '{' {
-		err = f.parseJSON(o)
+	if i := skipSpace(text, first); i < len(text) && text[i] == '{' {
+		err = f.parseJSON(text, first, o)
 	} else {
-		err = f.parseXML(o)
+		err = f.parseXML(string(text), o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.place(f)
+	m.place(f, text)
 	f.tabulate()
 	return f, nil
 }
 
 // damaged notes a kind of damage.
 func (f *Feed) damaged(what string) {
-	for _, d := range f.Damage {
-		if d == what {
-			return
-		}
+	if !slices.Contains(f.Damage, what) {
+		f.Damage = append(f.Damage, what)
 	}
-	f.Damage = append(f.Damage, what)
 }
+
+const byteOrderMark = "\xef\xbb\xbf"
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
 // trim returns what is between white space of XML.
-func trim(b []byte) []byte {
+func trim[T string | []byte](b T) T {
 	for len(b) > 0 && isSpace(b[0]) {
 		b = b[1:]
 	}
@@ -235,7 +236,7 @@ func trim(b []byte) []byte {
 	return b
 }
 
-func skipSpace(b []byte, i int) int {
+func skipSpace[T string | []byte](b T, i int) int {
 	for i < len(b) && isSpace(b[i]) {
 		i++
 	}

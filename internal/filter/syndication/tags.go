@@ -1,10 +1,10 @@
 package syndication
 
-import "bytes"
+import "strings"
 
 // attribute is a name and the bytes of its value, escapes as they are.
 type attribute struct {
-	name  []byte
+	name  string
 	value Range
 }
 
@@ -24,7 +24,7 @@ const (
 
 // tag is a start tag, or an end tag without attributes.
 type tag struct {
-	name  []byte
+	name  string
 	local int // where in name the local name begins, behind the prefix
 	start int // of '<'
 	end   int // after '>'
@@ -33,7 +33,7 @@ type tag struct {
 }
 
 // nameEnd returns where the name at b[k] ends.
-func nameEnd(b []byte, k int) int {
+func nameEnd(b string, k int) int {
 	for k < len(b) && nameEnds[b[k]] != ends {
 		k++
 	}
@@ -42,7 +42,7 @@ func nameEnd(b []byte, k int) int {
 
 // read reads the tag whose name begins at i, with at most so many attributes; the memory of t.attrs is used
 // again. It is false when the document ends within the tag. A tag without its '>' ends before the next '<'.
-func (t *tag) read(b []byte, i, most int) (ok bool, err error) {
+func (t *tag) read(b string, i, most int) (ok bool, err error) {
 	k, local := i, 0
 	for k < len(b) {
 		if c := nameEnds[b[k]]; c != 0 {
@@ -97,15 +97,15 @@ func (t *tag) read(b []byte, i, most int) (ok bool, err error) {
 
 // readValue reads the value at k, in quotes or not, and returns where to go on, -1 when the document ends
 // first. A quote that is not closed before the tag and another one begin ends with the tag.
-func readValue(b []byte, k int) (Range, int) {
+func readValue(b string, k int) (Range, int) {
 	if k < len(b) && (b[k] == '"' || b[k] == '\'') {
-		n := bytes.IndexByte(b[k+1:], b[k])
+		n := strings.IndexByte(b[k+1:], b[k])
 		value := b[k+1:]
 		if n >= 0 {
 			value = value[:n]
 		}
-		gt := bytes.IndexByte(value, '>')
-		if gt >= 0 && (n < 0 || bytes.IndexByte(value[gt:], '<') >= 0) {
+		gt := strings.IndexByte(value, '>')
+		if gt >= 0 && (n < 0 || strings.IndexByte(value[gt:], '<') >= 0) {
 			return Range{k + 1, k + 1 + gt}, k + 1 + gt
 		}
 		if n < 0 {
@@ -125,29 +125,29 @@ func readValue(b []byte, k int) (Range, int) {
 
 // skipMarkup returns the end of the comment, processing instruction, CDATA section or declaration at b[i]
 // == '<', -1 when the document ends within. What a document type declares is passed over.
-func skipMarkup(b []byte, i int) int {
+func skipMarkup(b string, i int) int {
 	rest := b[i:]
 	after := func(n int, end string) int {
-		if j := bytes.Index(rest[min(n, len(rest)):], []byte(end)); j >= 0 {
+		if j := strings.Index(rest[min(n, len(rest)):], end); j >= 0 {
 			return i + n + j + len(end)
 		}
 		return -1
 	}
 	switch {
-	case bytes.HasPrefix(rest, []byte("<!--")):
+	case strings.HasPrefix(rest, "<!--"):
 		return after(4, "-->")
-	case bytes.HasPrefix(rest, cdataStart):
+	case strings.HasPrefix(rest, cdataStart):
 		return after(len(cdataStart), "]]>")
-	case bytes.HasPrefix(rest, []byte("<?")):
+	case strings.HasPrefix(rest, "<?"):
 		return after(2, "?>")
 	}
-	if len(rest) < 9 || !bytes.EqualFold(rest[2:9], []byte("DOCTYPE")) {
+	if len(rest) < 9 || !strings.EqualFold(rest[2:9], "DOCTYPE") {
 		return after(2, ">")
 	}
 	for k, depth := 9, 0; k < len(rest); k++ {
 		switch c := rest[k]; c {
 		case '"', '\'':
-			n := bytes.IndexByte(rest[k+1:], c)
+			n := strings.IndexByte(rest[k+1:], c)
 			if n < 0 {
 				return -1
 			}
@@ -157,8 +157,8 @@ func skipMarkup(b []byte, i int) int {
 		case ']':
 			depth--
 		case '<':
-			if bytes.HasPrefix(rest[k:], []byte("<!--")) {
-				n := bytes.Index(rest[k+4:], []byte("-->"))
+			if strings.HasPrefix(rest[k:], "<!--") {
+				n := strings.Index(rest[k+4:], "-->")
 				if n < 0 {
 					return -1
 				}
@@ -173,12 +173,18 @@ func skipMarkup(b []byte, i int) int {
 	return -1
 }
 
-var cdataStart = []byte("<![CDATA[")
+const cdataStart = "<![CDATA["
 
 // split takes the name apart.
-func (t *tag) split() (prefix, local []byte) {
+func (t *tag) split() (prefix, local string) {
 	if t.local <= 1 {
-		return nil, t.name
+		return "", t.name
 	}
 	return t.name[:t.local-1], t.name[t.local:]
+}
+
+// endsAt reports whether b begins with the end tag of t, written as the start tag is.
+func (t *tag) endsAt(b string) bool {
+	k := len(t.name) + 2
+	return len(b) > k && b[1] == '/' && b[k] == '>' && b[2:k] == t.name && b[0] == '<'
 }

@@ -11,7 +11,7 @@ import (
 
 // appendEntity appends what the reference at s[0] == '&' stands for, and returns how many bytes of s it
 // takes; 0 for an ampersand that begins none. Names are HTML's, which XML does not define.
-func appendEntity(dst, s []byte) ([]byte, int) {
+func appendEntity(dst []byte, s string) ([]byte, int) {
 	if len(s) >= 4 && s[2] == 't' && s[3] == ';' { // what most of them are in HTML that is escaped
 		switch s[1] {
 		case 'l':
@@ -28,7 +28,7 @@ func appendEntity(dst, s []byte) ([]byte, int) {
 	if n < 3 || n == len(s) || s[n] != ';' {
 		return dst, 0
 	}
-	switch name := s[1:n]; string(name) {
+	switch name := s[1:n]; name {
 	case "amp":
 		return append(dst, '&'), n + 1
 	case "lt":
@@ -41,9 +41,9 @@ func appendEntity(dst, s []byte) ([]byte, int) {
 		return append(dst, '\''), n + 1
 	default:
 		if name[0] == '#' {
-			return appendReference(dst, string(name[1:]), string(s[:n+1]))
+			return appendReference(dst, name[1:], s[:n+1])
 		}
-		if u := html.UnescapeString(string(s[:n+1])); u != string(s[:n+1]) && u[len(u)-1] != ';' {
+		if u := html.UnescapeString(s[:n+1]); u != s[:n+1] && u[len(u)-1] != ';' {
 			return append(dst, u...), n + 1
 		}
 	}
@@ -81,32 +81,28 @@ const (
 
 // appendText appends character data: references are resolved, line ends are \n, and control characters are
 // left out.
-func appendText(dst, s []byte) ([]byte, flaws) { return appendWords(dst, s, '&') }
+func appendText(dst []byte, s string) ([]byte, flaws) { return appendWords(dst, s, '&') }
 
 // appendVerbatim appends the text of a CDATA section.
-func appendVerbatim(dst, s []byte) ([]byte, flaws) { return appendWords(dst, s, 0) }
+func appendVerbatim(dst []byte, s string) ([]byte, flaws) { return appendWords(dst, s, 0) }
 
 // appendWords appends text in which references, if any, begin with a byte. It takes eight bytes at a time up to
 // one that is not to be copied.
-func appendWords(dst, s []byte, reference uint64) (_ []byte, found flaws) {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
+func appendWords(dst []byte, s string, reference byte) (_ []byte, found flaws) {
 	for {
 		dst = slices.Grow(dst, len(s)+8)
 		n, to := len(dst), dst[:cap(dst)]
 		for len(s) >= 8 {
-			x := binary.LittleEndian.Uint64(s)
+			x := word(s)
 			binary.LittleEndian.PutUint64(to[n:n+8], x)
-			// The lowest high bit is of a byte below 0x20, or of the one that references begin with.
-			y := x ^ reference*ones
-			if others := ((x-0x20*ones)&^x | (y-ones)&^y) & highs; others != 0 {
-				k := bits.TrailingZeros64(others) / 8
+			if k := special(x, reference); k < 8 {
 				n, s = n+k, s[k:]
 				break
 			}
 			n, s = n+8, s[8:]
 		}
 		dst = to[:n]
-		for len(s) > 0 && s[0] >= ' ' && s[0] != byte(reference) {
+		for len(s) > 0 && s[0] >= ' ' && s[0] != reference {
 			dst, s = append(dst, s[0]), s[1:]
 		}
 		if len(s) == 0 {
@@ -133,24 +129,36 @@ func appendWords(dst, s []byte, reference uint64) (_ []byte, found flaws) {
 	}
 }
 
-// indexControl returns the index of the first control character but \t and \n, -1 when there is none. It
-// looks at eight bytes at a time.
-func indexControl(s []byte) int {
-	const ones = 0x0101010101010101
+// clean returns how much of s, at its beginning, appendWords appends as it is.
+func clean(s string, reference byte) int {
 	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		x := binary.LittleEndian.Uint64(s[i:])
-		if (x-0x20*ones)&^x&(0x80*ones) == 0 {
+	for i+8 <= len(s) {
+		k := special(word(s[i:]), reference)
+		if i += k; k == 8 {
 			continue
 		}
-		if k := slices.IndexFunc(s[i:i+8], isControl); k >= 0 {
-			return i + k
+		if s[i] != '\n' && s[i] != '\t' {
+			return i
 		}
+		i++
 	}
-	if k := slices.IndexFunc(s[i:], isControl); k >= 0 {
-		return i + k
+	for i < len(s) && (s[i] >= ' ' && s[i] != reference || s[i] == '\n' || s[i] == '\t') {
+		i++
 	}
-	return -1
+	return i
 }
 
-func isControl(c byte) bool { return c < ' ' && c != '\n' && c != '\t' }
+// special returns the index of the first of eight bytes that is a control character or the one that references
+// begin with, 8 when there is none.
+func special(x uint64, reference byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	y := x ^ uint64(reference)*ones
+	// The lowest high bit is that of the first; the others may be wrong.
+	return bits.TrailingZeros64(((x-' '*ones)&^x|(y-ones)&^y)&highs) / 8
+}
+
+// word returns the first eight bytes of s.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 |
+		uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}

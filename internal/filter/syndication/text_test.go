@@ -1,20 +1,20 @@
 package syndication
 
 import (
-	"bytes"
+	"strings"
 	"testing"
 )
 
-// plainText is what appendText has to be, and plainVerbatim appendVerbatim.
-func plainText(dst, s []byte) ([]byte, flaws) {
+// slowText is what appendText has to be, and slowVerbatim appendVerbatim.
+func slowText(dst []byte, s string) ([]byte, flaws) {
 	var all, found flaws
 	for {
-		i := bytes.IndexByte(s, '&')
+		i := strings.IndexByte(s, '&')
 		if i < 0 {
-			dst, found = plainVerbatim(dst, s)
+			dst, found = slowVerbatim(dst, s)
 			return dst, all | found
 		}
-		dst, found = plainVerbatim(dst, s[:i])
+		dst, found = slowVerbatim(dst, s[:i])
 		all |= found
 		var n int
 		if dst, n = appendEntity(dst, s[i:]); n == 0 {
@@ -26,34 +26,41 @@ func plainText(dst, s []byte) ([]byte, flaws) {
 	}
 }
 
-func plainVerbatim(dst, s []byte) ([]byte, flaws) {
+func slowVerbatim(dst []byte, s string) ([]byte, flaws) {
 	var found flaws
-	for {
-		i := indexControl(s)
-		if i < 0 {
-			return append(dst, s...), found
-		}
-		dst = append(dst, s[:i]...)
-		if s[i] != '\r' {
+	for i, c := range []byte(s) {
+		switch {
+		case c >= ' ' || c == '\n' || c == '\t':
+			dst = append(dst, c)
+		case c != '\r':
 			found = controlCharacter
-		} else if i+1 == len(s) || s[i+1] != '\n' {
+		case i+1 == len(s) || s[i+1] != '\n':
 			dst = append(dst, '\n')
 		}
-		s = s[i+1:]
 	}
+	return dst, found
 }
 
 func FuzzText(f *testing.F) {
-	f.Add([]byte("one &lt;b&gt; two &amp; three &eacute;\r\nfour & five\r six\x01\tseven &#65; &#x1F600;"))
-	f.Add([]byte("12345678\x1f&12345\r678"))
-	f.Fuzz(func(t *testing.T, s []byte) {
-		for name, of := range map[string][2]func(dst, s []byte) ([]byte, flaws){
-			"text": {appendText, plainText}, "section": {appendVerbatim, plainVerbatim},
+	f.Add("one &lt;b&gt; two &amp; three &eacute;\r\nfour & five\r six\x01\tseven &#65; &#x1F600;")
+	f.Add("12345678\x1f&12345\r678")
+	f.Fuzz(func(t *testing.T, s string) {
+		for reference, of := range map[byte][2]func(dst []byte, s string) ([]byte, flaws){
+			'&': {appendText, slowText}, 0: {appendVerbatim, slowVerbatim},
 		} {
 			got, found := of[0]([]byte("x"), s)
 			want, wanted := of[1]([]byte("x"), s)
-			if !bytes.Equal(got, want) || found != wanted {
-				t.Fatalf("%s %q is %q with flaws %b, want %q with %b", name, s, got, found, want, wanted)
+			if string(got) != string(want) || found != wanted {
+				t.Fatalf("%q is %q with flaws %b, want %q with %b", s, got, found, want, wanted)
+			}
+			n := clean(s, reference)
+			if strings.ContainsFunc(s[:n], func(r rune) bool {
+				return r < ' ' && r != '\n' && r != '\t' || r == '&' && reference == '&'
+			}) {
+				t.Fatalf("%q is not clean", s[:n])
+			}
+			if n < len(s) && (s[n] >= ' ' && s[n] != reference || s[n] == '\n' || s[n] == '\t') {
+				t.Fatalf("%q ends before what is clean in %q", s[:n], s)
 			}
 		}
 	})

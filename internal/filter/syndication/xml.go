@@ -1,12 +1,9 @@
 package syndication
 
 import (
-	"bytes"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // place is what an open element is to the feed.
@@ -26,7 +23,7 @@ const (
 
 // open is an element whose end has not come yet.
 type open struct {
-	name  []byte
+	name  string
 	is    place
 	bound int    // bindings before it
 	base  string // xml:base outside it
@@ -36,10 +33,11 @@ type open struct {
 type xmlParser struct {
 	f     *Feed
 	o     Options
-	b     []byte
+	b     string
 	i     int
 	stack []open
 	scope
+	seen    [64]sense // by a hash of the name
 	base    string
 	attrs   []attribute // of the tag that is read
 	inside  tag         // within its text
@@ -50,20 +48,20 @@ type xmlParser struct {
 	itemDepth int // of its element in stack
 	ofItem    precedence
 	ofFeed    precedence
-	person    *Person
+	person    Person
 	done      bool // the root is closed
 	cutOff    int  // where the document ends within an element or tag, -1
 	hasRoot   bool
-	period    string // sy:updatePeriod
-	often     int    // sy:updateFrequency
+	period    time.Duration // sy:updatePeriod
+	often     int           // sy:updateFrequency
 }
 
-func (f *Feed) parseXML(o Options) error {
+func (f *Feed) parseXML(text string, o Options) error {
 	p := parsers.Get().(*xmlParser)
 	defer p.recycle()
-	p.f, p.o, p.b, p.cutOff, p.base = f, o, f.text, -1, o.URL
+	f.text = text
+	p.f, p.o, p.b, p.cutOff, p.base = f, o, text, -1, o.URL
 	p.read(nil)
-	p.expect(len(p.b))
 	p.invalid = f.invalid
 	if err := p.run(); err != nil {
 		return err
@@ -71,7 +69,9 @@ func (f *Feed) parseXML(o Options) error {
 	if !p.hasRoot {
 		return ErrNoFeed
 	}
-	p.finish()
+	if f.TTL == 0 {
+		f.TTL = p.period / time.Duration(max(1, p.often))
+	}
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (p *xmlParser) run() error {
 	t := tag{attrs: p.attrs}
 	defer func() { p.attrs = t.attrs }()
 	for !p.done {
-		j := bytes.IndexByte(b[p.i:], '<')
+		j := strings.IndexByte(b[p.i:], '<')
 		if j < 0 || p.i+j+1 == len(b) {
 			if p.i = len(b); j >= 0 {
 				p.i--
@@ -154,7 +154,7 @@ func (p *xmlParser) cut(i int) error {
 		p.stack, p.item = p.stack[:p.itemDepth], nil
 	}
 	for k := len(p.stack) - 1; k >= 0; k-- {
-		p.f.closed += "</" + string(p.stack[k].name) + ">"
+		p.f.closed += "</" + p.stack[k].name + ">"
 	}
 	p.f.end = i
 	return nil
@@ -186,7 +186,7 @@ func (p *xmlParser) push(t *tag, is place, bound int) error {
 
 // endTag closes the innermost element of that name and what is open within it. One that closes nothing says
 // nothing.
-func (p *xmlParser) endTag(name []byte, start, end int) {
+func (p *xmlParser) endTag(name string, start, end int) {
 	k := p.opened(name)
 	if k < 0 {
 		p.f.damaged("end tags that close nothing")
@@ -207,9 +207,9 @@ func (p *xmlParser) endTag(name []byte, start, end int) {
 }
 
 // opened returns the index of the innermost open element of that name, -1 for none.
-func (p *xmlParser) opened(name []byte) int {
+func (p *xmlParser) opened(name string) int {
 	for k := len(p.stack) - 1; k >= 0; k-- {
-		if n := p.stack[k].name; len(n) == len(name) && (bytes.Equal(n, name) || bytes.EqualFold(n, name)) {
+		if n := p.stack[k].name; n == name || strings.EqualFold(n, name) {
 			return k
 		}
 	}
@@ -225,7 +225,7 @@ func (p *xmlParser) pop(at int) {
 		p.endItem(at)
 	}
 	if e.is == inPerson {
-		p.endPerson()
+		*p.authors = addPerson(*p.authors, p.person)
 	}
 	if e.bound < len(p.bound) {
 		p.release(e.bound)
@@ -233,251 +233,185 @@ func (p *xmlParser) pop(at int) {
 	p.done = len(p.stack) == 0
 }
 
-// attribute returns the text of an attribute, "" when the tag does not have it. Names are compared without
-// prefix, unless they are given with one.
-func (p *xmlParser) attribute(t *tag, name string) string {
-	for _, a := range t.attrs {
-		if string(a.name) == name {
-			return p.value(a)
+// sense is what a name means as long as the bindings stay.
+type sense struct {
+	senses
+	name  string
+	epoch int
+}
+
+// sensesOf returns what the name of a tag means.
+func (p *xmlParser) sensesOf(t *tag) *senses {
+	name := t.name
+	var s *sense
+	for k := range uint(4) {
+		s = &p.seen[(uint(len(name))*8+uint(name[0])+uint(name[len(name)-1])*4+k)%uint(len(p.seen))]
+		if s.epoch != p.epoch || s.name == "" {
+			break
+		} else if s.name == name {
+			return &s.senses
 		}
 	}
-	return ""
-}
-
-func (p *xmlParser) value(a attribute) string {
-	b := trim(p.b[a.value.Start:a.value.End])
-	if bytes.IndexByte(b, '&') >= 0 || indexControl(b) >= 0 {
-		p.scratch, _ = appendText(p.scratch[:0], b)
-		b = p.scratch
+	prefix, local := t.split()
+	q := qualified{p.of(prefix), strings.ToLower(local)}
+	if p.f.Format == Atom && q.in == native {
+		q.in = atom
 	}
-	return p.keep(b)
-}
-
-// baseOf returns the base of the URLs in an element.
-func (p *xmlParser) baseOf(t *tag) string {
-	if b := p.attribute(t, "xml:base"); b != "" {
-		return resolve(p.base, b)
+	*s = sense{elements[q], name, p.epoch}
+	if q.in == atom && p.f.Format != Atom {
+		for _, e := range []*element{&s.ofFeed, &s.ofItem} {
+			if e.rank += atomLast; e.says == anItem {
+				e.says = saysNothing
+			}
+		}
 	}
-	return p.base
+	return &s.senses
 }
 
-// resolve makes a reference absolute where there is a base to do it with.
-func resolve(base, ref string) string {
-	if base == "" || ref == "" || strings.Contains(ref, "://") || strings.HasPrefix(ref, "mailto:") {
-		return ref
+// startTag is what a start tag outside of texts means.
+func (p *xmlParser) startTag(t *tag) error {
+	bound := len(p.bound)
+	if len(t.attrs) > 0 {
+		p.declare(p.b, t.attrs, len(p.stack) == 0)
 	}
-	b, err := url.Parse(base)
-	if err != nil {
-		return ref
+	is, read := nowhere, false
+	switch place := p.top(); place {
+	case nowhere:
+		if len(p.stack) == 0 {
+			var err error
+			if is, err = p.rootTag(t); err != nil {
+				return err
+			}
+		}
+	case inRoot, inChannel, inFeed, inItem:
+		s := p.sensesOf(t)
+		e := s.ofFeed
+		if place == inItem {
+			e = s.ofItem
+		}
+		switch {
+		case e.says == anItem:
+			if p.item != nil { // the one before is not closed
+				p.f.damaged("elements that are not closed")
+			}
+			for p.item != nil {
+				p.pop(t.start)
+			}
+			return p.startItem(t, bound)
+		case place == inRoot && e.says == aChannel:
+			is = inChannel
+		default:
+			is, read = p.element(t, e)
+		}
+	default:
+		read = p.part(t, place)
 	}
-	u, err := b.Parse(ref)
-	if err != nil {
-		return ref
-	}
-	return u.String()
-}
-
-// href returns the URL in an attribute.
-func (p *xmlParser) href(t *tag, name string) string {
-	return resolve(p.baseOf(t), p.attribute(t, name))
-}
-
-// urlText reads an element whose text is a URL.
-func (p *xmlParser) urlText(t *tag) string {
-	return resolve(p.baseOf(t), p.text(t))
-}
-
-// date reads an element whose text is a date.
-func (p *xmlParser) date(t *tag) time.Time {
-	s := p.text(t)
-	d, ok := parseDate(s)
-	if !ok && s != "" {
-		p.f.damaged("dates that are none")
-	}
-	return d
-}
-
-// text reads an element to its end tag and returns its text; markup within stays as it is.
-func (p *xmlParser) text(t *tag) string { return p.keep(p.inner(t, false)) }
-
-// inner reads the element of a start tag to its end. The text is in p.scratch or the document.
-func (p *xmlParser) inner(t *tag, xml bool) []byte {
-	if t.empty {
+	if read {
+		p.release(bound)
 		return nil
 	}
-	start := p.i
-	// Most have one piece of text and nothing else.
-	if j := bytes.IndexByte(p.b[start:], '<'); j >= 0 {
-		end := start + j
-		if rest := p.b[end+1:]; len(rest) > len(t.name)+1 && rest[0] == '/' && rest[len(t.name)+1] == '>' &&
-			bytes.Equal(rest[1:len(t.name)+1], t.name) {
-			p.i = end + len(t.name) + 3
-			if xml {
-				return p.innerText(nil, start, end, true, 0)
-			}
-			return p.simple(p.b[start:end], false)
-		}
-	}
-	if after, ok := bytes.CutPrefix(p.b[start:], cdataStart); ok && !xml {
-		// Or one section.
-		if n := bytes.Index(after, []byte("]]>")); n >= 0 {
-			rest := after[n+3:]
-			if k := len(t.name) + 2; len(rest) > k && rest[0] == '<' && rest[1] == '/' && rest[k] == '>' &&
-				bytes.Equal(rest[2:k], t.name) {
-				p.i = start + len(cdataStart) + n + 3 + k + 1
-				return p.simple(after[:n], true)
-			}
-		}
-	}
-	text, markup, same := p.scratch[:0], xml, 0
-	var all, found flaws
-	for {
-		j := bytes.IndexByte(p.b[p.i:], '<')
-		if j < 0 || p.i+j+1 == len(p.b) {
-			p.cutOff = t.start
-			return nil
-		}
-		at := p.i + j
-		text, found = appendText(text, p.b[p.i:at])
-		all |= found
-		p.i = at + 1
-		switch c := p.b[at+1]; {
-		case c == '!' || c == '?':
-			end := skipMarkup(p.b, at)
-			if end < 0 {
-				p.cutOff = t.start
-				return nil
-			}
-			if bytes.HasPrefix(p.b[at:], cdataStart) {
-				text, found = appendVerbatim(text, p.b[at+len(cdataStart):end-3])
-				all |= found
-				markup = false
-			}
-			p.i = end
-		case c == '/':
-			e := &p.inside
-			if ok, err := e.read(p.b, at+2, p.o.MaxAttributes); !ok || err != nil {
-				p.cutOff = t.start
-				return nil
-			}
-			p.i = e.end
-			if closes := bytes.EqualFold(e.name, t.name); closes && same > 0 {
-				same--
-			} else if closes || p.opened(e.name) >= 0 {
-				if !closes {
-					p.i = at
-					p.f.damaged("elements that are not closed")
-				}
-				return p.innerText(text, start, at, markup, all)
-			}
-		case c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_':
-			e := &p.inside
-			if ok, err := e.read(p.b, at+1, p.o.MaxAttributes); !ok || err != nil {
-				p.cutOff = t.start
-				return nil
-			}
-			if !xml && p.endsText(t, e) {
-				p.i = at
-				p.f.damaged("elements that are not closed")
-				return p.innerText(text, start, at, markup, all)
-			}
-			p.i, markup = e.end, true
-			if !e.empty && bytes.EqualFold(e.name, t.name) {
-				same++
-			}
-		default:
-			text = append(text, '<')
-			p.f.damaged("markup characters that are not escaped")
-		}
-	}
+	return p.push(t, is, bound)
 }
 
-// simple is the text of an element that is one piece, or one CDATA section: a part of the document where it
-// can be.
-func (p *xmlParser) simple(b []byte, verbatim bool) []byte {
-	b = trim(b)
-	if (verbatim || bytes.IndexByte(b, '&') < 0) && indexControl(b) < 0 {
-		return b
+// rootTag tells the format.
+func (p *xmlParser) rootTag(t *tag) (place, error) {
+	f := p.f
+	prefix, local := t.split()
+	name := strings.ToLower(local)
+	p.hasRoot = true
+	f.bound = p.bound[:len(p.bound):len(p.bound)]
+	if t.empty {
+		p.done = true
 	}
-	var found flaws
-	if verbatim {
-		p.scratch, found = appendVerbatim(p.scratch[:0], b)
-	} else {
-		p.scratch, found = appendText(p.scratch[:0], b)
-	}
-	return p.innerText(p.scratch, 0, 0, false, found)
-}
-
-// innerText is the text of an element that ended at end: what is between its tags when there is markup in it.
-func (p *xmlParser) innerText(text []byte, start, end int, markup bool, found flaws) []byte {
-	if markup {
-		text, found = appendVerbatim(p.scratch[:0], p.b[start:end])
-	}
-	p.scratch = text
-	if found&bareAmpersand != 0 {
-		p.f.damaged("ampersands that are not escaped")
-	}
-	if found&controlCharacter != 0 {
-		p.f.damaged("control characters")
-	}
-	return trim(text)
-}
-
-// endsText is true for the start tag of an element that is none of the text it stands in, which then was
-// not closed.
-func (p *xmlParser) endsText(text, next *tag) bool {
-	_, in := text.split()
-	switch string(next.name) {
-	case "guid", "pubDate", "enclosure", "comments", "item", "entry", "channel", "published", "updated":
-		return true
-	case "link", "description", "category", "author", "id", "content", "summary":
-		switch string(in) {
-		case "title", "link", "guid", "pubDate", "category", "author", "id", "published", "updated":
-			return true
-		}
-	}
-	return false
-}
-
-// textConstruct reads one of Atom's texts, and whether it is HTML.
-func (p *xmlParser) textConstruct(t *tag) (text string, isHTML bool) {
-	kind, mode := strings.ToLower(p.attribute(t, "type")), p.attribute(t, "mode")
-	inner := p.inner(t, mode == "xml" || kind == "xhtml" || strings.HasSuffix(kind, "xml"))
-	inXHTML := kind == "xhtml" || kind == "application/xhtml+xml"
-	isHTML = kind == "html" || kind == "xhtml" || kind == "text/html" || strings.HasSuffix(kind, "+xml")
+	f.Version = p.attribute(t, "version")
 	switch {
-	case mode == "base64" || mode == "" && isBinary(kind):
-		if plain, ok := decodeBase64(inner); ok && utf8.Valid(plain) {
-			inner = plain
+	case name == "rss":
+		f.Format = RSS
+		return inRoot, nil
+	case name == "rdf":
+		f.Format = RDF
+		switch root := p.b[t.start:t.end]; {
+		case strings.Contains(root, "http://purl.org/rss/1.0/"):
+			f.Version = "1.0"
+		case strings.Contains(root, "http://purl.org/net/rss1.1#"):
+			f.Version = "1.1"
+		case strings.Contains(root, "netscape.com/rdf/simple/0.9/"):
+			f.Version = "0.9"
 		}
-	case inXHTML:
-		inner = withoutDiv(inner)
+		return inRoot, nil
+	case name == "channel" && p.of(prefix) != foreign:
+		f.Format = RSS
+		return inChannel, nil
+	case name == "feed":
+		f.Format = Atom
+		switch root := p.b[t.start:t.end]; {
+		case f.Version != "":
+		case strings.Contains(root, "http://www.w3.org/2005/Atom"):
+			f.Version = "1.0"
+		case strings.Contains(root, "http://purl.org/atom/ns#"):
+			f.Version = "0.3"
+		}
+		f.Language = p.attribute(t, "xml:lang")
+		return inFeed, nil
 	}
-	return p.keep(inner), isHTML
+	return nowhere, ErrNoFeed
 }
 
-// isBinary is true for media types whose content is in Base64.
-func isBinary(kind string) bool {
-	for _, p := range []string{"application/", "image/", "audio/", "video/"} {
-		if strings.HasPrefix(kind, p) {
-			return !strings.HasSuffix(kind, "xml") && kind != "application/json"
+// startItem begins an item.
+func (p *xmlParser) startItem(t *tag, bound int) error {
+	f := p.f
+	if len(f.Items) == p.o.MaxItems {
+		return &LimitError{"items", p.o.MaxItems}
+	}
+	if len(f.Items) == 0 {
+		f.bound = p.bound[:bound:bound]
+		if len(p.stack) > 0 && p.base != p.o.URL {
+			f.base = p.base
 		}
 	}
-	return false
+	if len(f.Items) == 1 { // the others may be as long as the first
+		n := min((len(p.b)-t.start)/(t.start-f.Items[0].in.Start)+2, p.o.MaxItems)
+		f.Items = append(make([]Item, 0, min(n, 1000)), f.Items...)
+	}
+	if n := len(f.Items); n < cap(f.Items) {
+		f.Items = f.Items[:n+1] // zero, and not copied
+	} else {
+		f.Items = append(f.Items, Item{})
+	}
+	p.read(&f.Items[len(f.Items)-1])
+	p.item.in = Range{t.start, t.end}
+	p.itemDepth, p.ofItem = len(p.stack), precedence{}
+	p.begin(p.item)
+	p.item.Language = p.attribute(t, "xml:lang")
+	if f.Format == RDF {
+		p.item.GUID = p.attribute(t, "rdf:about")
+		if p.item.GUID == "" {
+			p.item.GUID = p.attribute(t, "about")
+		}
+	}
+	if err := p.push(t, inItem, bound); err != nil {
+		return err
+	}
+	if p.base != p.o.URL {
+		p.item.base = p.base
+	}
+	if t.empty {
+		p.endItem(t.end)
+	}
+	return nil
 }
 
-// withoutDiv strips the div that Atom puts around XHTML.
-func withoutDiv(b []byte) []byte {
-	if len(b) == 0 || b[0] != '<' {
-		return b
+// endItem ends the open item at a byte.
+func (p *xmlParser) endItem(end int) {
+	it := p.item
+	for end > it.in.Start && isSpace(p.b[end-1]) {
+		end--
 	}
-	var t tag
-	ok, err := t.read(b, 1, defaultAttributes)
-	if _, local := t.split(); !ok || err != nil || t.empty || !bytes.EqualFold(local, []byte("div")) {
-		return b
+	it.in.End = end
+	p.read(nil)
+	permanent := p.ofItem.link != permaLinkNot
+	if it.URL == "" && p.f.Format == RSS && permanent && strings.Contains(it.GUID, "://") {
+		it.URL = it.GUID
 	}
-	if end := bytes.LastIndex(b, append([]byte("</"), t.name...)); end > t.end {
-		return bytes.TrimSpace(b[t.end:end])
-	}
-	return b
+	p.end(it)
 }
