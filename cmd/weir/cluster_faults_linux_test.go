@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"weir/internal/cluster"
 	"weir/internal/cluster/clustertest"
 	"weir/internal/systest"
 )
@@ -14,6 +16,7 @@ import (
 // meanwhile. What is not answered was asked of a node that left; what is refused is 503, and is counted.
 func TestNodesGiveNothingTwice(t *testing.T) {
 	systest.LongRun(t, "processes and servers to kill")
+	t.Parallel()
 	for _, s := range clustertest.Servers() {
 		t.Run(string(s), func(t *testing.T) {
 			t.Parallel()
@@ -39,24 +42,53 @@ func TestNodesGiveNothingTwice(t *testing.T) {
 	}
 }
 
+// TestAPublicationIsServedByAllNodesOrNone kills a node, and then the primary that has the record of publications,
+// at any moment of a publication. Whatever weir publish comes to say, all nodes serve the lists of before or
+// the new ones, and no user is given items of older lists than before.
+func TestAPublicationIsServedByAllNodesOrNone(t *testing.T) {
+	systest.LongRun(t, "processes and servers to kill")
+	t.Parallel()
+	for _, s := range clustertest.Servers() {
+		t.Run(string(s), func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, clustertest.Options{Server: s})
+			record := int(cluster.Slot("{lists}")) * f.engine.Options.Shards >> 14
+			moment := func() { time.Sleep(rand.N(900 * time.Millisecond)) } // one takes a second
+			runs := f.publish(func() {
+				moment()
+				f.killNode(rand.IntN(fleetNodes), f.more)
+			})
+			runs += f.publish(func() {
+				moment()
+				f.restartPrimary(record, (*clustertest.Node).Kill)
+			})
+			f.more()
+			t.Logf("2 publications took %d commands", runs)
+			f.wantNone(f.settle())
+		})
+	}
+}
+
 // restartPrimary takes a primary away by lose, waits for the failover, and restarts it.
 func (f *fleet) restartPrimary(shard int, lose func(*clustertest.Node) error) {
 	f.t.Helper()
 	ctx := f.t.Context()
-	old := f.engine.Primary(ctx, shard)
-	if err := lose(old); err != nil {
-		f.t.Fatal(err)
+	var old *clustertest.Node
+	systest.Eventually(f.t, "a primary that is lost", func() bool {
+		old = f.engine.Primary(ctx, shard)
+		return old != nil && lose(old) == nil
+	})
+	_, err := f.engine.AwaitFailover(ctx, old)
+	if err == nil {
+		err = old.Kill()
 	}
-	if _, err := f.engine.AwaitFailover(ctx, old); err != nil {
-		f.t.Fatal(err)
+	if err == nil {
+		err = old.Start()
 	}
-	if err := old.Kill(); err != nil {
-		f.t.Fatal(err)
+	if err == nil {
+		err = f.engine.AwaitHealthy(ctx)
 	}
-	if err := old.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := f.engine.AwaitHealthy(ctx); err != nil {
+	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.more()

@@ -20,6 +20,7 @@ import (
 // sends nothing, and those whose engine does not answer: with requests under way, and before they serve.
 func TestSIGTERMEndsANodeWhateverItWaitsFor(t *testing.T) {
 	systest.LongRun(t, "processes, and servers that do not answer")
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Replicas: 1, Own: true})
 	feeds := filepath.Join(t.TempDir(), "feeds.weir")
 	numbered(10, 20).write(t, feeds)

@@ -83,6 +83,13 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, m.client.Close()) }()
+		check := m.client.CheckVersion
+		if m.in {
+			check = m.client.FixVersion
+		}
+		if err := check(ctx); err != nil {
+			return err
+		}
 		for _, move := range []func(context.Context) error{m.positions, m.index, m.events, m.filters} {
 			if err := move(ctx); err != nil {
 				if ctx.Err() != nil {

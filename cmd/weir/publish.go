@@ -93,6 +93,9 @@ The exit code is 1 unless all nodes that are there serve the lists.`,
 			return fmt.Errorf("--cluster: %w", err)
 		}
 		defer c.Close()
+		if err := c.CheckVersion(ctx); err != nil {
+			return fmt.Errorf("--cluster: %w", err)
+		}
 		out := cmd.OutOrStdout()
 		switch {
 		case p.status:
@@ -128,8 +131,11 @@ func (p *publish) publish(ctx context.Context, c *cluster.Client, src source.Sou
 	defer stop()
 	done, err := publications.Publish(ctx, c, o)
 	if behind := (*publications.BehindError)(nil); errors.As(err, &behind) {
-		return fmt.Errorf("%w\nthe same command waits again, --behind serves them all the same, --cancel "+
-			"withdraws them", err)
+		advice := "the same command waits again, --behind serves them all the same, --cancel withdraws them"
+		if p.behind {
+			advice = "no node could serve them; the same command waits again, --cancel withdraws them"
+		}
+		return fmt.Errorf("%w\n%s", err, advice)
 	}
 	if err != nil {
 		return err
@@ -194,7 +200,8 @@ func (p *publish) printStatus(ctx context.Context, c *cluster.Client, out io.Wri
 		}
 	}
 	if p.asJSON {
-		return printJSON(out, status{r.Serving, r.Preparing, r.History, nodes})
+		return printJSON(out, status{r.Serving, r.Preparing, append([]publications.Publication{}, r.History...),
+			append([]publications.Node{}, nodes...)})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(state string, one *publications.Publication) {

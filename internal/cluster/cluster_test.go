@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -391,19 +392,21 @@ func answerOf(c *cluster.Client) error {
 
 func TestDataThatWasReplacedIsNotTouched(t *testing.T) {
 	var mu sync.Mutex
-	meta := `{"version":1,"buckets":10,"seed":5}`
+	meta := `{"buckets":10,"seed":4}`
 	f := newFake(t, func(args []string) string {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
 		case args[0] != "GET":
 			return ""
+		case strings.HasSuffix(args[1], "{version}"):
+			return bulk(strconv.Itoa(cluster.FormatVersion))
 		case meta == "":
 			return "$-1\r\n"
 		}
 		return bulk(meta)
 	})
-	for _, other := range []string{"", `{"version":2,"buckets":10,"seed":5}`} {
+	for _, other := range []string{"", `{"buckets":10,"seed":5}`} {
 		c := open(t, cluster.Options{}, f)
 		if _, err := c.Format(t.Context(), cluster.Format{Buckets: 10}); err != nil {
 			t.Fatal(err)

@@ -134,7 +134,7 @@ func Open(ctx context.Context, cfg Config, env server.Env) (*Feed, error) {
 	f.background.Go("erasing of the forgotten", f.tend)
 	f.background.Go("watch for new lists", f.watch)
 	s := g.lists.Stats()
-	f.log.Info("feed is open", "path", f.named(), "users", s.Users, "items", s.Items, "bytes", s.Bytes,
+	f.log.Info("feed is open", "path", f.named(g.from), "users", s.Users, "items", s.Items, "bytes", s.Bytes,
 		"fallback", len(g.fallback.items))
 	return f, nil
 }
@@ -169,7 +169,10 @@ func (f *Feed) first(ctx context.Context, env server.Env) (*generation, error) {
 }
 
 // named is where lists come from, without what may be a secret.
-func (f *Feed) named() string {
+func (f *Feed) named(from listsAt) string {
+	if from.publication.Number != 0 {
+		return nameOf(from.publication)
+	}
 	if f.from != nil {
 		return f.from.String()
 	}

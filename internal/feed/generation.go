@@ -114,7 +114,7 @@ func (f *Feed) load(ctx context.Context, from listsAt, whole bool, least uint64)
 	}
 	if n := lists.Stats().Users; n < least {
 		err := fmt.Errorf("%s: its %d users are less than %v of those before; if that is right, %s",
-			f.named(), n, f.live.Load().MinShare, f.howToForce())
+			f.named(from), n, f.live.Load().MinShare, f.howToForce())
 		return nil, errors.Join(err, lists.Close())
 	}
 	g := &generation{from: from, lists: lists, file: lists.File(), stripes: make([]pins, f.stats.stripes),
@@ -184,7 +184,7 @@ func (f *Feed) warm(ctx context.Context, g *generation) {
 	case ctx.Err() != nil:
 	case err != nil:
 		g.broken.Store(&err)
-		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.named(),
+		f.log.Error("FATAL: the snapshot cannot be trusted; replace it by rename", "path", f.named(g.from),
 			"error", err)
 		if f.from != nil {
 			f.from.discard(g)

@@ -187,7 +187,7 @@ func (f *Feed) state(stripe int) state {
 	g := f.pin(stripe)
 	defer g.unpin(stripe)
 	s := g.lists.Stats()
-	from := f.named()
+	from := f.named(g.from)
 	if f.from == nil {
 		from = filepath.Base(from)
 	}

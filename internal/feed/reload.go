@@ -60,7 +60,7 @@ func (f *Feed) begin(ctx context.Context, from listsAt, force bool) (*generation
 		f.stats.refused.Add(0, 1)
 		err = fmt.Errorf("the new lists are refused, generation %d serves on: %w",
 			f.current.Load().number, err)
-		f.log.Error("feed reload", "path", f.named(), "error", err)
+		f.log.Error("feed reload", "path", f.named(from), "error", err)
 		return nil, err
 	}
 	g.took = time.Since(start)
@@ -72,7 +72,7 @@ func (f *Feed) finish(g *generation) {
 	f.serve(g)
 	f.reloaded.Store(&reloadResult{At: time.Now(), Seconds: g.took.Seconds(), Generation: g.number})
 	f.stats.reloaded.Add(0, 1)
-	f.log.Info("feed reload", "path", f.named(), "generation", g.number, "users", g.lists.Stats().Users,
+	f.log.Info("feed reload", "path", f.named(g.from), "generation", g.number, "users", g.lists.Stats().Users,
 		"took", g.took)
 }
 

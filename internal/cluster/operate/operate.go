@@ -70,7 +70,7 @@ func (o *Flags) Open(ctx context.Context, env server.Env) (server.Service, error
 	if c.client, err = cluster.Open(ctx, options); err != nil {
 		return nil, fmt.Errorf("--cluster: %w", err)
 	}
-	if err := c.client.CheckVersion(ctx); errors.Is(err, cluster.ErrFormat) {
+	if err := c.client.FixVersion(ctx); errors.Is(err, cluster.ErrFormat) {
 		return nil, errors.Join(fmt.Errorf("--cluster: %w", err), c.client.Close())
 	}
 	c.background = env.Background(o.Name())

@@ -34,10 +34,10 @@ func (f Fact) Has(number uint64) bool { return f.Serves == number || f.Mapped ==
 // String says it to people, about the publication of a number.
 func (f Fact) String() string {
 	state := "serves " + Name(f.Serves)
-	switch {
-	case f.Serves == 0:
+	if f.Serves == 0 {
 		state = "serves nothing yet"
-	case f.Mapped != 0:
+	}
+	if f.Mapped != 0 {
 		state += ", has " + Name(f.Mapped)
 	}
 	if f.Wants != 0 && f.Wants != f.Mapped {
@@ -83,7 +83,7 @@ type Options struct {
 	// Source and SHA256 are the lists; an empty Source goes back to those before the ones that serve.
 	Source, SHA256 string
 	Force          bool // though they have far fewer users
-	Behind         bool // though nodes do not have them in time: those answer 503 until they do
+	Behind         bool // though some nodes do not have them in time: those answer 503 until they do
 	// Report, which may be nil, is told of the nodes whenever there is something new.
 	Report func(number uint64, nodes []Node)
 }
@@ -92,6 +92,7 @@ type Options struct {
 type BehindError struct {
 	Number uint64
 	Nodes  []Node // that are behind
+	Have   int    // how many are not
 	why    error
 }
 
@@ -121,7 +122,7 @@ func Publish(ctx context.Context, c *cluster.Client, o Options) (Publication, er
 	}
 	p := *r.Preparing
 	err = await(ctx, c, p.Number, o.Report, func(n Node) bool { return n.Has(p.Number) })
-	if behind := (*BehindError)(nil); errors.As(err, &behind) && o.Behind && len(behind.Nodes) > 0 {
+	if behind := (*BehindError)(nil); errors.As(err, &behind) && o.Behind && behind.Have > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
@@ -135,7 +136,7 @@ func Publish(ctx context.Context, c *cluster.Client, o Options) (Publication, er
 			return errDone
 		}
 		if r.Preparing == nil || r.Preparing.Number != p.Number {
-			return fmt.Errorf("publication %s was withdrawn meanwhile", Name(p.Number))
+			return withdrawn(p.Number)
 		}
 		r.Serve()
 		return nil
@@ -148,6 +149,10 @@ func Publish(ctx context.Context, c *cluster.Client, o Options) (Publication, er
 }
 
 var errDone = errors.New("it is done")
+
+func withdrawn(number uint64) error {
+	return fmt.Errorf("publication %s was withdrawn meanwhile", Name(number))
+}
 
 // prepare has a record prepare what is published.
 func prepare(r *Record, o Options) error {
@@ -177,11 +182,17 @@ func prepare(r *Record, o Options) error {
 	return nil
 }
 
-// await returns when all nodes that are there are as wanted.
+// await returns when all nodes that are there are as wanted, or the publication was withdrawn.
 func await(ctx context.Context, c *cluster.Client, number uint64, report func(uint64, []Node),
 	wanted func(Node) bool) error {
-	last, behind := "", []Node(nil)
+	last, behind, have := "", []Node(nil), 0
 	for {
+		r, err := Read(ctx, c)
+		if err == nil && slices.ContainsFunc(r.History, func(p Publication) bool {
+			return p.Number == number && p.Withdrawn
+		}) {
+			return withdrawn(number)
+		}
 		nodes, err := Nodes(ctx, c)
 		if err == nil {
 			nodes = slices.DeleteFunc(nodes, func(n Node) bool { return !n.Here() })
@@ -190,6 +201,7 @@ func await(ctx context.Context, c *cluster.Client, number uint64, report func(ui
 				last = now
 			}
 			behind = slices.DeleteFunc(slices.Clone(nodes), wanted)
+			have = len(nodes) - len(behind)
 			if len(nodes) > 0 && len(behind) == 0 {
 				return nil
 			}
@@ -202,7 +214,7 @@ func await(ctx context.Context, c *cluster.Client, number uint64, report func(ui
 			if err == nil {
 				err = ctx.Err()
 			}
-			return &BehindError{number, behind, err}
+			return &BehindError{number, behind, have, err}
 		case <-time.After(interval):
 		}
 	}
