@@ -106,6 +106,16 @@ func (r *refusal) Error() string {
 
 // ask makes a request and returns what is answered; what is refused is a *refusal.
 func (c *adminClient) ask(ctx context.Context, method, path string, body any) ([]byte, error) {
+	answer, err := c.open(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	return io.ReadAll(answer)
+}
+
+// open makes a request and returns the answer to be read.
+func (c *adminClient) open(ctx context.Context, method, path string, body any) (io.ReadCloser, error) {
 	var text []byte
 	if body != nil {
 		var err error
@@ -130,20 +140,20 @@ func (c *adminClient) ask(ctx context.Context, method, path string, body any) ([
 	if err != nil {
 		return nil, fmt.Errorf("%w: is weir serve running, and is --admin its admin port?", err)
 	}
+	if resp.StatusCode < 300 {
+		return resp.Body, nil
+	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode >= 300 {
-		refused := &refusal{answer: answer}
-		if json.Unmarshal(answer, refused) != nil {
-			refused.Detail = "" // no problem document
-		}
-		refused.Status = resp.StatusCode
-		return nil, refused
+	refused := &refusal{answer: answer}
+	if json.Unmarshal(answer, refused) != nil {
+		refused.Detail = "" // no problem document
 	}
-	return answer, nil
+	refused.Status = resp.StatusCode
+	return nil, refused
 }
 
 // get asks for a value.

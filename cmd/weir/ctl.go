@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -351,8 +350,21 @@ func (c *ctl) newGet() *cobra.Command {
 	}
 }
 
-// pollLog is how often new lines are asked for.
-const pollLog = 500 * time.Millisecond
+// awaitLine waits for a line of the log after one of a number. It is false when the events have ended that tell
+// of lines.
+func awaitLine(events *bufio.Scanner, last uint64) bool {
+	for kind := ""; events.Scan(); {
+		if k, ok := strings.CutPrefix(events.Text(), "event: "); ok {
+			kind = k
+		}
+		var line struct{ Seq uint64 }
+		data, ok := strings.CutPrefix(events.Text(), "data: ")
+		if ok && kind == "log" && json.Unmarshal([]byte(data), &line) == nil && line.Seq > last {
+			return true
+		}
+	}
+	return false
+}
 
 func (c *ctl) newLog() *cobra.Command {
 	var follow bool
@@ -370,45 +382,54 @@ func (c *ctl) newLog() *cobra.Command {
 	f.String("text", "", "only those with this text")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("level", cobra.FixedCompletions(
 		[]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)))
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-		defer stop()
+	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
+		ctx := cmd.Context()
 		query := url.Values{"limit": {strconv.Itoa(lines)}}
 		for _, name := range []string{"level", "service", "text"} {
 			if f := cmd.Flags().Lookup(name); f.Changed {
 				query.Set(name, f.Value.String())
 			}
 		}
+		var stream io.ReadCloser
+		var events *bufio.Scanner
 		for last := uint64(0); ; {
+			if follow && stream == nil { // before lines are asked for, so that none is missed
+				var err error
+				if stream, err = c.open(ctx, "GET", "/admin/events", nil); err != nil {
+					return err
+				}
+				defer stream.Close()
+				events = bufio.NewScanner(stream)
+				events.Buffer(nil, 1<<20)
+			}
 			var answer struct {
 				Last  uint64
 				Lines []json.RawMessage
 			}
 			err := c.get(ctx, "GET", "/admin/log?"+query.Encode(), nil, &answer)
+			if err == nil && answer.Last < last { // it was started again
+				last = 0
+				query.Set("after", "0")
+				continue
+			}
+			if err == nil {
+				err = c.printLines(cmd.OutOrStdout(), answer.Lines)
+			}
+			if err == nil && follow {
+				last = answer.Last
+				query.Set("after", strconv.FormatUint(last, 10))
+				query.Del("limit")
+				if !awaitLine(events, last) {
+					stream = nil
+				}
+			}
 			switch {
 			case ctx.Err() != nil:
 				return nil
-			case err != nil:
+			case err != nil || !follow:
 				return err
-			case answer.Last < last: // it was started again
-				answer.Last = 0
-			default:
-				if err := c.printLines(cmd.OutOrStdout(), answer.Lines); err != nil {
-					return err
-				}
-			}
-			if !follow {
-				return nil
-			}
-			last = answer.Last
-			query.Set("after", strconv.FormatUint(last, 10))
-			query.Del("limit")
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(pollLog):
 			}
 		}
-	}
+	})
 	return cmd
 }

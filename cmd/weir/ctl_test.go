@@ -1,8 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -126,6 +130,38 @@ func TestCtlSendsItsToken(t *testing.T) {
 		t.Errorf("%s, %v", said, err)
 	}
 	if _, err := ctlOf(t, s.URL, "status"); err == nil || !strings.Contains(err.Error(), "--token-file") {
+		t.Error(err)
+	}
+}
+
+func TestCtlFollowsTheLogUntilItIsInterrupted(t *testing.T) {
+	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)},
+		filepath.Join(t.TempDir(), "data"))
+	out, in := io.Pipe()
+	root := newRoot()
+	root.SetOut(in)
+	root.SetArgs([]string{"ctl", "--admin", p.admin, "log", "-f", "--text", "a setting has changed"})
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		err := root.ExecuteContext(ctx)
+		in.Close()
+		ended <- err
+	}()
+	lines := bufio.NewScanner(out)
+	for i := range 3 {
+		if _, err := ctlOf(t, p.admin, "set", fmt.Sprintf("bandit-max-items=%d", i+1)); err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("value=%d", i+1); !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("line %d is %q, %v; want %q", i, lines.Text(), lines.Err(), want)
+		}
+	}
+	interrupt()
+	if lines.Scan() {
+		t.Errorf("another line is %q", lines.Text())
+	}
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
