@@ -167,7 +167,8 @@ func (c *adminClient) get(ctx context.Context, method, path string, body, to any
 
 // print asks for a value, and prints it: with --json as it is, otherwise as show does once it has been read
 // into to.
-func (c *adminClient) print(cmd *cobra.Command, method, path string, body, to any, show func(w io.Writer)) error {
+func (c *adminClient) print(cmd *cobra.Command, method, path string, body, to any,
+	show func(w io.Writer)) error {
 	answer, err := c.ask(cmd.Context(), method, path, body)
 	if err != nil {
 		return err

@@ -61,7 +61,8 @@ stopped; then --bandit-arms, --bandit-prior and what else is said to weir serve 
 					return fmt.Errorf("--data %s: no events were taken there: %w", client.data, err)
 				}
 			}
-			return client.with(cmd.Context(), &o, func() error { return exportArms(cmd, &client, out, format) })
+			export := func() error { return exportArms(cmd, &client, out, format) }
+			return client.with(cmd.Context(), &o, export)
 		}),
 	}
 	f := cmd.Flags()

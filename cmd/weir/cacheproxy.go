@@ -27,9 +27,9 @@ func newCacheProxy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache-proxy --upstream URL",
 		Short: "Put the cache of filtered feeds before an origin, to be judged alone",
-		Long: `Put the HTTP cache that filtered feeds are fetched through before an origin, as a reverse proxy: a
-shared cache by RFC 9111, on disk. It serves plain HTTP, and is there so that the cache can be judged
-alone, by http-cache-tests for one: make test-cache.`,
+		Long: `Put the HTTP cache that filtered feeds are fetched through before an origin, as a reverse
+proxy: a shared cache by RFC 9111, on disk. It serves plain HTTP, and is there so that the cache can be
+judged alone, by http-cache-tests for one: make test-cache.`,
 		Example: `  weir cache-proxy --upstream http://127.0.0.1:8000
   curl -i http://127.0.0.1:8092/`,
 	}

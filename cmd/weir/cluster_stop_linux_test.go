@@ -55,7 +55,10 @@ func TestSIGTERMEndsANodeWhateverItWaitsFor(t *testing.T) {
 		ends(t, p)
 	})
 	p := node(feeds, "lists")
-	systest.Eventually(t, "lists", func() bool { status, _ := p.get("/feed/1/position"); return status == 200 })
+	systest.Eventually(t, "lists", func() bool {
+		status, _ := p.get("/feed/1/position")
+		return status == 200
+	})
 	for _, n := range c.Nodes {
 		if err := n.Stall(); err != nil {
 			t.Fatal(err)
@@ -84,7 +87,8 @@ func TestSIGTERMEndsANodeWhateverItWaitsFor(t *testing.T) {
 				}
 			})
 		}
-		systest.Eventually(t, "requests that the engine keeps waiting", func() bool { return refused.Load() > 0 })
+		systest.Eventually(t, "requests that the engine keeps waiting",
+			func() bool { return refused.Load() > 0 })
 		ends(t, p)
 		close(over)
 		clients.Wait()

@@ -85,8 +85,8 @@ func TestComposeFileFitsTogether(t *testing.T) {
 		t.Errorf("there are %d nodes of the engine, want 3 shards with a replica each", len(engines))
 	}
 	slices.Sort(engines)
-	if form := strings.Join(c.Services["form"].Command, " "); !strings.Contains(
-		strings.Join(strings.Fields(strings.ReplaceAll(form, "\\\n", " ")), " "), strings.Join(engines, " ")) {
+	if form := strings.Join(c.Services["form"].Command, " "); !strings.Contains(strings.Join(
+		strings.Fields(strings.ReplaceAll(form, "\\\n", " ")), " "), strings.Join(engines, " ")) {
 		t.Errorf("form makes no cluster of %q:\n%s", engines, form)
 	}
 	var serves, admin []string
@@ -126,7 +126,8 @@ func TestComposeFileFitsTogether(t *testing.T) {
 	}
 }
 
-// TestComposedEngineKeepsThePromises starts what the compose file says on this machine, and has weir judge it.
+// TestComposedEngineKeepsThePromises starts what the compose file says on this machine, and has weir judge
+// it.
 func TestComposedEngineKeepsThePromises(t *testing.T) {
 	c := readCompose(t)
 	engine := clustertest.Start(t, clustertest.Options{Server: clustertest.Valkey, Replicas: 1, Own: true,

@@ -27,8 +27,8 @@ type ctlCommand struct {
 	path       string            // its {NAME}s are the arguments of that name
 	query      map[string]string // what flags that are parameters of the query are about, by their names
 	body       map[string]string // the same of members of the body, which is an object
-	// rows is the member of the answer that is a list, of which columns are printed. Without it, the answer is
-	// printed as names with values.
+	// rows is the member of the answer that is a list, of which columns are printed. Without it, the answer
+	// is printed as names with values.
 	rows    string
 	columns []string
 	done    string // printed instead
@@ -124,7 +124,8 @@ func (c *ctl) command(one ctlCommand) *cobra.Command {
 	if len(words) > 0 {
 		what = strings.Join(words, " and ")
 	}
-	cmd := &cobra.Command{Use: one.use, Short: one.short, Example: one.example, Args: exactly(len(words), what)}
+	cmd := &cobra.Command{Use: one.use, Short: one.short, Example: one.example,
+		Args: exactly(len(words), what)}
 	for name, usage := range one.query {
 		cmd.Flags().String(name, "", usage)
 	}
@@ -301,7 +302,8 @@ func (c *ctl) newStatus() *cobra.Command {
 				Pressure float64
 				Dominant string
 			}
-			if c.get(cmd.Context(), "GET", "/admin/shed", nil, &overload) == nil { // not there with --shed=false
+			// It is not there with --shed=false.
+			if c.get(cmd.Context(), "GET", "/admin/shed", nil, &overload) == nil {
 				fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("pressure\t%.0f %%\t%s", 100*overload.Pressure,
 					overload.Dominant), "\t"))
 			}
@@ -317,7 +319,8 @@ func (c *ctl) newReload() *cobra.Command {
 		Args:      exactly(1, "feeds or arms"),
 		ValidArgs: []string{"feeds", "arms"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, ok := map[string]string{"feeds": "/admin/feeds/reload", "arms": "/admin/bandit/reload"}[args[0]]
+			path, ok := map[string]string{"feeds": "/admin/feeds/reload",
+				"arms": "/admin/bandit/reload"}[args[0]]
 			if !ok {
 				return usage("%q: expected feeds or arms", args[0])
 			}
@@ -350,8 +353,8 @@ func (c *ctl) newGet() *cobra.Command {
 	}
 }
 
-// awaitLine waits for a line of the log after one of a number. It is false when the events have ended that tell
-// of lines.
+// awaitLine waits for a line of the log after one of a number. It is false when the events have ended that
+// tell of lines.
 func awaitLine(events *bufio.Scanner, last uint64) bool {
 	for kind := ""; events.Scan(); {
 		if k, ok := strings.CutPrefix(events.Text(), "event: "); ok {

@@ -36,15 +36,16 @@ func TestCtlAsksAndChangesARunningServer(t *testing.T) {
 	dir := t.TempDir()
 	lists := filepath.Join(dir, "feeds.weir")
 	numbered(10, 5).write(t, lists, 900)
-	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)}, filepath.Join(dir, "data"),
-		"--feeds", lists)
+	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)},
+		filepath.Join(dir, "data"), "--feeds", lists)
 	for _, c := range []struct {
 		line string
 		says []string
 	}{
 		{"status", []string{"server    ready", "feed      ready"}},
 		{"settings", []string{"NAME ", "feeds-min-share         0.5"}},
-		{"set bandit-max-items=7 feeds-min-share=0.25", []string{"bandit-max-items is 7\n", "share is 0.25\n"}},
+		{"set bandit-max-items=7 feeds-min-share=0.25", []string{"bandit-max-items is 7\n",
+			"share is 0.25\n"}},
 		{"settings", []string{"0.25", "weir ctl"}},
 		{"reset bandit-max-items", []string{"what the flags say"}},
 		{"undo", []string{"undone"}},
@@ -106,8 +107,8 @@ func TestCtlSaysWhatToChange(t *testing.T) {
 		_, err := ctlOf(t, p.admin, strings.Fields(line)...)
 		var usage *server.FlagError
 		if err == nil || !strings.Contains(err.Error(), c.says) || errors.As(err, &usage) != c.usage {
-			t.Errorf("weir ctl %s: %v, want an error of the command line (%t) that says %q", line, err, c.usage,
-				c.says)
+			t.Errorf("weir ctl %s: %v, want an error of the command line (%t) that says %q", line, err,
+				c.usage, c.says)
 		}
 	}
 }

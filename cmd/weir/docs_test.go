@@ -89,7 +89,8 @@ func metricsOfLoad() string {
 	return w.Body.String()
 }
 
-// metricsOfNodes returns the names in the code of metrics that a server has which shares an engine with others.
+// metricsOfNodes returns the names in the code of metrics that a server has which shares an engine with
+// others.
 func metricsOfNodes(t *testing.T) map[string]bool {
 	names := map[string]bool{}
 	of := regexp.MustCompile(`^"(weir_[a-z_]*(?:cluster|bandit_stream)_?[a-z_]*)"$`)

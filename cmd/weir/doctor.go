@@ -20,9 +20,9 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what on this machine will hurt under load, and how to mend it",
-		Long: `Look at the settings, limits, clocks and disks that a server depends on, and say of each that will
-hurt under load why it does, which command mends it, and how to make that last. Nothing is changed,
-and root is not needed: what cannot be looked at is said to be unseen. To know how fast the disk
+		Long: `Look at the settings, limits, clocks and disks that a server depends on, and say of each
+that will hurt under load why it does, which command mends it, and how to make that last. Nothing is
+changed, and root is not needed: what cannot be looked at is said to be unseen. To know how fast the disk
 syncs, a temporary file is written in the --data directory, or above it if it is not there yet.
 
 Limits are those of this process: run it as the user and in the unit or container of the server. The
@@ -38,8 +38,8 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 	f.BoolVar(&asJSON, "json", false, "as JSON")
 	// The flags are those of serve, and so are their other sources.
 	serve := newServe().Flags()
-	for _, name := range []string{"config", "data", "listen", "tls-listen", "admin", "max-connections", "loops",
-		"memory-ratio"} {
+	for _, name := range []string{"config", "data", "listen", "tls-listen", "admin", "max-connections",
+		"loops", "memory-ratio"} {
 		f.AddFlag(serve.Lookup(name))
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

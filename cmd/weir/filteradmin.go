@@ -139,8 +139,8 @@ func writeFilter(w io.Writer, f filter.Shown) {
 	}
 }
 
-// asks completes a command that asks a server, with a client, the arguments, and what its flags say of a filter
-// if it has a spec, which is looked at before anything is opened. With shows it has --json.
+// asks completes a command that asks a server, with a client, the arguments, and what its flags say of a
+// filter if it has a spec, which is looked at before anything is opened. With shows it has --json.
 func asks(cmd *cobra.Command, shows bool, spec *specFlags,
 	run func(c *adminClient, cmd *cobra.Command, in map[string]any, args []string) error) *cobra.Command {
 	var c adminClient
@@ -172,7 +172,8 @@ func newFilterAdd() *cobra.Command {
 		Example: `  weir filter add https://example.org/rss --drop 'title contains "advert"'
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
 		Args: takes(1, many, "the URL of a feed, or several"),
-	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any, urls []string) error {
+	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any,
+		urls []string) error {
 		in["urls"] = urls
 		return c.show(cmd, "POST", "/admin/filters", in)
 	})
@@ -185,7 +186,8 @@ func newFilterList() *cobra.Command {
   weir filter list --failing --json | jq -r '.[].id'`}
 	cmd.Flags().StringVar(&tag, "tag", "", "only those with this tag")
 	cmd.Flags().StringVar(&folder, "folder", "", "only those in this folder or one within it")
-	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or tags")
+	cmd.Flags().StringVar(&search, "search", "", "only those with these `words` in title, URL, folder or "+
+		"tags")
 	cmd.Flags().BoolVar(&failing, "failing", false, "only those of which a source cannot be fetched")
 	return asks(cmd, true, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, _ []string) error {
 		query := url.Values{"tag": {tag}, "folder": {folder}, "q": {search}}
@@ -270,10 +272,12 @@ func newFilterTest() *cobra.Command {
 		Short:   "Show what a filter would keep and drop now, and by which rule; nothing is stored",
 		Example: `  weir filter test https://example.org/rss --drop 'title contains "advert"'`,
 		Args:    takes(1, many, "the URL of a feed, or several"),
-	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any, urls []string) error {
+	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any,
+		urls []string) error {
 		in["urls"] = urls
 		var p filter.Preview
-		return c.print(cmd, "POST", "/admin/filters/preview", in, &p, func(w io.Writer) { writePreview(w, p) })
+		show := func(w io.Writer) { writePreview(w, p) }
+		return c.print(cmd, "POST", "/admin/filters/preview", in, &p, show)
 	})
 }
 
@@ -344,8 +348,8 @@ func readFile(cmd *cobra.Command, path string, most int64) ([]byte, error) {
 }
 
 func newFilterExport() *cobra.Command {
-	return asks(&cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML"}, false, nil,
-		func(c *adminClient, cmd *cobra.Command, _ map[string]any, _ []string) error {
+	return asks(&cobra.Command{Use: "export", Short: "Write all filters to standard output, as OPML"}, false,
+		nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, _ []string) error {
 			text, err := c.ask(cmd.Context(), "GET", "/admin/filters/opml", nil)
 			if err == nil {
 				_, err = cmd.OutOrStdout().Write(text)
@@ -355,8 +359,9 @@ func newFilterExport() *cobra.Command {
 }
 
 func newFilterBackup() *cobra.Command {
-	return asks(&cobra.Command{Use: "backup FILE", Short: "Copy the database of all filters, while it is in use",
-		Args: exactly(1, "the file to write"),
+	return asks(&cobra.Command{Use: "backup FILE",
+		Short: "Copy the database of all filters, while it is in use",
+		Args:  exactly(1, "the file to write"),
 	}, false, nil, func(c *adminClient, cmd *cobra.Command, _ map[string]any, args []string) error {
 		text, err := c.ask(cmd.Context(), "GET", "/admin/filters/backup", nil)
 		if err != nil {

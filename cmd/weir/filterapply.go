@@ -33,9 +33,9 @@ func newFilterApply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [--keep RULES | --drop RULES | --rules FILE] FILE...",
 		Short: "Filter a feed that is in a file",
-		Long: `Filter a feed that is in a file, or - for standard input: RSS, RDF, Atom or JSON Feed. The feed without
-the items that rules drop goes to standard output, made of the very bytes of the file. Several files become
-one feed, in the format of the first.
+		Long: `Filter a feed that is in a file, or - for standard input: RSS, RDF, Atom or JSON Feed. The
+feed without the items that rules drop goes to standard output, made of the very bytes of the file.
+Several files become one feed, in the format of the first.
 
 A rule is such as 'title contains "go" and not age > 30d'; docs/filtering.md has them all. What may be wrong
 with a rule is said on standard error, and with -v also which items were dropped, and by which rule.`,
@@ -136,7 +136,8 @@ func (a *filterApply) read(cmd *cobra.Command, file string) (*syndication.Feed, 
 	source, err := readFile(cmd, file, mostFeed+1)
 	var f *syndication.Feed
 	if err == nil {
-		f, err = syndication.Parse(source, syndication.Options{ContentType: a.contentType, MaxBytes: mostFeed})
+		f, err = syndication.Parse(source, syndication.Options{ContentType: a.contentType,
+			MaxBytes: mostFeed})
 	}
 	if err != nil {
 		if file == "-" {

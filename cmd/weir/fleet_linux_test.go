@@ -88,7 +88,8 @@ func newFleet(t *testing.T, o clustertest.Options, flags ...string) *fleet {
 		clients int
 		pace    time.Duration // of each, so that machines that are busy otherwise keep up
 		ask     func(context.Context)
-	}{{6, time.Millisecond, f.feed}, {2, 20 * time.Millisecond, f.teach}, {2, 20 * time.Millisecond, f.step}} {
+	}{{6, time.Millisecond, f.feed}, {2, 20 * time.Millisecond, f.teach},
+		{2, 20 * time.Millisecond, f.step}} {
 		for range c.clients {
 			f.clients.Go(func() {
 				for ; ctx.Err() == nil && !t.Failed(); time.Sleep(c.pace) {
@@ -403,8 +404,8 @@ func (f *fleet) settle() fleetSums {
 		}
 	}
 	if s.skipped > s.counted+5*int(f.unanswered.Load()) {
-		f.t.Errorf("%d items were skipped; %d were counted, and %d requests not answered", s.skipped, s.counted,
-			f.unanswered.Load())
+		f.t.Errorf("%d items were skipped; %d were counted, and %d requests not answered", s.skipped,
+			s.counted, f.unanswered.Load())
 	}
 	f.replace(0, "late") // which knows nothing but what the engine has
 	for i := range f.at {
@@ -442,8 +443,8 @@ func (f *fleet) learned(b *backend) (lost, twice int) {
 // wantNone fails if anything was given or counted that must not be.
 func (f *fleet) wantNone(s fleetSums) {
 	f.t.Helper()
-	f.t.Logf("%v: %d answers, %d refused by 503, %d of nodes that left missing, %d at the end of their list; %+v",
-		cmp.Or(f.engine.Options.Server, clustertest.Redis), f.answers.Load(), f.refused.Load(),
+	f.t.Logf("%v: %d answers, %d refused by 503, %d of nodes that left missing, %d at the end of their "+
+		"list; %+v", cmp.Or(f.engine.Options.Server, clustertest.Redis), f.answers.Load(), f.refused.Load(),
 		f.unanswered.Load(), f.ended.Load(), s)
 	if s.twice+s.old+s.again+s.lost+s.twiceEvent > 0 {
 		f.t.Errorf("something came twice, was lost, or was of older lists")

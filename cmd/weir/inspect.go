@@ -92,8 +92,8 @@ func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, pat
 	} else if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, config.Size(s.Stats().Bytes),
-		time.Since(start).Seconds())
+	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path,
+		config.Size(s.Stats().Bytes), time.Since(start).Seconds())
 	return err
 }
 

@@ -33,9 +33,9 @@ func newPublish() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish [FILE|URL]",
 		Short: "Have all nodes of a cluster serve new lists, at the same moment",
-		Long: `Have all nodes of a cluster serve new lists: each fetches them, checks them and maps them beside those
-that serve; when all that are there have them, all take them up. No request fails for it, and no item is
-given twice. What each node does is said meanwhile, a line a node.
+		Long: `Have all nodes of a cluster serve new lists: each fetches them, checks them and maps them
+beside those that serve; when all that are there have them, all take them up. No request fails for it, and
+no item is given twice. What each node does is said meanwhile, a line a node.
 
 A URL, https, is best: nodes need not share anything. A FILE is for nodes that all see that path, with that
 content; others say so, and nothing is served. The content is known by its SHA-256: that of #sha256=HEX in

@@ -97,10 +97,11 @@ snapshot; SIGTERM and SIGINT finish the requests in flight, sync, and exit.`,
 	return cmd
 }
 
-// fillSettings sets those flags of serve that the command line has left out, by the environment and the file, and
-// returns where each that is set has its value from.
+// fillSettings sets those flags of serve that the command line has left out, by the environment and the
+// file, and returns where each that is set has its value from.
 func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, error) {
-	sources := config.Sources{File: cmp.Or(textFlag(flags, "config"), os.Getenv("WEIR_CONFIG")), Prefix: "WEIR",
+	sources := config.Sources{File: cmp.Or(textFlag(flags, "config"), os.Getenv("WEIR_CONFIG")),
+		Prefix: "WEIR",
 		Lookup: os.LookupEnv}
 	from, err := sources.Fill(flags, "config", "check", "help")
 	if wrong := (*config.SettingError)(nil); errors.As(err, &wrong) {
@@ -111,7 +112,8 @@ func fillSettings(cmd *cobra.Command, flags *pflag.FlagSet) (map[string]string, 
 
 // printSources checks what the services have been told, and prints where each setting comes from, without
 // its value: that may be a secret.
-func printSources(cmd *cobra.Command, from map[string]string, dataDir string, services []server.Opener) error {
+func printSources(cmd *cobra.Command, from map[string]string, dataDir string,
+	services []server.Opener) error {
 	if _, _, err := checkServices(slog.New(slog.DiscardHandler), services); err != nil {
 		return usage("%w", err)
 	}
@@ -285,7 +287,7 @@ func (k *kernelFlags) settings(s *server.Server) []config.Setting {
 		cfg, err := k.read()
 		if err == nil {
 			err = errors.Join(k.level.UnmarshalText([]byte(k.logLevel)), s.Apply(cfg))
-			limitMemory(k.shed.memory) //nolint:errcheck // said at the start: there is no limit to take a share of
+			limitMemory(k.shed.memory) //nolint:errcheck // there is no limit to take a share of
 		}
 		if err != nil {
 			panic("BUG: settings that were checked cannot be applied: " + err.Error())
@@ -318,7 +320,8 @@ func (k *kernelFlags) check(cfg *server.Config) error {
 	}
 	if k.passwordFile == "" && k.tokenFile == "" && !onLoopback(cfg.Admin) {
 		return fmt.Errorf("--admin %s can be reached from other machines, whose users could do everything "+
-			"there: say --admin-password-file or --admin-token-file, or an address like 127.0.0.1:8081", cfg.Admin)
+			"there: say --admin-password-file or --admin-token-file, or an address like 127.0.0.1:8081",
+			cfg.Admin)
 	}
 	if cfg.MaxHeader < leastHeader {
 		return fmt.Errorf("--max-header must be at least %d bytes, got %d", leastHeader, cfg.MaxHeader)

@@ -10,8 +10,8 @@ import (
 	"weir/internal/webui/webuitest"
 )
 
-// A setting is found, edited in place with its error at the field, saved, and undone; what is typed stays while
-// others change the same, and the page shows what they do.
+// A setting is found, edited in place with its error at the field, saved, and undone; what is typed stays
+// while others change the same, and the page shows what they do.
 func TestTheConfigurationPageChangesSettings(t *testing.T) {
 	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)},
 		filepath.Join(t.TempDir(), "data"))
@@ -60,8 +60,8 @@ func TestTheErrorsPageShowsErrorsAndFollowsTheLog(t *testing.T) {
 	dir := t.TempDir()
 	lists := filepath.Join(dir, "feeds.weir")
 	numbered(10, 5).write(t, lists, 900)
-	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)}, filepath.Join(dir, "data"),
-		"--feeds", lists, "--feeds-watch", "-1s")
+	p := serveHere(t, server.Config{Log: newLog(t.Output(), "text", slog.LevelInfo)}, filepath.Join(dir,
+		"data"), "--feeds", lists, "--feeds-watch", "-1s")
 	b := webuitest.Open(t, "http://"+p.admin, 1280, 900, "light")
 	b.Go("/ui/errors")
 	b.Wait("document.getElementById('errors-list').textContent.includes('No warnings and no errors')")

@@ -91,7 +91,8 @@ func TestALimitIsChangedTakesEffectSurvivesAKillAndIsUndone(t *testing.T) {
 	p.kill()
 
 	p = start(t, args...)
-	if now := p.settings(http.MethodGet, "", "", 200, `"flags":"500"`, `"source":"command line"`); now["max-connections"] != "1" {
+	if now := p.settings(http.MethodGet, "", "", 200, `"flags":"500"`,
+		`"source":"command line"`); now["max-connections"] != "1" {
 		t.Error(now)
 	}
 	p.limited()
@@ -100,7 +101,8 @@ func TestALimitIsChangedTakesEffectSurvivesAKillAndIsUndone(t *testing.T) {
 		t.Errorf("thresholds are %s", shed)
 	}
 	wantSays(t, "the log", p.logs.String(), "goes before flags", `"setting":"max-connections"`)
-	if now := p.settings(http.MethodPost, "/undo", "", 200); now["max-connections"] != "500" || p.turnedAway() {
+	if now := p.settings(http.MethodPost, "/undo", "", 200); now["max-connections"] != "500" ||
+		p.turnedAway() {
 		t.Errorf("%v, and the limit is not undone", now)
 	}
 	p.settings(http.MethodPost, "/undo", "", 409, "no change is left")
@@ -128,14 +130,16 @@ func TestSettingsOfServicesTakeEffectAtOnce(t *testing.T) {
 	call("GET", "/fib/60", "", 200)
 	call("GET", "/next", "", 200)
 	call("GET", "/next", "", 200)
-	p.settings("PATCH", "", `{"sequence-max-index":1}`, 422, `"fields":{"sequence-max-index":`, "the index in")
+	p.settings("PATCH", "", `{"sequence-max-index":1}`, 422, `"fields":{"sequence-max-index":`,
+		"the index in")
 	p.settings("PATCH", "", `{"bandit-max-items":2,"sequence-max-index":"50","feed-fallback":"bandit",
 		"sync-interval":"10ms","filter-wait":"1s"}`, 200)
 	predict(422)
 	call("GET", "/fib/60", "", 422, "to 50")
 	call("GET", "/feed/3?size=7", "", 200, "900", "901")
 	p.settings("PATCH", "", `{"filter-memory":"1KiB"}`, 422, "--filter-memory")
-	p.settings("PATCH", "", `{"filter-wait":"30s"}`, 422, "--filter-timeout must be longer than --filter-wait")
+	p.settings("PATCH", "", `{"filter-wait":"30s"}`, 422, "--filter-timeout must be longer than "+
+		"--filter-wait")
 	p.settings("PATCH", "", `{"filter-wait":"30s","filter-timeout":"40s"}`, 200)
 
 	// Of half as many users the lists are refused, until they need not be as many.

@@ -18,7 +18,7 @@ const hidden = "(hidden)"
 
 var (
 	// secretName finds names of values that nobody else should see.
-	secretName = regexp.MustCompile(`(?i)password|passwd|secret|token|authorization|cookie|credential|api_?key`)
+	secretName = regexp.MustCompile(`(?i)passw(or)?d|secret|token|authorization|cookie|credential|api_?key`)
 	// secretText finds credentials as HTTP and URLs have them.
 	secretText = regexp.MustCompile(`(?i)\b(bearer |basic )[\w.~+/=-]{6,}|` +
 		`\b((?:password|secret|token|api_?key)["']? ?[=:] ?["']?)[^\s"'&,;]+`)
@@ -38,7 +38,8 @@ func newCleaner() func(string) string {
 			roots = append(roots, regexp.QuoteMeta(e.Name()))
 		}
 	}
-	paths := regexp.MustCompile(`(^|[\s"'(=:\[,])/(?:` + strings.Join(roots, "|") + `)(?:/[^\s"'()\[\],:;]*)+`)
+	paths := regexp.MustCompile(`(^|[\s"'(=:\[,])/(?:` + strings.Join(roots, "|") +
+		`)(?:/[^\s"'()\[\],:;]*)+`)
 	return func(text string) string {
 		text = secretText.ReplaceAllString(text, "$1$2"+hidden)
 		text = userinfo.ReplaceAllString(text, "$1"+hidden+"@")

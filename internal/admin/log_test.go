@@ -144,19 +144,20 @@ func TestSecretsAndPathsAreNotKept(t *testing.T) {
 	_, err := os.Open(filepath.Join(dir, "missing.weir"))
 	_, urlErr := url.Parse(string([]byte("http://ada:hunter2@feeds.example.org/a\x7f?key=s3cret")))
 	log.Error("cannot read "+dir+"/inner/x.toml", "error", err, "path", dir+"/feeds.weir",
-		"admin_token", "abc123",
-		"header", "Authorization: Bearer abc123.def", "url", "https://ada:hunter2@feeds.example.org/rss?key=s3cret",
-		"config", `password = "hunter2"`, "route", "GET /feed/{user}", "wrong", urlErr,
-		"data", slog.GroupValue(slog.String("Password", "hunter2")))
+		"admin_token", "abc123", "header", "Authorization: Bearer abc123.def", "url",
+		"https://ada:hunter2@feeds.example.org/rss?key=s3cret", "config", `password = "hunter2"`, "route",
+		"GET /feed/{user}", "wrong", urlErr, "data", slog.GroupValue(slog.String("Password", "hunter2")))
 	line := l.find(slog.LevelDebug, "", "", 0, 1).Lines[0]
 	text := fmt.Sprint(line, l.errors(0))
-	for _, secret := range []string{"hunter2", "abc123", "s3cret", filepath.Dir(dir), "/" + filepath.Base(dir)} {
+	for _, secret := range []string{"hunter2", "abc123", "s3cret", filepath.Dir(dir), "/" +
+		filepath.Base(dir)} {
 		if strings.Contains(text, secret) {
 			t.Errorf("%q is in %s", secret, text)
 		}
 	}
-	for _, kept := range []string{"cannot read …/x.toml", "…/missing.weir: no such file", "{path …/feeds.weir}",
-		"GET /feed/{user}", "https://" + hidden + "@feeds.example.org/rss?" + hidden} {
+	for _, kept := range []string{"cannot read …/x.toml", "…/missing.weir: no such file",
+		"{path …/feeds.weir}", "GET /feed/{user}",
+		"https://" + hidden + "@feeds.example.org/rss?" + hidden} {
 		if !strings.Contains(text, kept) {
 			t.Errorf("%q is not in %s", kept, text)
 		}
@@ -177,7 +178,8 @@ func TestAPanicIsKeptWithTheTopOfItsStack(t *testing.T) {
 		strings.Contains(fmt.Sprint(g), ".go:0") {
 		t.Errorf("%+v", g)
 	}
-	if text := fmt.Sprint(g); strings.Contains(text, "goroutine ") || strings.Contains(text, "internal/admin/") {
+	if text := fmt.Sprint(g); strings.Contains(text, "goroutine ") || strings.Contains(text,
+		"internal/admin/") {
 		t.Errorf("more than the top of the stack is kept: %s", text)
 	}
 }

@@ -58,8 +58,8 @@ func (l *Log) errors(number int) shownErrors {
 		if number == 0 {
 			lines = lines[:min(len(lines), mostSamples)]
 		}
-		shown.Groups = append(shown.Groups, shownGroup{g.number, g.level, g.service, g.message, g.kind, g.count,
-			g.first, g.last, lines})
+		shown.Groups = append(shown.Groups, shownGroup{g.number, g.level, g.service, g.message, g.kind,
+			g.count, g.first, g.last, lines})
 	}
 	slices.SortFunc(shown.Groups, func(a, b shownGroup) int {
 		return cmp.Or(b.Last.Compare(a.Last), b.Group-a.Group)

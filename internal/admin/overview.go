@@ -195,8 +195,8 @@ func limit(v float64) *history.Figure {
 	return known(v)
 }
 
-// compare sets the columns of traffic between two moments, appends what each service did to services unless that
-// is nil, and returns how many answers a second were 5xx.
+// compare sets the columns of traffic between two moments, appends what each service did to services unless
+// that is nil, and returns how many answers a second were 5xx.
 func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, seconds float64,
 	services *[]serviceNow) (failed float64) {
 	var whole metrics.Distribution
@@ -227,7 +227,8 @@ func (s *sampler) compare(values *history.Moment, now, before []server.Traffic, 
 			values[at+2], values[at+3] = float32(p50), float32(p99)
 		}
 		if services != nil {
-			*services = append(*services, serviceNow{Name: t.Service, State: t.Health.State.String(), Reason: t.Health.Reason,
+			*services = append(*services, serviceNow{Name: t.Service, State: t.Health.State.String(),
+				Reason:   t.Health.Reason,
 				Requests: known(sum), ClientErrors: known(counts[4]), Errors: known(counts[5]),
 				P50: known(p50), P90: known(p90), P99: known(p99)})
 		}

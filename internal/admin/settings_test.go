@@ -90,7 +90,8 @@ func TestSettingsChangeTogetherOrNotAtAll(t *testing.T) {
 	}{
 		{[]string{"rooms", "5", "colour", "pink"}, map[string]string{"colour": "must be red or green"}},
 		{[]string{"rooms", "0", "colour", "green"}, map[string]string{"rooms": "from 1"}},
-		{[]string{"rooms", "many", "wait", "2"}, map[string]string{"rooms": "invalid", "wait": "missing unit"}},
+		{[]string{"rooms", "many", "wait", "2"}, map[string]string{"rooms": "invalid",
+			"wait": "missing unit"}},
 		{[]string{"wait", "20s", "rooms", "4"}, map[string]string{"wait": "longer than --wait"}},
 		{[]string{"wait", "9s", "timeout", "2s"}, map[string]string{"wait": "longer than",
 			"timeout": "longer than"}},
@@ -265,14 +266,15 @@ func TestChangesAtOnceAreAllKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "settings.json")
 	h, s, _ := open(t, path)
 	var all sync.WaitGroup
-	for _, pair := range [][]string{{"rooms", "9"}, {"colour", "green"}, {"wait", "2s"}, {"timeout", "1m0s"}} {
+	for _, pair := range [][]string{{"rooms", "9"}, {"colour", "green"}, {"wait", "2s"},
+		{"timeout", "1m0s"}} {
 		all.Go(func() { mustChange(t, s, pair...) })
 		all.Go(func() { s.show() })
 	}
 	all.Wait()
 	again, _, _ := open(t, path)
-	if h.live != again.live || h.live.rooms != 9 || h.live.colour != "green" || h.live.wait != 2*time.Second ||
-		h.live.timeout != time.Minute || len(s.show().Changes) != 4 {
+	if h.live != again.live || h.live.rooms != 9 || h.live.colour != "green" ||
+		h.live.wait != 2*time.Second || h.live.timeout != time.Minute || len(s.show().Changes) != 4 {
 		t.Errorf("%+v, and %+v at the next start", h.live, again.live)
 	}
 }

@@ -97,7 +97,8 @@ func (s *Settings) patch(w *server.Response, r *server.Request) server.Outcome {
 	var values map[string]json.RawMessage
 	if err := strictjson.Read(bytes.NewReader(r.Body), &values); err != nil {
 		w.Problem(http.StatusBadRequest, fmt.Sprintf(
-			`the body must be an object of settings like {"idle-timeout":"30s","max-connections":5000}: %v`, err))
+			`the body must be an object of settings like {"idle-timeout":"30s","max-connections":5000}: %v`,
+			err))
 		return server.Done
 	}
 	texts, wrong := map[string]*string{}, FieldError{}
