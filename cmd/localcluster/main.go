@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,7 +52,8 @@ func main() {
 	flag.StringVar(&s.weir, "weir", "bin/weir", "the program")
 	flag.StringVar(&s.feeds, "feeds", "build/demo/feeds.weir", "what the nodes serve")
 	flag.StringVar(&s.nginx, "nginx", "deploy/nginx.conf", "the balancer's configuration")
-	flag.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the balancer; nodes have the ports after it")
+	flag.StringVar(&s.listen, "listen", "127.0.0.1:8080",
+		"address of the balancer; nodes have the ports after it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -73,8 +76,10 @@ func run(ctx context.Context, s settings) (err error) {
 	engine := "valkey://" + strings.Join(c.Addrs(), ",")
 	fmt.Println(engine)
 
-	var group processes
-	defer group.stop()
+	group := processes{dir: s.dir}
+	group.ctx, group.end = context.WithCancelCause(ctx)
+	defer group.all.Wait()
+	defer group.end(nil)
 	var addrs []string
 	for i := range s.nodes {
 		serves, admin, err := after(s.listen, i)
@@ -82,7 +87,7 @@ func run(ctx context.Context, s settings) (err error) {
 			return err
 		}
 		name := fmt.Sprintf("weir%d", i+1)
-		err = group.start(s.dir, name, s.weir, "serve", "--listen", serves, "--admin", admin,
+		err = group.start(name, s.weir, "serve", "--listen", serves, "--admin", admin,
 			"--data", filepath.Join(s.dir, name), "--feeds", s.feeds, "--cluster", engine,
 			"--cluster-replicas", fmt.Sprint(s.engine.Replicas),
 			// Nobody starts an engine's node again.
@@ -94,32 +99,27 @@ func run(ctx context.Context, s settings) (err error) {
 		fmt.Printf("%s: http://%s/feed/1?size=10, dashboard http://%s/\n", name, serves, admin)
 	}
 	for _, addr := range addrs {
-		if err := group.await(ctx, "http://"+addr+"/health"); err != nil {
-			return err
-		}
+		err = cmp.Or(err, group.await(addr))
 	}
-	if len(addrs) > 0 {
-		if err := s.balance(ctx, &group, addrs); err != nil {
-			return err
-		}
+	if err == nil && len(addrs) > 0 {
+		err = s.balance(&group, addrs)
 		fmt.Printf("logs are in %s; Ctrl-C ends all\n", s.dir)
 	}
+	if err == nil {
+		<-group.ctx.Done()
+		err = context.Cause(group.ctx)
+	}
+	// Ctrl-C reaches all processes of a terminal, so that another may end before this one hears of it.
 	select {
 	case <-ctx.Done():
 		return nil
-	case err := <-group.failed():
-		// Ctrl-C reaches all processes of a terminal, so that another may end before this one hears of it.
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-			return err
-		}
+	case <-time.After(time.Second):
+		return err
 	}
 }
 
 // balance starts nginx in front of nodes, where it is installed.
-func (s settings) balance(ctx context.Context, group *processes, addrs []string) error {
+func (s settings) balance(group *processes, addrs []string) error {
 	nginx, err := exec.LookPath("nginx")
 	if err != nil {
 		fmt.Println("nginx is not installed: nothing balances the load")
@@ -138,10 +138,10 @@ func (s settings) balance(ctx context.Context, group *processes, addrs []string)
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, []byte(conf), 0o644)); err != nil {
 		return err
 	}
-	if err := group.start(s.dir, "nginx", nginx, "-p", dir, "-c", file); err != nil {
+	if err := group.start("nginx", nginx, "-p", dir, "-c", file); err != nil {
 		return err
 	}
-	if err := group.await(ctx, "http://"+s.listen+"/health"); err != nil {
+	if err := group.await(s.listen); err != nil {
 		return err
 	}
 	fmt.Printf("nginx: http://%s/feed/1?size=10\n", s.listen)
@@ -206,75 +206,50 @@ func empty(dir string) error {
 	return os.WriteFile(mark, nil, 0o644)
 }
 
-// processes are what was started.
+// processes are what was started: all end when ctx does, and that when one of them has ended.
 type processes struct {
-	all   []*exec.Cmd
-	ended []chan struct{}
-	fail  chan error
-}
-
-func (p *processes) failed() chan error {
-	if p.fail == nil {
-		p.fail = make(chan error, 100)
-	}
-	return p.fail
+	dir string // of their output
+	ctx context.Context
+	end context.CancelCauseFunc
+	all sync.WaitGroup
 }
 
 // start starts a program whose output goes into a file.
-func (p *processes) start(dir, name, program string, args ...string) error {
-	log, err := os.Create(filepath.Join(dir, name+".log"))
+func (p *processes) start(name, program string, args ...string) error {
+	log, err := os.Create(filepath.Join(p.dir, name+".log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the process has its own
-	cmd := exec.Command(program, args...)
+	cmd := exec.CommandContext(p.ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, 10*time.Second
 	if err := systest.Start(cmd); err != nil {
 		return err
 	}
-	ended, failed := make(chan struct{}), p.failed()
-	p.all, p.ended = append(p.all, cmd), append(p.ended, ended)
-	go func() {
+	p.all.Go(func() {
 		err := cmd.Wait()
 		said, _ := os.ReadFile(log.Name())
-		failed <- fmt.Errorf("%s has ended (%v), and said:\n%s", name, err, said[max(0, len(said)-2000):])
-		close(ended)
-	}()
+		p.end(fmt.Errorf("%s has ended (%v), and said:\n%s", name, err, said[max(0, len(said)-2000):]))
+	})
 	return nil
 }
 
-// await waits until a URL is answered.
-func (p *processes) await(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// await waits until an address answers that all is well.
+func (p *processes) await(address string) error {
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	for {
-		if resp, err := http.Get(url); err == nil {
+		if resp, err := http.Get("http://" + address + "/health"); err == nil {
 			resp.Body.Close() //nolint:errcheck // nothing was read
 			if resp.StatusCode == http.StatusOK {
 				return nil
 			}
 		}
 		select {
-		case err := <-p.failed():
-			return err
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", url, ctx.Err())
+			return fmt.Errorf("%s: %w", address, context.Cause(ctx))
 		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
-// stop ends all that were started, the last one first.
-func (p *processes) stop() {
-	for i := len(p.all) - 1; i >= 0; i-- {
-		p.all[i].Process.Signal(syscall.SIGTERM) //nolint:errcheck // may have ended
-	}
-	for i, ended := range p.ended {
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			p.all[i].Process.Kill() //nolint:errcheck // may have ended
-			<-ended
 		}
 	}
 }

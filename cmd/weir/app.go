@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,12 +101,12 @@ func openApp(ctx context.Context, cfg server.Config, access *admin.Access, dataD
 		return nil, err
 	}
 	a.Handle(server.Route{Pattern: "GET /version", Handler: serveVersion})
-	if a.history, err = openHistory(dataDir); err != nil {
+	if a.history, err = history.Open(fileOf(dataDir, "history")); err != nil {
 		return nil, err
 	}
 	if a.admin, err = admin.New(admin.Options{Services: a.services, Kernel: a.Server, Metrics: cfg.Metrics,
 		Version: version, History: a.history, Access: access, Settings: a.Settings(),
-		SettingsFile: settingsFile(dataDir), Log: cfg.Log}); err != nil {
+		SettingsFile: fileOf(dataDir, "settings.json"), Log: cfg.Log}); err != nil {
 		return nil, err
 	}
 	for _, r := range a.admin.Routes() {
@@ -145,20 +146,12 @@ func reached(addr net.Addr) string {
 	return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
 }
 
-// settingsFile is where settings are kept that change while a server serves: nowhere without a directory.
-func settingsFile(dataDir string) string {
+// fileOf is a file of a data directory, "" where there is none: what would be kept there is in memory alone.
+func fileOf(dataDir, name string) string {
 	if dataDir == "" {
 		return ""
 	}
-	return filepath.Join(dataDir, "settings.json")
-}
-
-// openHistory opens the history of figures in a data directory, or in memory where there is none.
-func openHistory(dataDir string) (*history.History, error) {
-	if dataDir == "" {
-		return history.Open("")
-	}
-	return history.Open(filepath.Join(dataDir, "history"))
+	return filepath.Join(dataDir, name)
 }
 
 // answers says whether a service that is on has a route of the same method and path.
@@ -186,26 +179,22 @@ func oneProcessorMore() (done func()) {
 }
 
 // openData makes and locks a data directory and checks its version, and that nothing of it is missing.
-func openData(dir string) (*disk.DirLock, error) {
+func openData(dir string) (lock *disk.DirLock, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w; name another one with --data", err)
 	}
 	path := filepath.Join(dir, "format")
 	// Refused before the lock, which would be a file too many.
-	if err := checkFormat(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("data directory: %w", err)
+	if err = checkFormat(path); err == nil || errors.Is(err, os.ErrNotExist) {
+		lock, err = disk.LockDir(dir)
 	}
-	lock, err := disk.LockDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 	if err = checkFormat(path); errors.Is(err, os.ErrNotExist) {
 		err = disk.WriteFileAtomic(path, []byte(dataFormat+"\n"), 0o600)
 	}
-	if err == nil {
-		err = checkManifest(dir)
-	}
-	if err != nil {
+	if err = cmp.Or(err, checkManifest(dir)); err != nil {
 		return nil, errors.Join(fmt.Errorf("data directory: %w", err), lock.Close())
 	}
 	return lock, nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -113,15 +114,14 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 				plain[i].Why = strings.TrimSuffix("breaks a promise: "+f.Why, ": ")
 			}
 		}
+		bad := badOf(plain)
+		if bad != nil {
+			bad = fmt.Errorf("%w, %d break a promise", bad, breaks)
+		}
 		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), findings)
-		} else {
-			err = printFindings(cmd.OutOrStdout(), plain)
+			return cmp.Or(printJSON(cmd.OutOrStdout(), findings), bad)
 		}
-		if bad := len(doctor.Of(plain, doctor.Bad)); err == nil && bad > 0 {
-			err = fmt.Errorf("%d of %d checks are bad, %d break a promise", bad, len(findings), breaks)
-		}
-		return err
+		return cmp.Or(printFindings(cmd.OutOrStdout(), plain), bad)
 	}
 	return cmd
 }

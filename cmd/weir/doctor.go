@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -60,18 +61,20 @@ The exit code is 1 if something is bad. What is only worth a warning leaves it a
 			return err
 		}
 		findings := examine(cfg, textFlag(serve, "data")).Examine()
-		var err error
 		if asJSON {
-			err = printJSON(cmd.OutOrStdout(), findings)
-		} else {
-			err = printFindings(cmd.OutOrStdout(), findings)
+			return cmp.Or(printJSON(cmd.OutOrStdout(), findings), badOf(findings))
 		}
-		if bad := len(doctor.Of(findings, doctor.Bad)); err == nil && bad > 0 {
-			err = fmt.Errorf("%d of %d checks are bad", bad, len(findings))
-		}
-		return err
+		return cmp.Or(printFindings(cmd.OutOrStdout(), findings), badOf(findings))
 	}
 	return cmd
+}
+
+// badOf returns an error where findings are bad.
+func badOf(findings []doctor.Finding) error {
+	if bad := len(doctor.Of(findings, doctor.Bad)); bad > 0 {
+		return fmt.Errorf("%d of %d checks are bad", bad, len(findings))
+	}
+	return nil
 }
 
 // textFlag returns the value of a flag as text.

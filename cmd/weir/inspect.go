@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -35,14 +33,12 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
   weir inspect --verify feeds.weir
   weir inspect --item shoes --segment summer arms.weir`,
 		Args: exactly(1, "one file"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: interruptible(func(cmd *cobra.Command, args []string) (err error) {
 			byUser := cmd.Flags().Changed("user")
 			if holdsArms(args[0]) {
-				return inspectArms(cmd, args[0], armQuery{
-					item: item, segment: segment, user: user, byItem: cmd.Flags().Changed("item"),
-					bySegment: cmd.Flags().Changed("segment"),
-					byUser:    byUser, asJSON: asJSON, verify: verify,
-				})
+				return inspectArms(cmd, args[0], armQuery{item: item, segment: segment, user: user,
+					byItem: cmd.Flags().Changed("item"), bySegment: cmd.Flags().Changed("segment"),
+					byUser: byUser, asJSON: asJSON, verify: verify})
 			}
 			for _, flag := range []string{"item", "segment"} {
 				if cmd.Flags().Changed(flag) {
@@ -59,7 +55,11 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 			defer func() { err = errors.Join(err, s.Close()) }()
 			out := cmd.OutOrStdout()
 			if verify {
-				return verifySnapshot(cmd, out, s, args[0])
+				took, err := verified(cmd, s.Stats().Bytes, s.Verify)
+				if err != nil {
+					return err
+				}
+				return printVerified(out, args[0], s.Stats().Bytes, took)
 			}
 			// The file is mapped: a reader sees a fault, not an error, when somebody cuts it off.
 			return disk.Guard(func() error {
@@ -68,7 +68,7 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 				}
 				return printSnapshot(out, s, args[0], asJSON)
 			})
-		},
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&user, "user", "",
@@ -80,45 +80,49 @@ is named, or the segment of a user. The whole of it is checked in any case.`,
 	return cmd
 }
 
-func verifySnapshot(cmd *cobra.Command, out io.Writer, s *snapshot.Snapshot, path string) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-	defer stop()
-	bar := newBar("checking", "", s.Stats().Bytes)
+// verified has the whole of a file checked, under a progress bar, and returns how long that took.
+func verified(cmd *cobra.Command, bytes int64, check func(context.Context, func(done, all int64)) error) (
+	took time.Duration, err error) {
+	bar := newBar("checking", "", bytes)
 	start := time.Now()
-	err := s.Verify(ctx, func(done, _ int64) { bar.Set64(done) })
+	err = check(cmd.Context(), func(done, _ int64) { bar.Set64(done) })
 	bar.Exit()
 	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: not all was checked")
-	} else if err != nil {
-		return err
+		err = errors.New("interrupted: not all was checked")
 	}
-	_, err = fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path,
-		config.Size(s.Stats().Bytes), time.Since(start).Seconds())
+	return time.Since(start), err
+}
+
+func printVerified(out io.Writer, path string, bytes int64, took time.Duration) error {
+	_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path, config.Size(bytes),
+		took.Seconds())
 	return err
 }
 
 // snapshotReport is what inspect --json prints of a snapshot.
 type snapshotReport struct {
-	Format   uint32  `json:"format"`
-	Made     string  `json:"publication"`
-	Bytes    int64   `json:"bytes"`
-	Users    uint64  `json:"users"`
-	UserKind string  `json:"user_kind"`
-	Index    string  `json:"index"`
-	Slots    uint64  `json:"slots"`
-	Items    uint64  `json:"items"`
-	ItemKind string  `json:"item_kind"`
-	MaxItem  *uint64 `json:"max_item,omitempty"`
-	Names    *uint64 `json:"names,omitempty"`
-	ItemBits int     `json:"item_bits"`
-	Shortest int     `json:"shortest"`
-	Longest  int     `json:"longest"`
-	Fallback []any   `json:"fallback"`
-	Sections []struct {
-		Name   string `json:"name"`
-		Offset uint64 `json:"offset"`
-		Bytes  uint64 `json:"bytes"`
-	} `json:"sections"`
+	Format   uint32    `json:"format"`
+	Made     string    `json:"publication"`
+	Bytes    int64     `json:"bytes"`
+	Users    uint64    `json:"users"`
+	UserKind string    `json:"user_kind"`
+	Index    string    `json:"index"`
+	Slots    uint64    `json:"slots"`
+	Items    uint64    `json:"items"`
+	ItemKind string    `json:"item_kind"`
+	MaxItem  *uint64   `json:"max_item,omitempty"`
+	Names    *uint64   `json:"names,omitempty"`
+	ItemBits int       `json:"item_bits"`
+	Shortest int       `json:"shortest"`
+	Longest  int       `json:"longest"`
+	Fallback []any     `json:"fallback"`
+	Sections []section `json:"sections"`
+}
+
+type section struct {
+	Name   string `json:"name"`
+	Offset uint64 `json:"offset"`
+	Bytes  uint64 `json:"bytes"`
 }
 
 func newSnapshotReport(s *snapshot.Snapshot) snapshotReport {
@@ -139,13 +143,21 @@ func newSnapshotReport(s *snapshot.Snapshot) snapshotReport {
 		r.MaxItem = &st.MaxItem
 	}
 	for _, p := range s.Sections() {
-		r.Sections = append(r.Sections, struct {
-			Name   string `json:"name"`
-			Offset uint64 `json:"offset"`
-			Bytes  uint64 `json:"bytes"`
-		}{p.Name, p.Offset, p.Length})
+		r.Sections = append(r.Sections, section{p.Name, p.Offset, p.Length})
 	}
 	return r
+}
+
+// firstOf lists the first few, after a colon.
+func firstOf[T any](all []T) (list string) {
+	const most = 5
+	for i, one := range all[:min(len(all), most)] {
+		list += fmt.Sprint([...]string{": ", ", "}[min(i, 1)], one)
+	}
+	if len(all) > most {
+		list += ", ..."
+	}
+	return list
 }
 
 func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool) error {
@@ -166,13 +178,7 @@ func printSnapshot(out io.Writer, s *snapshot.Snapshot, path string, asJSON bool
 	fmt.Fprintf(w, ", %d bits an item\n", r.ItemBits)
 	fmt.Fprintf(w, "lists\t%d to %d items\n", r.Shortest, r.Longest)
 	fmt.Fprintf(w, "fallback\t%d items", len(r.Fallback))
-	for i, item := range r.Fallback[:min(5, len(r.Fallback))] {
-		fmt.Fprintf(w, "%s%v", [...]string{": ", ", "}[min(i, 1)], item)
-	}
-	if len(r.Fallback) > 5 {
-		fmt.Fprint(w, ", ...")
-	}
-	fmt.Fprint(w, "\n\nsection\toffset\tbytes\n")
+	fmt.Fprint(w, firstOf(r.Fallback), "\n\nsection\toffset\tbytes\n")
 	for _, p := range r.Sections {
 		fmt.Fprintf(w, "%s\t%d\t%d\n", p.Name, p.Offset, p.Bytes)
 	}

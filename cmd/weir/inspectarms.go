@@ -1,14 +1,10 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"text/tabwriter"
-	"time"
 
 	"weir/internal/bandit/arms"
 	"weir/internal/config"
@@ -37,9 +33,6 @@ type armQuery struct {
 }
 
 func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
-	usage := func(format string, args ...any) error {
-		return usage(format, args...)
-	}
 	switch {
 	case q.verify && (q.byItem || q.bySegment || q.byUser || q.asJSON):
 		return usage("--verify goes with no other flag")
@@ -52,23 +45,14 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-	defer stop()
-	bar := newBar("checking", "", f.Stats().Bytes)
-	start := time.Now()
 	// Looking something up in a damaged file might not end.
-	err = f.Load(ctx, func(done, _ int64) { bar.Set64(done) })
-	bar.Exit()
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: not all was checked")
-	} else if err != nil {
+	took, err := verified(cmd, f.Stats().Bytes, f.Load)
+	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	out := cmd.OutOrStdout()
 	if q.verify {
-		_, err := fmt.Fprintf(out, "%s: %s, every checksum is right, in %.1f s\n", path,
-			config.Size(f.Stats().Bytes), time.Since(start).Seconds())
-		return err
+		return printVerified(out, path, f.Stats().Bytes, took)
 	}
 	return disk.Guard(func() error {
 		switch {
@@ -84,11 +68,11 @@ func inspectArms(cmd *cobra.Command, path string, q armQuery) error {
 
 func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 	s := f.Stats()
+	var segments []string
+	for _, segment := range f.Segments() {
+		segments = append(segments, segment.Name)
+	}
 	if asJSON {
-		var segments []string
-		for _, segment := range f.Segments() {
-			segments = append(segments, segment.Name)
-		}
 		return printJSON(out, struct {
 			Format      uint32   `json:"format"`
 			Bytes       int64    `json:"bytes"`
@@ -106,16 +90,7 @@ func printArms(out io.Writer, f *arms.File, path string, asJSON bool) error {
 	fmt.Fprintf(w, "arms\t%d: %d of items, %d of segments, %d of users\n", s.Arms,
 		s.Arms-s.SegmentArms-s.UserArms, s.SegmentArms, s.UserArms)
 	fmt.Fprintf(w, "users\t%d with a segment\n", s.Users)
-	fmt.Fprintf(w, "segments\t%d", s.Segments)
-	const most = 5
-	for i, segment := range f.Segments() {
-		if i == most {
-			fmt.Fprint(w, ", ...")
-			break
-		}
-		fmt.Fprintf(w, "%s%s", [...]string{": ", ", "}[min(i, 1)], segment.Name)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "segments\t%d%s\n", s.Segments, firstOf(segments))
 	return w.Flush()
 }
 
@@ -132,10 +107,7 @@ func printArm(out io.Writer, f *arms.File, q armQuery) error {
 		return fmt.Errorf("there is no arm of %s", what)
 	}
 	if q.asJSON {
-		return printJSON(out, struct {
-			Alpha float64 `json:"alpha"`
-			Beta  float64 `json:"beta"`
-		}{alpha, beta})
+		return printJSON(out, map[string]float64{"alpha": alpha, "beta": beta})
 	}
 	_, err := fmt.Fprintf(out, "alpha %v, beta %v\n", alpha, beta)
 	return err
@@ -147,9 +119,7 @@ func printSegment(out io.Writer, f *arms.File, q armQuery) error {
 		return fmt.Errorf("user %s has no segment", q.user)
 	}
 	if q.asJSON {
-		return printJSON(out, struct {
-			Segment string `json:"segment"`
-		}{segment.Name})
+		return printJSON(out, map[string]string{"segment": segment.Name})
 	}
 	_, err := fmt.Fprintf(out, "segment %s\n", segment.Name)
 	return err

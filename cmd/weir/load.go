@@ -102,9 +102,6 @@ result has what was measured until then.`,
 		if err := load.CheckFlags(f); err != nil {
 			return usage("%w", err)
 		}
-		if err := out.distinct(); err != nil {
-			return usage("%w", err)
-		}
 		if err := out.check(); err != nil {
 			return err
 		}
@@ -254,8 +251,8 @@ type outputFormat struct {
 	write      func(io.Writer, *report.Result) error
 }
 
-// distinct refuses that one file takes two forms.
-func (o *outputs) distinct() error {
+// check refuses files that cannot be written, and that one takes two forms, before there is any load.
+func (o *outputs) check() error {
 	taken := make(map[string]string)
 	for _, f := range o.formats() {
 		if f.path == "" {
@@ -263,25 +260,16 @@ func (o *outputs) distinct() error {
 		}
 		path := filepath.Clean(f.path)
 		if other, there := taken[path]; there {
-			return fmt.Errorf("%s and %s both go to %s: only one of them can", other, f.flag, f.path)
+			return usage("%s and %s both go to %s: only one of them can", other, f.flag, f.path)
 		}
 		taken[path] = f.flag
 	}
-	return nil
-}
-
-// check refuses files that cannot be written, before there is any load.
-func (o *outputs) check() error {
-	for _, f := range o.formats() {
-		if f.path == "" || f.path == "-" {
-			continue
+	for path, flag := range taken {
+		if s, err := os.Stat(filepath.Dir(path)); path != "-" && (err != nil || !s.IsDir()) {
+			return fmt.Errorf("%s %s: there is no directory %s", flag, path, filepath.Dir(path))
 		}
-		dir := filepath.Dir(f.path)
-		if s, err := os.Stat(dir); err != nil || !s.IsDir() {
-			return fmt.Errorf("%s %s: there is no directory %s", f.flag, f.path, dir)
-		}
-		if s, err := os.Stat(f.path); err == nil && s.IsDir() {
-			return fmt.Errorf("%s %s is a directory; name a file", f.flag, f.path)
+		if s, err := os.Stat(path); err == nil && s.IsDir() {
+			return fmt.Errorf("%s %s is a directory; name a file", flag, path)
 		}
 	}
 	return nil

@@ -117,7 +117,7 @@ func printSources(cmd *cobra.Command, from map[string]string, dataDir string,
 	if _, _, err := checkServices(slog.New(slog.DiscardHandler), services); err != nil {
 		return usage("%w", err)
 	}
-	live, err := admin.ReadLive(settingsFile(dataDir))
+	live, err := admin.ReadLive(fileOf(dataDir, "settings.json"))
 	if err != nil {
 		return err
 	}
@@ -398,17 +398,9 @@ func (k *kernelFlags) serve(cmd *cobra.Command, cfg server.Config, dataDir strin
 		}
 	}()
 	attrs := []any{"version", version}
-	for _, p := range []struct {
-		name string
-		addr fmt.Stringer
-		on   bool
-	}{
-		{"listen", a.Addr(), a.Addr() != nil},
-		{"tls", a.TLSAddr(), a.TLSAddr() != nil},
-		{"admin", a.AdminAddr(), a.AdminAddr() != nil},
-	} {
-		if p.on {
-			attrs = append(attrs, p.name, p.addr.String())
+	for i, addr := range []net.Addr{a.Addr(), a.TLSAddr(), a.AdminAddr()} {
+		if addr != nil {
+			attrs = append(attrs, [...]string{"listen", "tls", "admin"}[i], addr.String())
 		}
 	}
 	cfg.Log.Info("weir is serving", attrs...)
