@@ -47,17 +47,21 @@ type tests struct{ *testing.M }
 
 func (t tests) Run() int { return clustertest.Main(t.M) }
 
+// TestMain runs the tests, or a process that is killed: of the implementation that its directory says.
 func TestMain(m *testing.M) {
-	if os.Getenv(addrsVariable) != "" {
-		learningtest.Main(tests{m}, shared)
-	}
-	learningtest.Main(tests{m}, local)
+	learningtest.Main(tests{m}, learningtest.Implementation{Open: func(dir string) (learning.Learner, error) {
+		if strings.Contains(dir, "TestShared") {
+			return shared.Open(dir)
+		}
+		return local.Open(dir)
+	}})
 }
 
-// addrsVariable has the addresses of a cluster, for a process that is killed.
-const addrsVariable = "WEIR_LEARNINGTEST_CLUSTER"
+// addrsVariable begins the name of the variable that has the addresses of a server's cluster, for a process
+// that is killed.
+const addrsVariable = "WEIR_LEARNINGTEST_"
 
-// shared is a Shared; its directory says which keys it has.
+// shared is a Shared; its directory says which server and which keys it has.
 var shared = learningtest.Implementation{
 	Open: func(dir string) (learning.Learner, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -68,8 +72,12 @@ var shared = learningtest.Implementation{
 			}
 			return r
 		}, dir)
-		c, err := cluster.Open(ctx, cluster.Options{Addrs: strings.Split(os.Getenv(addrsVariable), ","),
-			Replicas: 1, Prefix: prefix})
+		server := clustertest.Redis
+		if strings.Contains(dir, string(clustertest.Valkey)) {
+			server = clustertest.Valkey
+		}
+		c, err := cluster.Open(ctx, cluster.Options{Replicas: 1, Prefix: prefix,
+			Addrs: strings.Split(os.Getenv(addrsVariable+string(server)), ",")})
 		if err != nil {
 			return nil, err
 		}
@@ -90,10 +98,14 @@ type closing struct {
 func (l closing) Close() error { return errors.Join(l.Learner.Close(), l.c.Close()) }
 
 func TestSharedKeepsThePromises(t *testing.T) {
+	t.Parallel()
 	for _, server := range clustertest.Servers() {
 		t.Run(string(server), func(t *testing.T) {
+			t.Parallel()
 			c := clustertest.Start(t, clustertest.Options{Server: server, Shards: 1, Replicas: 1})
-			t.Setenv(addrsVariable, strings.Join(c.Addrs(), ","))
+			if err := os.Setenv(addrsVariable+string(server), strings.Join(c.Addrs(), ",")); err != nil {
+				t.Fatal(err)
+			}
 			learningtest.Run(t, shared)
 		})
 	}

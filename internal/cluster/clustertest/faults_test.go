@@ -92,8 +92,8 @@ var faults = []fault{
 			return slowly(ctx, p, func() error { return restart(p) })
 		}},
 	{name: "WholeShardKilled", slow: true, inject: wholeShard},
-	{name: "Resharding200Slots", inject: resharding(100)},
 	{name: "Resharding2000Slots", slow: true, inject: resharding(1000)},
+	{name: "Resharding200Slots", inject: resharding(100)},
 	{name: "RollingRestart", slow: true,
 		inject: func(ctx context.Context, c *engine, _ *node) error {
 			for shard := range c.Options.Shards {

@@ -17,23 +17,31 @@ import (
 
 // RunPositions runs the suite.
 func RunPositions(t *testing.T, p Positions) {
-	for as := range shapes {
-		t.Run(as.String(), func(t *testing.T) {
-			t.Run("OperationsAndRestart", func(t *testing.T) { operations(t, p, as) })
-			t.Run("EveryItemOnce", func(t *testing.T) { once(t, p, 0, as) })
-			t.Run("Forget", func(t *testing.T) { forget(t, p, as) })
-			t.Run("Survey", func(t *testing.T) { surveyed(t, p, as) })
+	run := func(t *testing.T, name string, test func(*testing.T)) {
+		t.Run(name, func(t *testing.T) {
+			if p.Shared {
+				t.Parallel() // it mostly waits for servers
+			}
+			test(t)
 		})
 	}
-	t.Run("EveryItemOnceOverChanges", func(t *testing.T) { once(t, p, 80, Dense, Digits) })
-	t.Run("LateRequestsUndoNothing", func(t *testing.T) { late(t, p) })
-	t.Run("UsersKeepTheirPlaceThroughShapes", func(t *testing.T) { throughShapes(t, p) })
-	t.Run("Exhausted", func(t *testing.T) { ended(t, p) })
+	for as := range shapes {
+		t.Run(as.String(), func(t *testing.T) {
+			run(t, "OperationsAndRestart", func(t *testing.T) { operations(t, p, as) })
+			run(t, "EveryItemOnce", func(t *testing.T) { once(t, p, 0, as) })
+			run(t, "Forget", func(t *testing.T) { forget(t, p, as) })
+			run(t, "Survey", func(t *testing.T) { surveyed(t, p, as) })
+		})
+	}
+	run(t, "EveryItemOnceOverChanges", func(t *testing.T) { once(t, p, 80, Dense, Digits) })
+	run(t, "LateRequestsUndoNothing", func(t *testing.T) { late(t, p) })
+	run(t, "UsersKeepTheirPlaceThroughShapes", func(t *testing.T) { throughShapes(t, p) })
+	run(t, "Exhausted", func(t *testing.T) { ended(t, p) })
 	if !p.Volatile {
-		t.Run("Kill", func(t *testing.T) { kill(t, p) })
+		run(t, "Kill", func(t *testing.T) { kill(t, p) })
 	}
 	if !p.Volatile && !p.Shared {
-		t.Run("FailedSync", func(t *testing.T) { failedSync(t, p) })
+		run(t, "FailedSync", func(t *testing.T) { failedSync(t, p) })
 	}
 }
 
