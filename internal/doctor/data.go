@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"time"
+
+	"weir/internal/disk"
 )
 
 // fileSystems is what is wrong with some for data; the others are taken for disks.
@@ -35,12 +37,16 @@ const (
 		"is a fault, and what a sync promises is somebody else's."
 )
 
-func (m *Machine) fileSystem() (Finding, error) {
-	dir, err := existing(m.Data)
-	if err != nil {
-		return Finding{}, err
+// volume returns what the data directory is on, or will be.
+func (m *Machine) volume() (dir string, v disk.Volume, err error) {
+	if dir, err = existing(m.Data); err == nil {
+		v, err = m.Volume(dir)
 	}
-	v, err := m.Volume(dir)
+	return dir, v, err
+}
+
+func (m *Machine) fileSystem() (Finding, error) {
+	dir, v, err := m.volume()
 	if err != nil {
 		return Finding{}, err
 	}
@@ -53,11 +59,7 @@ func (m *Machine) fileSystem() (Finding, error) {
 }
 
 func (m *Machine) space() (Finding, error) {
-	dir, err := existing(m.Data)
-	if err != nil {
-		return Finding{}, err
-	}
-	v, err := m.Volume(dir)
+	dir, v, err := m.volume()
 	if err != nil {
 		return Finding{}, err
 	}

@@ -11,26 +11,26 @@ import (
 	"strings"
 )
 
-// leastQueue is the accept queue that Linux gives since 5.4.
-const leastQueue = 4096
-
-func (m *Machine) acceptQueue() (Finding, error) {
-	const name = "net.core.somaxconn"
-	queue, err := m.sysctl(name)
+// atLeast is a check of a setting of the kernel that is wrong below a value, and bad further below.
+func (m *Machine) atLeast(name string, least, bad int64, why string) (Finding, error) {
+	value, err := m.sysctl(name)
 	if err != nil {
 		return Finding{}, err
 	}
-	if queue >= leastQueue {
-		return ok("%s is %d", name, queue)
+	if value >= least {
+		return ok("%s is %d", name, value)
 	}
-	f := Finding{Severity: Warn,
-		Found: fmt.Sprintf("%s is %d", name, queue),
-		Why: "Connections that arrive while the queue is full are dropped, and their clients try again " +
-			"after a second or more. It is read when the server starts."}
-	if queue < 1024 {
+	f := Finding{Severity: Warn, Found: fmt.Sprintf("%s is %d", name, value), Why: why}
+	if value < bad {
 		f.Severity = Bad
 	}
-	return f.set(name, strconv.Itoa(leastQueue))
+	return f.set(name, strconv.FormatInt(least, 10))
+}
+
+// acceptQueue wants what Linux gives since 5.4.
+func (m *Machine) acceptQueue() (Finding, error) {
+	return m.atLeast("net.core.somaxconn", 4096, 1024, "Connections that arrive while the queue is full are "+
+		"dropped, and their clients try again after a second or more. It is read when the server starts.")
 }
 
 func (m *Machine) synBacklog() (Finding, error) {

@@ -1,9 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"strconv"
 
 	"weir/internal/config"
 	"weir/internal/shed"
@@ -14,15 +14,9 @@ func size(n uint64) string { return config.Size(int64(min(n, math.MaxInt64))) }
 
 func (m *Machine) swap() (Finding, error) {
 	total, err := shed.MemInfo(m.Files, "SwapTotal")
-	if err != nil {
-		return Finding{}, err
-	}
-	free, err := shed.MemInfo(m.Files, "SwapFree")
-	if err != nil {
-		return Finding{}, err
-	}
-	memory, err := shed.MemInfo(m.Files, "MemTotal")
-	if err != nil {
+	free, err1 := shed.MemInfo(m.Files, "SwapFree")
+	memory, err2 := shed.MemInfo(m.Files, "MemTotal")
+	if err = cmp.Or(err, err1, err2); err != nil {
 		return Finding{}, err
 	}
 	used := total - min(free, total)
@@ -79,18 +73,12 @@ func (m *Machine) hugePages() (Finding, error) {
 
 func (m *Machine) overcommit() (Finding, error) {
 	mode, err := m.sysctl("vm.overcommit_memory")
-	if err != nil {
-		return Finding{}, err
-	}
-	if mode != 2 {
+	if err == nil && mode != 2 {
 		return ok("vm.overcommit_memory is %d", mode)
 	}
-	limit, err := shed.MemInfo(m.Files, "CommitLimit")
-	if err != nil {
-		return Finding{}, err
-	}
-	committed, err := shed.MemInfo(m.Files, "Committed_AS")
-	if err != nil {
+	limit, err1 := shed.MemInfo(m.Files, "CommitLimit")
+	committed, err2 := shed.MemInfo(m.Files, "Committed_AS")
+	if err = cmp.Or(err, err1, err2); err != nil {
 		return Finding{}, err
 	}
 	left := limit - min(committed, limit)
@@ -105,30 +93,14 @@ func (m *Machine) overcommit() (Finding, error) {
 }
 
 func (m *Machine) memoryMaps() (Finding, error) {
-	const name, usual = "vm.max_map_count", 65530
-	maps, err := m.sysctl(name)
-	if err != nil {
-		return Finding{}, err
-	}
-	if maps >= usual {
-		return ok("%s is %d", name, maps)
-	}
-	f := Finding{Severity: Warn, Found: fmt.Sprintf("%s is %d", name, maps),
-		Why: "A heap of many GB is in thousands of maps, lists and positions come on top, and a process " +
-			"that can have no more of them ends."}
-	if maps < 4096 {
-		f.Severity = Bad
-	}
-	return f.set(name, strconv.Itoa(usual))
+	return m.atLeast("vm.max_map_count", 65530, 4096, "A heap of many GB is in thousands of maps, lists and "+
+		"positions come on top, and a process that can have no more of them ends.")
 }
 
 func (m *Machine) memory() (Finding, error) {
 	total, err := shed.MemInfo(m.Files, "MemTotal")
-	if err != nil {
-		return Finding{}, err
-	}
-	groups, err := shed.ReadCgroups(m.Files)
-	if err != nil {
+	groups, err1 := shed.ReadCgroups(m.Files)
+	if err = cmp.Or(err, err1); err != nil {
 		return Finding{}, err
 	}
 	limit, whose := total, "the machine has"

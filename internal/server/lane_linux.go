@@ -159,16 +159,14 @@ func (f *fastLane) deal(fd, loop int) {
 }
 
 // retime has the loops take up timeouts that have changed.
-func (f *fastLane) retime() {
-	for _, l := range f.loops {
-		l.post(message{kind: msgRetime})
-	}
-}
+func (f *fastLane) retime() { f.tell(msgRetime) }
 
 // announceStop has the loops end once their requests are answered.
-func (f *fastLane) announceStop() {
+func (f *fastLane) announceStop() { f.tell(msgStop) }
+
+func (f *fastLane) tell(kind messageKind) {
 	for _, l := range f.loops {
-		l.post(message{kind: msgStop})
+		l.post(message{kind: kind})
 	}
 }
 

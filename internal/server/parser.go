@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"math/bits"
 	"net/http"
 	"slices"
 	"strconv"
@@ -325,31 +324,10 @@ func parseHead(buf []byte, h *head) *parseError {
 	return nil
 }
 
-// valueEnd returns the index of the first byte from i on that may not stand in a field value: a
-// control byte other than the tab. It looks at eight bytes at a time; a head ends with CR LF, so
-// there is always one.
+// valueEnd returns the index of the first byte from i on that may not stand in a field value: a control byte
+// other than the tab. A head ends with CR LF, so there is always one.
 func valueEnd(b []byte, i int) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		// A byte below 0x20 or equal to 0x7f sets its high bit; bytes from 0x80 on are
-		// masked out. A borrow can only mark a byte above a marked one, and the lowest
-		// mark is what counts.
-		below := (w - 0x20*ones) & ^w
-		del := w ^ 0x7f*ones
-		del = (del - ones) & ^del
-		if m := (below | del) & highs; m != 0 {
-			i += bits.TrailingZeros64(m) / 8
-			if b[i] != '\t' {
-				return i
-			}
-			i -= 7 // one beyond the tab, after the loop's step
-		}
-	}
-	for b[i] >= 0x20 && b[i] != 0x7f || b[i] == '\t' {
+	for i < len(b) && classes[b[i]]&inValue != 0 {
 		i++
 	}
 	return i
@@ -426,6 +404,7 @@ const (
 	inToken = 1 << iota
 	inTarget
 	inHost
+	inValue
 )
 
 var classes, lower = func() (classes, lower [256]byte) {
@@ -442,6 +421,9 @@ var classes, lower = func() (classes, lower [256]byte) {
 		// harmless and net/http takes them too.
 		if c > ' ' && c < 0x7f && c != '#' {
 			classes[c] |= inTarget
+		}
+		if c >= ' ' && c != 0x7f || c == '\t' {
+			classes[c] |= inValue
 		}
 		if alphanumeric || bytes.IndexByte([]byte("-._~!$&'()*+,;="), byte(c)) >= 0 {
 			classes[c] |= inHost

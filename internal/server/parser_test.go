@@ -311,46 +311,6 @@ func FuzzParseHead(f *testing.F) {
 	})
 }
 
-// plainValueEnd is what valueEnd does eight bytes at a time.
-func plainValueEnd(b []byte, i int) int {
-	for ; ; i++ {
-		if c := b[i]; c < 0x20 && c != '\t' || c == 0x7f {
-			return i
-		}
-	}
-}
-
-func TestValueEndEqualsItsPlainReference(t *testing.T) {
-	// Every byte at every place of a word, among neighbours that tempt a borrow.
-	for _, fill := range []byte{' ', '!', 'a', 0x80, 0xa0, 0xff, '\t', 0x7e} {
-		for length := range 20 {
-			for at := range length {
-				for c := range 256 {
-					b := append(bytes.Repeat([]byte{fill}, length), "\r\n"...)
-					b[at] = byte(c)
-					for from := range min(at+1, 3) {
-						if got, want := valueEnd(b, from), plainValueEnd(b, from); got != want {
-							t.Fatalf("valueEnd(%q, %d) = %d, want %d", b, from, got, want)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-func FuzzValueEnd(f *testing.F) {
-	f.Add([]byte("a value\twith \x80 and \x1f in it, longer than a word"), uint8(3))
-	f.Add([]byte("\x20\x1f\x20\x1f\x7f\x7e\x80\x00"), uint8(0))
-	f.Fuzz(func(t *testing.T, b []byte, from uint8) {
-		b = append(bytes.Clone(b), "\r\n"...)
-		i := int(from) % (len(b) - 1)
-		if got, want := valueEnd(b, i), plainValueEnd(b, i); got != want {
-			t.Fatalf("valueEnd(%q, %d) = %d, want %d", b, i, got, want)
-		}
-	})
-}
-
 // A head found piece by piece must end where the whole one does, and what is refused early must
 // be something the whole is refused for.
 func FuzzHeadInPieces(f *testing.F) {

@@ -92,13 +92,18 @@ func (f *facts) backlog(Want) Finding {
 		"everything anew, and changes are answered 503 meanwhile", atLeast(16<<20))
 }
 
-func (f *facts) trip(Want) Finding {
-	var slowest *node
+// most returns the node of which something is the longest, nil where there is none.
+func (f *facts) most(of func(*node) time.Duration) (worst *node) {
 	for _, n := range f.reached() {
-		if slowest == nil || n.roundTrip > slowest.roundTrip {
-			slowest = n
+		if worst == nil || of(n) > of(worst) {
+			worst = n
 		}
 	}
+	return worst
+}
+
+func (f *facts) trip(Want) Finding {
+	slowest := f.most(func(n *node) time.Duration { return n.roundTrip })
 	if slowest == nil || slowest.roundTrip == 0 {
 		return unseen("TIME is not allowed")
 	}
@@ -111,12 +116,7 @@ func (f *facts) trip(Want) Finding {
 }
 
 func (f *facts) clocks(Want) Finding {
-	var worst *node
-	for _, n := range f.reached() {
-		if worst == nil || n.skew.Abs() > worst.skew.Abs() {
-			worst = n
-		}
-	}
+	worst := f.most(func(n *node) time.Duration { return n.skew.Abs() })
 	if worst == nil || worst.roundTrip == 0 {
 		return unseen("TIME is not allowed")
 	}
