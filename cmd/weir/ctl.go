@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,8 @@ type ctlCommand struct {
 	// is printed as names with values.
 	rows    string
 	columns []string
-	done    string // printed instead
+	done    string            // printed instead
+	words   map[string]string // what may be the argument, and what the path has for it
 }
 
 // ctlCommands are the routes that need nothing but their arguments. What they answer is in docs/openapi.yaml.
@@ -48,6 +50,9 @@ var ctlCommands = []ctlCommand{
 		columns: []string{"group", "level", "service", "count", "last", "message", "kind"}},
 	{use: "clear", short: "Forget warnings and errors", method: "DELETE", path: "/admin/errors",
 		query: map[string]string{"group": "only those of this `number`"}},
+	{use: "reload feeds|arms", short: "Take up the new file of a service; fails when it is refused",
+		method: "POST", path: "/admin/{feeds|arms}/reload",
+		words: map[string]string{"feeds": "feeds", "arms": "bandit"}},
 	{use: "shed", short: "Whether the server is overloaded, by which signal", method: "GET",
 		path: "/admin/shed"},
 	{use: "feeds", short: "The lists that serve", method: "GET", path: "/admin/feeds"},
@@ -105,7 +110,7 @@ Answers are tables, or with --json what the route has answered. weir filter has 
 	for _, one := range ctlCommands {
 		cmd.AddCommand(c.command(one))
 	}
-	cmd.AddCommand(c.newStatus(), c.newSet(), c.newLog(), c.newReload(), c.newGet())
+	cmd.AddCommand(c.newStatus(), c.newSet(), c.newLog(), c.newGet())
 	for _, one := range cmd.Commands() {
 		if strings.HasPrefix(one.Use, "reset ") || strings.HasPrefix(one.Use, "set ") {
 			one.ValidArgsFunction = c.completeSettings
@@ -125,7 +130,7 @@ func (c *ctl) command(one ctlCommand) *cobra.Command {
 		what = strings.Join(words, " and ")
 	}
 	cmd := &cobra.Command{Use: one.use, Short: one.short, Example: one.example,
-		Args: exactly(len(words), what)}
+		Args: exactly(len(words), what), ValidArgs: slices.Sorted(maps.Keys(one.words))}
 	for name, usage := range one.query {
 		cmd.Flags().String(name, "", usage)
 	}
@@ -136,7 +141,11 @@ func (c *ctl) command(one ctlCommand) *cobra.Command {
 		path, query, body := one.path, url.Values{}, map[string]any{}
 		for i, word := range words {
 			if name := "{" + word + "}"; strings.Contains(path, name) {
-				path = strings.ReplaceAll(path, name, url.PathEscape(args[i]))
+				value, ok := one.words[args[i]]
+				if !ok && one.words != nil {
+					return usage("%q: expected %s", args[i], strings.ReplaceAll(word, "|", " or "))
+				}
+				path = strings.ReplaceAll(path, name, url.PathEscape(cmp.Or(value, args[i])))
 				continue
 			}
 			body[strings.ToLower(word)] = json.RawMessage(args[i])
@@ -187,17 +196,13 @@ func (c *ctl) explain(ctx context.Context, err error) error {
 	if listErr != nil {
 		return err
 	}
-	finder := &cobra.Command{SuggestionsMinimumDistance: 3}
-	for _, name := range names {
-		finder.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
-	}
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(refused.Fields)) {
-		similar := ""
+		line := name + ": " + refused.Fields[name]
 		if !slices.Contains(names, name) {
-			similar = meant(finder.SuggestionsFor(name))
+			line += meant(similar(name, names))
 		}
-		lines = append(lines, name+": "+refused.Fields[name]+similar)
+		lines = append(lines, line)
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
@@ -308,27 +313,6 @@ func (c *ctl) newStatus() *cobra.Command {
 					overload.Dominant), "\t"))
 			}
 			return errors.Join(w.Flush(), err)
-		},
-	}
-}
-
-func (c *ctl) newReload() *cobra.Command {
-	return &cobra.Command{
-		Use:       "reload feeds|arms",
-		Short:     "Take up the new file of a service; fails when it is refused",
-		Args:      exactly(1, "feeds or arms"),
-		ValidArgs: []string{"feeds", "arms"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, ok := map[string]string{"feeds": "/admin/feeds/reload",
-				"arms": "/admin/bandit/reload"}[args[0]]
-			if !ok {
-				return usage("%q: expected feeds or arms", args[0])
-			}
-			answer, err := c.ask(cmd.Context(), "POST", path, nil)
-			if err != nil {
-				return err
-			}
-			return c.print(cmd.OutOrStdout(), answer, "")
 		},
 	}
 }
