@@ -80,7 +80,7 @@ checked: build
 	cd bench && $(GO_TEST) -short -v ./... 2>&1 | awk -f ../scripts/testlog.awk
 
 # The folders whose lines end before column 110, tests included.
-COLUMNS := bench cmd/weir $(addprefix internal/,admin cluster config doctor flight jsonscan metrics sequence server shed strictjson systest webui)
+COLUMNS := bench cmd $(addprefix internal/,admin cluster config doctor flight jsonscan metrics sequence server shed strictjson systest webui)
 
 .PHONY: vetted
 vetted:

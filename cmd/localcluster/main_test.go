@@ -21,7 +21,8 @@ func TestNginxTakesTheConfiguration(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "conf"), []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := exec.Command(nginx, "-t", "-p", dir, "-c", filepath.Join(dir, "conf")).CombinedOutput(); err != nil {
+	said, err := exec.Command(nginx, "-t", "-p", dir, "-c", filepath.Join(dir, "conf")).CombinedOutput()
+	if err != nil {
 		t.Errorf("%v: %s\n%s", err, said, conf)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/internal/config"
 	"weir/internal/disk"
 	"weir/internal/load"
 	"weir/internal/load/control"
@@ -56,16 +57,11 @@ result has what was measured until then.`,
 	f := cmd.Flags()
 	plan.AddFlags(f)
 	out.addFlags(f)
-	f.StringVar(&planFile, "plan", "",
+	config.File(f, &planFile, "plan",
 		"`file` with a plan, JSON as in a result's \"plan\"; flags given beside it win")
 	f.StringVar(&prometheus, "prometheus", "", "`address` to serve the run's metrics on, at /metrics")
-	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_TOKEN"),
-		"`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
-	f.Lookup("token").DefValue = ""
+	secret(f, &token, "token", "WEIR_LOAD_TOKEN", "that the --agents want to see")
 	f.BoolVarP(&quiet, "quiet", "q", false, "show nothing until the run is over")
-	for _, name := range []string{"plan", "json", "csv", "html", "svg"} {
-		cobra.CheckErr(cmd.MarkFlagFilename(name))
-	}
 	choices := map[string][]string{"method": {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}}
 	for _, field := range load.Fields {
 		if field.File {
@@ -80,13 +76,14 @@ result has what was measured until then.`,
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
 			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("scenario",
-		func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return scenario.Complete(typed),
-				cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		}))
-	for _, flag := range []string{"stop-when", "fail-when", "healthy-when"} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, completeCondition))
+	for flag, complete := range map[string]func(typed string) []string{"scenario": scenario.Complete,
+		"stop-when": control.CompleteCondition, "fail-when": control.CompleteCondition,
+		"healthy-when": control.CompleteCondition} {
+		// What completes it goes on.
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag,
+			func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return complete(typed), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+			}))
 	}
 	cmd.RunE = interruptible(func(cmd *cobra.Command, args []string) error {
 		plan, err := planOf(plan, planFile, f)
@@ -111,10 +108,10 @@ result has what was measured until then.`,
 	return cmd
 }
 
-// completeCondition completes a condition, which goes on after what completes it.
-func completeCondition(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return control.CompleteCondition(typed),
-		cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+// secret adds a flag whose value is better given by an environment variable.
+func secret(f *pflag.FlagSet, p *string, name, variable, usage string) {
+	f.StringVar(p, name, os.Getenv(variable), "`secret` "+usage+" (default: $"+variable+")")
+	f.Lookup(name).DefValue = ""
 }
 
 // planOf returns the plan of the flags, on top of what planFile says.
@@ -232,10 +229,10 @@ type outputs struct {
 }
 
 func (o *outputs) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.json, "json", "", "`file` for the result as JSON; - is standard output")
-	f.StringVar(&o.csv, "csv", "", "`file` for the course of the run as CSV; - is standard output")
-	f.StringVar(&o.html, "html", "", "`file` for a page with plots, which needs nothing else")
-	f.StringVar(&o.svg, "svg", "", "`file` for a picture of rate and latency")
+	config.File(f, &o.json, "json", "`file` for the result as JSON; - is standard output")
+	config.File(f, &o.csv, "csv", "`file` for the course of the run as CSV; - is standard output")
+	config.File(f, &o.html, "html", "`file` for a page with plots, which needs nothing else")
+	config.File(f, &o.svg, "svg", "`file` for a picture of rate and latency")
 }
 
 // formats are the outputs with their flags and what writes them.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -39,9 +38,7 @@ leader is silent for three seconds.`,
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8092",
 		"`address` that leaders come to; beyond loopback with --token")
-	f.StringVar(&o.Token, "token", os.Getenv("WEIR_LOAD_TOKEN"),
-		"`secret` that leaders have to show (default: $WEIR_LOAD_TOKEN)")
-	f.Lookup("token").DefValue = ""
+	secret(f, &o.Token, "token", "WEIR_LOAD_TOKEN", "that leaders have to show")
 	f.StringSliceVar(&o.Own, "i-own-this-target", nil,
 		"`host` beyond loopback that the load may go to; may be repeated")
 	return cmd

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/internal/config"
 	"weir/internal/load"
 	"weir/internal/load/access"
 	"weir/internal/load/web"
@@ -25,14 +26,14 @@ const newToken = "new"
 
 func newLoadUI() *cobra.Command {
 	var (
-		listen  string
-		history string
-		keep    int
-		token   string
-		agents  []string
-		secret  string
-		files   string
-		own     []string
+		listen      string
+		history     string
+		keep        int
+		token       string
+		agents      []string
+		agentsToken string
+		files       string
+		own         []string
 	)
 	cmd := &cobra.Command{
 		Use:   "ui",
@@ -49,23 +50,18 @@ where others can listen.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&listen, "listen", "127.0.0.1:8090", "`address` of the pages")
-	f.StringVar(&history, "history", "",
+	config.Dir(f, &history, "history", "",
 		"`folder` of the results (default: weir/load in the user's data folder)")
 	f.IntVar(&keep, "keep", 200, "results that stay in --history; older ones go")
-	f.StringVar(&token, "token", os.Getenv("WEIR_LOAD_UI_TOKEN"), "`secret` that the pages ask for, 16 "+
-		"characters or more; new makes one up and prints it (default: $WEIR_LOAD_UI_TOKEN)")
-	f.Lookup("token").DefValue = ""
+	secret(f, &token, "token", "WEIR_LOAD_UI_TOKEN",
+		"that the pages ask for, 16 characters or more; new makes one up and prints it")
 	f.StringSliceVar(&agents, "agents", nil,
 		"agents that plans may name, `host:port`,...; without it they may name none")
-	f.StringVar(&secret, "agents-token", os.Getenv("WEIR_LOAD_TOKEN"),
-		"`secret` that the --agents want to see (default: $WEIR_LOAD_TOKEN)")
-	f.Lookup("agents-token").DefValue = ""
-	f.StringVar(&files, "files", "", "`folder` of the files that plans may name as requests and variables; "+
-		"without it they may name none")
+	secret(f, &agentsToken, "agents-token", "WEIR_LOAD_TOKEN", "that the --agents want to see")
+	config.Dir(f, &files, "files", "", "`folder` of the files that plans may name as requests and "+
+		"variables; without it they may name none")
 	f.StringSliceVar(&own, "i-own-this-target", nil,
 		"`host` beyond loopback that the load may go to; may be repeated")
-	cobra.CheckErr(cmd.MarkFlagDirname("history"))
-	cobra.CheckErr(cmd.MarkFlagDirname("files"))
 
 	cmd.RunE = interruptible(func(cmd *cobra.Command, _ []string) error {
 		if keep < 1 {
@@ -93,7 +89,7 @@ where others can listen.`,
 		}
 		ui, err := web.New(web.Options{
 			New: func(ctx context.Context, p load.Plan) (web.Runner, error) {
-				run, err := load.New(ctx, p, load.Options{Token: secret})
+				run, err := load.New(ctx, p, load.Options{Token: agentsToken})
 				if err != nil {
 					return nil, err // and not a nil *load.Run
 				}

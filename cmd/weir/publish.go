@@ -200,8 +200,8 @@ func (p *publish) printStatus(ctx context.Context, c *cluster.Client, out io.Wri
 		}
 	}
 	if p.asJSON {
-		return printJSON(out, status{r.Serving, r.Preparing, append([]publications.Publication{}, r.History...),
-			append([]publications.Node{}, nodes...)})
+		return printJSON(out, status{r.Serving, r.Preparing, append([]publications.Publication{},
+			r.History...), append([]publications.Node{}, nodes...)})
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(state string, one *publications.Publication) {
