@@ -185,9 +185,10 @@ bench-inputs: ## write the inputs of the import figures, 8 GB, to build/bench/in
 
 SOAKTIME ?= 30m
 FAULTS ?= 20
+CLUSTERTIME ?= 1h
 
 .PHONY: soak
-soak: bench-build ## kill weir 2000 times, load it for SOAKTIME (30m), then an engine's faults; fails if an item comes twice, a request fails or memory grows
+soak: bench-build ## kill weir 2000 times, load it for SOAKTIME (30m), then an engine's faults, FAULTS (20) times each and for CLUSTERTIME (1h) under nodes; fails if an item comes twice, a request fails or memory grows
 	@mkdir -p build/bench
 	WEIR_SOAK=1 $(GO_TEST) -count=1 -v -run '^TestKillLosesNoAcknowledgedPosition$$' ./cmd/weir
 	@# 20,000 answers a second run 2 million users out of items in half an hour.
@@ -196,6 +197,7 @@ soak: bench-build ## kill weir 2000 times, load it for SOAKTIME (30m), then an e
 	@scripts/need.sh redis-server=redis-server strace=strace
 	WEIR_FAULTS=$(FAULTS) $(GO) test -timeout 3h -count=1 -v -run '^Test(FaultsGiveNothingTwice|FaultsOfTheEngineLoseNothingThatWasAcknowledged|EventsCountOnceWhateverBecomesOfThePrimary)$$' \
 		./internal/cluster/clustertest ./internal/filter/shared ./internal/bandit/learning
+	WEIR_CLUSTER_SOAK=$(CLUSTERTIME) $(GO) test -timeout 24h -count=1 -v -run '^TestClusterSoak$$' ./cmd/weir
 
 .PHONY: limited
 limited: bench-build ## overload weir for a minute in a cgroup of 768 MiB, as root; fails if it is killed, swaps or does not answer

@@ -297,6 +297,12 @@ func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
 			t.Errorf("publication %q after %q", second, first)
 		}
 		p.want("/feed/1?size=1", 200, "[22]")
+		for _, name := range []string{"import", "export"} {
+			out, err := weirSays(t, "cluster", append([]string{name, "--feeds", feeds, dir}, engine...)...)
+			if err == nil || !strings.Contains(err.Error(), "the node "+p.public+" was heard of") {
+				t.Errorf("%s while a node is there: %v %s", name, err, out)
+			}
+		}
 	}, engineFlags(c)...)
 
 	for _, wrong := range []struct {

@@ -19,6 +19,7 @@ import (
 	"weir/internal/bandit"
 	"weir/internal/bandit/learning"
 	"weir/internal/cluster"
+	"weir/internal/cluster/members"
 	"weir/internal/cluster/positions"
 	"weir/internal/config"
 	"weir/internal/disk"
@@ -37,7 +38,7 @@ func newClusterImport() *cobra.Command {
 lists in --feeds, the index of the sequence, what events have taught, and the filters. Then both are read and
 compared.
 
-The box is stopped meanwhile, or is a copy of the directory. A position is only ever moved forward, so this
+The box is stopped meanwhile, or is a copy of the directory; no node is there. A position is only ever moved forward, so this
 can be run again: after it was interrupted it goes on where it was, and a second run brings what has
 happened since. So the box need be stopped for the second run only, after a first one from a copy. Nodes
 serve from the engine once the last run has ended, and not before: then the import is refused.`,
@@ -50,7 +51,7 @@ func newClusterExport() *cobra.Command {
 		Short: "Move the state in the engine into the data directory of a box",
 		Long: `Move what the engine has into the data directory of one box, which is made where there is none:
 the positions of all users of the lists in --feeds, the index of the sequence, what events have taught, and
-the filters. Then both are read and compared. The nodes are stopped meanwhile. The engine stays as it is.
+the filters. Then both are read and compared. All nodes are stopped before. The engine stays as it is.
 
 After it was interrupted it can be run again, and goes on where it was.`,
 		Example: `  weir cluster export --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
@@ -87,7 +88,7 @@ func newClusterMove(name string, cmd *cobra.Command, in bool) *cobra.Command {
 		if m.in {
 			check = m.client.FixVersion
 		}
-		if err := check(ctx); err != nil {
+		if err := cmp.Or(check(ctx), m.alone(ctx)); err != nil {
 			return err
 		}
 		for _, move := range []func(context.Context) error{m.positions, m.index, m.events, m.filters} {
@@ -128,6 +129,18 @@ func (m *mover) open() (err error) {
 		return fmt.Errorf("%s has no positions: is it the data directory of the box?", m.dir)
 	}
 	m.lock, err = openData(m.dir)
+	return err
+}
+
+// alone refuses an engine that nodes serve from: what they change while it is read is lost, and given twice.
+func (m *mover) alone(ctx context.Context) error {
+	all, err := members.List(ctx, m.client)
+	for _, node := range all {
+		if node.Here() {
+			return fmt.Errorf("the node %s was heard of %v ago: stop all nodes first", cmp.Or(node.Address, node.ID),
+				node.Age.Round(time.Second/10))
+		}
+	}
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -123,9 +124,12 @@ func (f *fleet) write(version int) string {
 		}
 		l[uint64(user)] = all
 	}
-	path := filepath.Join(f.dir, fmt.Sprintf("feeds%d.weir", version))
-	l.write(f.t, path)
-	return path
+	l.write(f.t, f.path(version))
+	return f.path(version)
+}
+
+func (f *fleet) path(version int) string {
+	return filepath.Join(f.dir, fmt.Sprintf("feeds%d.weir", version))
 }
 
 // open starts a node on a data directory of the fleet.
@@ -278,6 +282,7 @@ func (f *fleet) more() {
 func (f *fleet) killNode(i int, meanwhile func()) {
 	f.t.Helper()
 	victim := f.at[i].Load()
+	f.count(victim)
 	victim.leaving.Store(true)
 	victim.kill()
 	meanwhile()
@@ -292,6 +297,7 @@ func (f *fleet) publish(meanwhile func()) (runs int) {
 	f.version++
 	version := f.version
 	f.mu.Unlock()
+	os.Remove(f.path(version - 2)) //nolint:errcheck // nodes have copies
 	args := append([]string{"publish", f.write(version), "--timeout", "20s"}, f.flags[:2]...)
 	before := f.serving()
 	for runs = 1; ; runs++ {
@@ -349,6 +355,7 @@ func (f *fleet) serving() (number string) {
 func (f *fleet) replace(i int, data string) {
 	f.t.Helper()
 	old := f.at[i].Swap(f.open(data))
+	f.count(old)
 	old.leaving.Store(true)
 	if err := old.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		f.t.Error(err)
@@ -356,8 +363,17 @@ func (f *fleet) replace(i int, data string) {
 	old.wait(0)
 }
 
-// settle ends the load and balances the books.
-func (f *fleet) settle() fleetSums {
+// count adds what a node that is about to end counts.
+func (f *fleet) count(b *backend) {
+	f.t.Helper()
+	skipped, _ := b.metric("weir_cluster_skipped_items_total")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sums.counted += int(skipped)
+}
+
+// rest ends the load.
+func (f *fleet) rest() {
 	f.t.Helper()
 	f.stop()
 	f.clients.Wait()
@@ -365,6 +381,12 @@ func (f *fleet) settle() fleetSums {
 	if f.t.Failed() {
 		f.t.FailNow()
 	}
+}
+
+// settle ends the load and balances the books.
+func (f *fleet) settle() fleetSums {
+	f.t.Helper()
+	f.rest()
 	node, s := f.at[0].Load(), &f.sums
 	for user := range fleetUsers {
 		at := 0
@@ -387,8 +409,7 @@ func (f *fleet) settle() fleetSums {
 	}
 	for i := range f.at {
 		b := f.at[i].Load()
-		counted, _ := b.metric("weir_cluster_skipped_items_total")
-		s.counted += int(counted)
+		f.count(b)
 		_, text := ask(f.t, "GET", "http://"+b.admin+"/metrics", "")
 		refused := 0
 		for line := range strings.Lines(text) {
@@ -407,7 +428,8 @@ func (f *fleet) settle() fleetSums {
 		f.t.Errorf("%d items were skipped; %d were counted, and %d requests not answered", s.skipped,
 			s.counted, f.unanswered.Load())
 	}
-	f.replace(0, "late") // which knows nothing but what the engine has
+	late := f.open("late") // knows nothing but what the engine has
+	f.at[0].Swap(late).kill()
 	for i := range f.at {
 		lost, twice := f.learned(f.at[i].Load())
 		s.lost, s.twiceEvent = max(s.lost, lost), max(s.twiceEvent, twice)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -250,6 +251,45 @@ func (c *Cluster) Reshard(ctx context.Context, from, to, n int) error {
 		}
 	}
 	return nil
+}
+
+// migrateSlots is Reshard by what Valkey has for it, all slots at once; Redis has nothing.
+func (c *Cluster) migrateSlots(ctx context.Context, from, to, n int) error {
+	if c.Options.Server != Valkey {
+		return c.Reshard(ctx, from, to, n)
+	}
+	source, target := c.Primary(ctx, from), c.Primary(ctx, to)
+	if source == nil || target == nil {
+		return errors.New("there is no primary")
+	}
+	view, err := source.view(ctx)
+	if err != nil {
+		return err
+	}
+	moved := ranges(view[source.ID].slots, n)
+	args := []string{"CLUSTER", "MIGRATESLOTS", "SLOTSRANGE"}
+	for i, slot := range moved {
+		if i == 0 || slot != moved[i-1]+1 {
+			args = append(args, strconv.Itoa(slot))
+		}
+		if i == len(moved)-1 || slot != moved[i+1]-1 {
+			args = append(args, strconv.Itoa(slot))
+		}
+	}
+	if _, err := source.Do(ctx, append(args, "NODE", target.ID)...); err != nil {
+		return err
+	}
+	return await(ctx, "the slots in the other shard", func() (bool, error) {
+		view, err := target.view(ctx)
+		if err != nil {
+			return false, err
+		}
+		has := make(map[int]bool)
+		for _, slot := range ranges(view[target.ID].slots, slots) {
+			has[slot] = true
+		}
+		return !slices.ContainsFunc(moved, func(slot int) bool { return !has[slot] }), nil
+	})
 }
 
 // moveKeys moves the keys of a slot to the node that listens on a port.

@@ -37,8 +37,8 @@ func TestFaultsGiveNothingTwice(t *testing.T) {
 				t.Parallel()
 				c := clustertest.Start(t,
 					clustertest.Options{Server: s, Replicas: 1, Proxies: true, Own: true})
-				for i, f := range faults {
-					if i%2 == 1 == odd && !(times == 0 && f.slow) {
+				for i, f := range clustertest.Faults {
+					if i%2 == 1 == odd && !(times == 0 && f.Slow) {
 						give(t, c, f, times)
 					}
 				}
@@ -48,13 +48,13 @@ func TestFaultsGiveNothingTwice(t *testing.T) {
 }
 
 // give makes a fault so many times, once if 0, with WAIT and, as a control, without.
-func give(t *testing.T, c *clustertest.Cluster, f fault, times int) {
+func give(t *testing.T, c *clustertest.Cluster, f clustertest.Fault, times int) {
 	for _, replicas := range []int{1, 0} {
 		control := replicas == 0
-		if times == 0 && control && !f.revealing {
+		if times == 0 && control && !f.Revealing {
 			continue
 		}
-		t.Run(fmt.Sprintf("%s/Wait%d", f.name, replicas), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/Wait%d", f.Name, replicas), func(t *testing.T) {
 			var sum outcome
 			rounds := max(1, times)
 			if control {
@@ -64,13 +64,13 @@ func give(t *testing.T, c *clustertest.Cluster, f fault, times int) {
 				sum.add(advanceUnder(t, c, f, replicas, i))
 			}
 			t.Logf("%s, %s, WAIT %d, %d times: %d items, %d twice, %d skipped, %d refused; "+
-				"%d indices, %d twice; %d events, %d lost, %d twice", c.Options.Server, f.name, replicas,
+				"%d indices, %d twice; %d events, %d lost, %d twice", c.Options.Server, f.Name, replicas,
 				rounds, sum.given, sum.twice, sum.skipped, sum.refused, sum.indices, sum.indicesTwice,
 				sum.events, sum.eventsLost, sum.eventsTwice)
 			switch {
-			case (control && f.revealing || !control && f.breaking) && sum.twice == 0:
+			case (control && f.Revealing || !control && f.Breaking) && sum.twice == 0:
 				t.Errorf("void: nothing was given twice where it must be, so the fault was none")
-			case !control && !f.breaking && sum.faulty() > 0:
+			case !control && !f.Breaking && sum.faulty() > 0:
 				t.Errorf("something came twice or was lost")
 			}
 		})
@@ -134,7 +134,8 @@ func (s *steps) take(ctx context.Context, index progress.Index) error {
 
 // advanceUnder has two nodes advance the same users, makes a fault, has both take up new lists meanwhile, and
 // goes on.
-func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round int) (o outcome) {
+func advanceUnder(t *testing.T, c *clustertest.Cluster, f clustertest.Fault, replicas, round int) (
+	o outcome) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -209,7 +210,7 @@ func advanceUnder(t *testing.T, c *clustertest.Cluster, f fault, replicas, round
 	}()
 	// The shard of the events comes first.
 	shard := int(cluster.Slot("{events}"))*c.Options.Shards>>14 + round
-	if err := f.inject(ctx, c, c.Primary(ctx, shard%c.Options.Shards)); err != nil {
+	if err := f.Inject(ctx, c, c.Primary(ctx, shard%c.Options.Shards)); err != nil {
 		clustertest.Need(t, err)
 	}
 	if err := c.AwaitHealthy(ctx); err != nil {
@@ -355,4 +356,12 @@ func (l lists) List(rank uint64) (progress.List, bool) {
 		tag += users * (uint64(l) - 1)
 	}
 	return progress.List{Tag: tag, Len: progress.MaxLen}, true
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
