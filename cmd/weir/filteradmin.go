@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -171,12 +173,51 @@ func newFilterAdd() *cobra.Command {
 		Short: "Add a filter of one feed, or of several as one",
 		Example: `  weir filter add https://example.org/rss --drop 'title contains "advert"'
   weir filter add https://a.example/rss https://b.example/atom --sort newest --limit 50 --title Both`,
-		Args: takes(1, many, "the URL of a feed, or several"),
+		Args: takes(1, many, "the URL of a feed, or of a page that links to one, or several"),
 	}, true, new(specFlags), func(c *adminClient, cmd *cobra.Command, in map[string]any,
 		urls []string) error {
+		for i := range urls {
+			var err error
+			if urls[i], err = c.discover(cmd, urls[i]); err != nil {
+				return err
+			}
+		}
 		in["urls"] = urls
 		return c.show(cmd, "POST", "/admin/filters", in)
 	})
+}
+
+// discover returns the URL of a feed for that of a page that links to one, and others as they are. What a
+// running server cannot read now may be added all the same; one that is stopped is not asked.
+func (c *adminClient) discover(cmd *cobra.Command, url string) (string, error) {
+	if c.data != "" {
+		return url, nil
+	}
+	var found filter.Discovery
+	err := c.get(cmd.Context(), "POST", "/admin/filters/discover", map[string]string{"url": url}, &found)
+	var refused *refusal
+	if errors.As(err, &refused) && (refused.Status == http.StatusBadGateway ||
+		refused.Status == http.StatusGatewayTimeout) {
+		cmd.PrintErrf("%s: %s; it is added all the same\n", url, refused.Detail)
+		return url, nil
+	}
+	if err != nil || !found.Page {
+		return url, err
+	}
+	feeds := slices.DeleteFunc(found.Feeds, func(f filter.Found) bool { return f.Icon })
+	switch len(feeds) {
+	case 0:
+		return "", fmt.Errorf("%s is a page that links to no feed: give the URL of the feed itself", url)
+	case 1:
+		cmd.PrintErrf("%s is a page; its feed is %s\n", url, feeds[0].URL)
+		return feeds[0].URL, nil
+	}
+	var list strings.Builder
+	for _, f := range feeds {
+		fmt.Fprintf(&list, "\n  %s  %s", f.URL, f.Title)
+	}
+	return "", fmt.Errorf("%s is a page that links to several feeds, of which one is to be given:%s", url,
+		strings.TrimRight(list.String(), " "))
 }
 
 func newFilterList() *cobra.Command {

@@ -274,7 +274,13 @@ func found(entry *httpcache.Entry) (all []Found) {
 	return all
 }
 
-// postDiscover answers POST /admin/filters/discover with the feeds that a page links to, or the feed itself.
+// Discovery is what a URL leads to: the feed that it is of itself, or those that a page links to.
+type Discovery struct {
+	Page  bool    `json:"page"`
+	Feeds []Found `json:"feeds"`
+}
+
+// postDiscover answers POST /admin/filters/discover with a Discovery.
 func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Outcome {
 	var in struct {
 		URL string `json:"url"`
@@ -291,16 +297,14 @@ func (s *Service) postDiscover(w *server.Response, r *server.Request) server.Out
 		return s.refuseUpstream(w, err)
 	}
 	defer entry.Release()
-	answer := struct {
-		Feeds []Found `json:"feeds"`
-	}{}
+	var answer Discovery
 	feed, err := s.parse(r.Context(), entry.Body(), entry.Header.Get("Content-Type"), entry.URL)
 	switch {
 	case err == nil:
 		answer.Feeds = []Found{{URL: entry.URL, Title: strings.Clone(feed.Title),
 			Type: feed.Format.ContentType()}}
 	case errors.Is(err, syndication.ErrNoFeed):
-		answer.Feeds = append([]Found{}, found(entry)...)
+		answer = Discovery{true, append([]Found{}, found(entry)...)}
 	default:
 		return s.refuseUpstream(w, err)
 	}
