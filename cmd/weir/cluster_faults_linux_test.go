@@ -43,9 +43,8 @@ func TestNodesGiveNothingTwice(t *testing.T) {
 }
 
 // TestAPublicationIsServedByAllNodesOrNone kills a node, and then the primary that has the record of
-// publications, at any moment of a publication. Whatever weir publish comes to say, all nodes serve the lists of
-// before or
-// the new ones, and no user is given items of older lists than before.
+// publications, at any moment of a publication. Whatever weir publish comes to say, all nodes serve the lists
+// of before or the new ones, and no user is given items of older lists than before.
 func TestAPublicationIsServedByAllNodesOrNone(t *testing.T) {
 	systest.LongRun(t, "processes and servers to kill")
 	t.Parallel()

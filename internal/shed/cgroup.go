@@ -2,10 +2,12 @@ package shed
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,16 +47,9 @@ func ReadCgroups(root fs.FS) (c Cgroups, err error) {
 		if c.CPUs == 0 || cpus < c.CPUs {
 			c.CPUs = cpus
 		}
-		text, err := b.read(path.Join(g.dir, "cpu.stat"))
-		if err != nil {
-			return c, err
-		}
-		periods, err := parseStat(text, "nr_periods")
-		if err != nil {
-			return c, err
-		}
-		throttled, err := parseStat(text, "nr_throttled")
-		if err != nil {
+		periods, err := b.stat(g, "cpu.stat", "nr_periods")
+		throttled, err2 := b.stat(g, "cpu.stat", "nr_throttled")
+		if err = cmp.Or(err, err2); err != nil {
 			return c, err
 		}
 		c.Throttled = max(c.Throttled, float64(throttled)/float64(max(periods, 1)))
@@ -223,11 +218,4 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-func hasWord(list, word string) bool {
-	for w := range strings.SplitSeq(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
+func hasWord(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }

@@ -2,6 +2,7 @@ package shed
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,19 +46,9 @@ func (b *box) headroom(g group) (left uint64, limited bool, err error) {
 	if g.v1 {
 		usageName, freeName = "memory.usage_in_bytes", "total_inactive_file"
 	}
-	text, err := b.read(path.Join(g.dir, usageName))
-	if err != nil {
-		return 0, false, err
-	}
-	usage, _, err := parseLimit(text)
-	if err != nil {
-		return 0, false, err
-	}
-	if text, err = b.read(path.Join(g.dir, "memory.stat")); err != nil {
-		return 0, false, err
-	}
-	free, err := parseStat(text, freeName)
-	if err != nil {
+	usage, _, err := b.bytes(g, usageName)
+	free, err2 := b.stat(g, "memory.stat", freeName)
+	if err = cmp.Or(err, err2); err != nil {
 		return 0, false, err
 	}
 	usage -= min(free, usage)
@@ -70,14 +61,29 @@ func (b *box) memoryLimit(g group) (limit uint64, limited bool, err error) {
 	if g.v1 {
 		name = "memory.limit_in_bytes"
 	}
-	text, err := b.read(path.Join(g.dir, name))
+	limit, limited, err = b.bytes(g, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil // the root of all, or memory is not controlled here
 	}
+	return limit, limited, err
+}
+
+// bytes reads a file of a cgroup that holds one number, or none.
+func (b *box) bytes(g group, file string) (n uint64, limited bool, err error) {
+	text, err := b.read(path.Join(g.dir, file))
 	if err != nil {
 		return 0, false, err
 	}
 	return parseLimit(text)
+}
+
+// stat reads a line of a file of a cgroup.
+func (b *box) stat(g group, file, name string) (uint64, error) {
+	text, err := b.read(path.Join(g.dir, file))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(text, name)
 }
 
 // MemInfo returns a figure of /proc/meminfo, in bytes, below the root of a file system.
