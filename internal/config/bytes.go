@@ -3,8 +3,11 @@ package config
 import (
 	"fmt"
 	"math"
+	"runtime/debug"
 	"strconv"
 	"strings"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // Bytes is a number of bytes as the value of a flag: "1048576", "1024KiB" or "1 MiB". It is shown in the
@@ -58,3 +61,15 @@ var units = []struct {
 	name  string
 	bytes int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+// Memory returns the bytes that defaults are shares of: what the collector keeps to (GOMEMLIMIT), which is a
+// share of what the process's cgroup may have, or the machine's memory where nothing limits it.
+func Memory() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	if total, err := memlimit.FromSystem(); err == nil {
+		return int64(total)
+	}
+	return 4 << 30
+}

@@ -137,8 +137,14 @@ func (r *Request) NextQuery(q []byte) (key, value, rest []byte, more, ok bool) {
 	if len(q) == 0 {
 		return nil, nil, nil, false, true
 	}
-	pair, rest, _ := bytes.Cut(q, []byte{'&'})
-	key, value, _ = bytes.Cut(pair, []byte{'='})
+	pair := q
+	if i := bytes.IndexByte(q, '&'); i >= 0 {
+		pair, rest = q[:i], q[i+1:]
+	}
+	key = pair
+	if i := bytes.IndexByte(pair, '='); i >= 0 {
+		key, value = pair[:i], pair[i+1:]
+	}
 	key, okKey := r.unescape(key, true)
 	value, okValue := r.unescape(value, true)
 	return key, value, rest, true, okKey && okValue
