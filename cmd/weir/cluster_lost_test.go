@@ -38,6 +38,7 @@ func (l *ledger) take(t *testing.T, p *ports, user int) bool {
 }
 
 func TestANodeGoesOnWithoutItsEngine(t *testing.T) {
+	t.Parallel()
 	// All of the engine ends at once, so its files must have what was answered.
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true,
 		Config: "--appendfsync always"})

@@ -28,6 +28,7 @@ func engineFlags(c *clustertest.Cluster) []string {
 }
 
 func TestANodeStartsOnlyWhereTheEngineKeepsThePromises(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
 	at := engineFlags(c)[:2]
 	if _, err := openServer(t, server.Config{}, t.TempDir(), at...); err == nil ||
@@ -138,6 +139,7 @@ type clusterOf struct {
 }
 
 func TestEveryNodeKnowsOfAllNodes(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
 	a, b := twoNodes(t, c, nil)
 	url := "http://" + b.admin + "/admin/cluster"
@@ -202,6 +204,7 @@ func servingOf(t *testing.T, p *ports) string {
 }
 
 func TestABoxMovesIntoTheEngineAndBack(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t, clustertest.Options{Shards: 3, Replicas: 1, Own: true})
 	dir, back := t.TempDir(), filepath.Join(t.TempDir(), "back")
 	feeds := filepath.Join(t.TempDir(), "feeds.weir")

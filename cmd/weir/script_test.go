@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"strconv"
 	"testing"
@@ -10,10 +11,16 @@ import (
 	"weir/internal/bandit/featurestore/feasttest"
 )
 
-// withFeast are tests after which Feast, if one of them has started it, is stopped.
+// withFeast are tests after which Feast, if one of them has started it, is stopped. Those that run beside each
+// other mostly wait for engines and processes; go test -parallel says it otherwise.
 type withFeast struct{ *testing.M }
 
-func (m withFeast) Run() int { return feasttest.Main(m.M) }
+func (m withFeast) Run() int {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	return feasttest.Main(m.M)
+}
 
 // TestMain lets the scripts run this very binary as the command weir.
 func TestMain(m *testing.M) {

@@ -68,10 +68,11 @@ var Faults = []Fault{
 			sleep(ctx, 5*time.Second)
 			return p.Resume()
 		}},
-	{Name: "KillAndRestartAtOnce", Slow: true,
-		Inject: func(_ context.Context, _ *Cluster, p *Node) error {
+	// A busy disk is a slow one: without always, what the file lacks is given again.
+	{Name: "KillAndRestartAtOnceAlways", Slow: true,
+		Inject: always(func(_ context.Context, _ *Cluster, p *Node) error {
 			return restart(p)
-		}},
+		})},
 	{Name: "SlowSyncAlways", Slow: true,
 		Inject: always(func(ctx context.Context, c *Cluster, p *Node) error {
 			return slowly(ctx, p, func() error { return restart(p) })
@@ -84,7 +85,7 @@ var Faults = []Fault{
 		Inject: func(ctx context.Context, _ *Cluster, p *Node) error {
 			return slowly(ctx, p, func() error { return restart(p) })
 		}},
-	{Name: "WholeShardKilled", Slow: true, Inject: wholeShard},
+	{Name: "WholeShardKilledAlways", Slow: true, Inject: always(wholeShard)},
 	{Name: "Resharding2000Slots", Slow: true, Inject: resharding(1000, (*Cluster).migrateSlots)},
 	{Name: "Resharding200Slots", Inject: resharding(100, (*Cluster).Reshard)},
 	{Name: "RollingRestart", Slow: true,
