@@ -137,7 +137,7 @@ func (s *Service) iconLinks(ctx context.Context, link string) (links []string) {
 					links = append(links, icon.String())
 				}
 			}
-			if u, err := base.Parse(feed.Link); err == nil {
+			if u, err := base.Parse(feed.URL); err == nil {
 				site = u
 			}
 		}

@@ -147,12 +147,12 @@ func (f *Feed) toRSS(w *xmlWriter, items []Ref, self string) {
 		"xmlns:atom=\"http://www.w3.org/2005/Atom\"" + extensionNamespaces + ">\n<channel>\n")
 	title := f.Title
 	if title == "" {
-		title = f.Link
+		title = f.URL
 	}
 	w.element("title", title)
-	w.element("link", f.Link)
+	w.element("link", f.URL)
 	w.raw("<description>")
-	w.dst = appendEscaped(w.dst, asHTML(f.Description, f.html&htmlSummary != 0))
+	w.dst = appendEscaped(w.dst, asHTML(f.Summary, f.html&htmlSummary != 0))
 	w.raw("</description>\n")
 	w.links("atom:link", f, self)
 	w.element("language", f.Language)
@@ -177,7 +177,7 @@ func (f *Feed) toRSS(w *xmlWriter, items []Ref, self string) {
 		w.raw("<image>")
 		w.element("url", f.Image)
 		w.element("title", title)
-		w.element("link", f.Link)
+		w.element("link", f.URL)
 		w.raw("</image>\n")
 	}
 	w.element("atom:icon", f.Icon)
@@ -275,10 +275,10 @@ func (f *Feed) toAtom(w *xmlWriter, items []Ref, self string) {
 	w.dst = w.dst[:len(w.dst)-1]
 	w.raw(" xmlns=\"http://www.w3.org/2005/Atom\"" + extensionNamespaces + ">\n")
 	w.construct("title", f.Title, f.html&htmlTitle != 0, true)
-	w.construct("subtitle", f.Description, f.html&htmlSummary != 0, false)
+	w.construct("subtitle", f.Summary, f.html&htmlSummary != 0, false)
 	id := self
 	if id == "" {
-		id = f.Link
+		id = f.URL
 	}
 	w.element("id", id)
 	newest := either(f.Updated, f.Published)
@@ -290,8 +290,8 @@ func (f *Feed) toAtom(w *xmlWriter, items []Ref, self string) {
 	}
 	w.element("updated", rfc3339(either(newest, time.Unix(0, 0))))
 	w.element("published", rfc3339(f.Published))
-	if f.Link != "" {
-		w.empty("link", "rel", "alternate", "href", f.Link)
+	if f.URL != "" {
+		w.empty("link", "rel", "alternate", "href", f.URL)
 	}
 	w.links("link", f, self)
 	w.element("rights", f.Copyright)

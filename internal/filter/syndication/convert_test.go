@@ -83,7 +83,7 @@ func same(t *testing.T, what string, got, want *syndication.Feed) {
 		title, link, description, language, image, feedURL, next, hub string
 	}
 	head := func(f *syndication.Feed) common {
-		return common{norm(f.Title), f.Link, norm(f.Description), f.Language, f.Image, f.FeedURL,
+		return common{norm(f.Title), f.URL, norm(f.Summary), f.Language, f.Image, f.FeedURL,
 			f.Next, f.Hub}
 	}
 	if got, want := head(got), head(want); got != want {

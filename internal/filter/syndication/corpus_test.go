@@ -42,9 +42,9 @@ func read(f *syndication.Feed, path string) (string, bool) {
 	case "feed.title":
 		return f.Title, true
 	case "feed.link":
-		return f.Link, true
+		return f.URL, true
 	case "feed.description", "feed.subtitle", "feed.tagline", "feed.info":
-		return f.Description, true
+		return f.Summary, true
 	case "feed.language":
 		return f.Language, true
 	case "feed.copyright", "feed.rights":

@@ -169,8 +169,8 @@ func differences(f *syndication.Feed, want *gofeed.Feed) string {
 		text("version", f.Version, want.FeedVersion)
 	}
 	text("title", f.Title, want.Title)
-	text("link", f.Link, want.Link)
-	text("description", f.Description, want.Description)
+	text("link", f.URL, want.Link)
+	text("description", f.Summary, want.Description)
 	text("feed URL", f.FeedURL, want.FeedLink)
 	text("language", f.Language, want.Language)
 	text("copyright", f.Copyright, want.Copyright)

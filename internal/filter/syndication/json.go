@@ -166,7 +166,7 @@ func (p *jsonParser) feedMember(key []byte) error {
 	case "title":
 		return p.set(&f.Title)
 	case "home_page_url":
-		return p.setURL(&f.Link)
+		return p.setURL(&f.URL)
 	case "feed_url":
 		from := p.I
 		if p.Space() == '"' {
@@ -180,7 +180,7 @@ func (p *jsonParser) feedMember(key []byte) error {
 	case "next_url":
 		return p.setURL(&f.Next)
 	case "description":
-		return p.set(&f.Description)
+		return p.set(&f.Summary)
 	case "icon":
 		return p.setURL(&f.Image)
 	case "favicon":

@@ -15,51 +15,38 @@ type precedence struct {
 // permaLinkNot is the rank of no link in an item whose GUID is none either.
 const permaLinkNot = 255
 
-// common is what feeds and items both say, of the one that is being read.
-type common struct {
-	title, summary, link, language, image *string
-	published, updated                    *time.Time
-	authors                               *[]Person
-	categories                            *[]string
-	html                                  *uint8
-	have                                  *precedence
-}
-
 // read has what comes be read into an item, or into the feed where that is nil.
 func (p *xmlParser) read(it *Item) {
 	if p.item = it; it == nil {
-		f := p.f
-		p.common = common{&f.Title, &f.Description, &f.Link, &f.Language, &f.Image, &f.Published, &f.Updated,
-			&f.Authors, &f.Categories, &f.html, &p.ofFeed}
+		p.Said, p.have = &p.f.Said, &p.ofFeed
 		return
 	}
-	p.common = common{&it.Title, &it.Summary, &it.URL, &it.Language, &it.Image, &it.Published, &it.Updated,
-		&it.Authors, &it.Categories, &it.html, &p.ofItem}
+	p.Said, p.have = &it.Said, &p.ofItem
 }
 
 // element reads what an element says; read is true when it is read to its end.
 func (p *xmlParser) element(t *tag, e element) (is place, read bool) {
-	f, it, c := p.f, p.item, &p.common
+	f, it := p.f, p.item
 	switch e.says {
 	case aTitle:
-		p.setTexts(t, e, c.title, &c.have.title, htmlTitle)
+		p.setTexts(t, e, &p.Title, &p.have.title, htmlTitle)
 	case aSummary:
-		p.setTexts(t, e, c.summary, &c.have.summary, htmlSummary)
+		p.setTexts(t, e, &p.Summary, &p.have.summary, htmlSummary)
 	case aContent:
 		if e.form == atomText {
-			setText(&it.URL, &c.have.link, e.rank+1, p.href(t, "src"))
+			setText(&it.URL, &p.have.link, e.rank+1, p.href(t, "src"))
 		}
-		p.setTexts(t, e, &it.Content, &c.have.content, htmlContent)
+		p.setTexts(t, e, &it.Content, &p.have.content, htmlContent)
 	case aLink:
 		s := p.urlText(t)
 		if s == "" {
 			s = p.href(t, "href")
 		}
-		if c.have.link == permaLinkNot {
-			c.have.link = 0
+		if p.have.link == permaLinkNot {
+			p.have.link = 0
 		}
 		if s != "" { // of several the last counts
-			*c.link, c.have.link = s, 0
+			p.URL, p.have.link = s, 0
 		}
 	case anAtomLink:
 		p.atomLink(t, e.rank)
@@ -67,18 +54,18 @@ func (p *xmlParser) element(t *tag, e element) (is place, read bool) {
 	case anID:
 		setFirst(&it.GUID, p.text(t))
 		if strings.EqualFold(p.attribute(t, "isPermaLink"), "false") && it.URL == "" {
-			c.have.link = permaLinkNot
+			p.have.link = permaLinkNot
 		}
 	case aPublished:
-		setTime(c.published, &c.have.published, e.rank, p.date(t))
+		setTime(&p.Published, &p.have.published, e.rank, p.date(t))
 	case anUpdated:
-		setTime(c.updated, &c.have.updated, e.rank, p.date(t))
+		setTime(&p.Updated, &p.have.updated, e.rank, p.date(t))
 	case aDate:
 		d := p.date(t)
-		setTime(c.published, &c.have.published, e.rank, d)
-		setTime(c.updated, &c.have.updated, e.rank+1, d)
+		setTime(&p.Published, &p.have.published, e.rank, d)
+		setTime(&p.Updated, &p.have.updated, e.rank+1, d)
 	case anAuthor:
-		*c.authors = addPerson(*c.authors, person(p.text(t)))
+		p.Authors = addPerson(p.Authors, person(p.text(t)))
 	case aPerson:
 		if !t.empty {
 			p.person, is = Person{}, inPerson
@@ -101,17 +88,17 @@ func (p *xmlParser) element(t *tag, e element) (is place, read bool) {
 			p.addCategory(strings.TrimSpace(s))
 		}
 	case aLanguage:
-		setText(c.language, &c.have.language, e.rank, p.text(t))
+		setText(&p.Language, &p.have.language, e.rank, p.text(t))
 	case anImage:
 		s := p.href(t, "href")
 		if s == "" {
 			s = p.href(t, "url")
 		}
-		setText(c.image, &c.have.image, e.rank, s)
+		setText(&p.Image, &p.have.image, e.rank, s)
 		return nowhere, false
 	case aMedium:
 		if p.attribute(t, "medium") == "image" || strings.HasPrefix(p.attribute(t, "type"), "image") {
-			setText(c.image, &c.have.image, e.rank, p.href(t, "url"))
+			setText(&p.Image, &p.have.image, e.rank, p.href(t, "url"))
 		}
 		return p.within(), false
 	case mediaGroup:
@@ -123,13 +110,13 @@ func (p *xmlParser) element(t *tag, e element) (is place, read bool) {
 		setFirst(&it.Comments, p.urlText(t))
 	case aCopyright:
 		s, _ := p.textOf(t, e.form)
-		setText(&f.Copyright, &c.have.copyright, e.rank, s)
+		setText(&f.Copyright, &p.have.copyright, e.rank, s)
 	case aGenerator:
 		p.generator(t)
 	case anIcon:
-		setText(&f.Icon, &c.have.icon, e.rank, p.urlText(t))
+		setText(&f.Icon, &p.have.icon, e.rank, p.urlText(t))
 	case aLogo:
-		setText(&f.Image, &c.have.image, e.rank, p.urlText(t))
+		setText(&f.Image, &p.have.image, e.rank, p.urlText(t))
 	case aTTL:
 		if n, err := strconv.Atoi(p.text(t)); err == nil && n > 0 && n < 1<<24 {
 			f.TTL = time.Duration(n) * time.Minute
@@ -196,20 +183,20 @@ func (p *xmlParser) part(t *tag, of place) bool {
 func (p *xmlParser) setTexts(t *tag, e element, dst *string, have *uint8, bit uint8) {
 	s, isHTML := p.textOf(t, e.form)
 	if setText(dst, have, e.rank, s) {
-		if *p.html &^= bit; isHTML {
-			*p.html |= bit
+		if p.html &^= bit; isHTML {
+			p.html |= bit
 		}
 	}
 }
 
-func (p *xmlParser) addCategory(s string) { *p.categories = addName(*p.categories, s) }
+func (p *xmlParser) addCategory(s string) { p.Categories = addName(p.Categories, s) }
 
 // atomLink reads a link of Atom, in a feed of any format.
 func (p *xmlParser) atomLink(t *tag, rank uint8) {
 	f, it, rel := p.f, p.item, p.attribute(t, "rel")
 	switch {
 	case rel == "" || rel == "alternate":
-		setText(p.link, &p.have.link, rank, p.href(t, "href"))
+		setText(&p.URL, &p.have.link, rank, p.href(t, "href"))
 	case it != nil && rel == "enclosure":
 		p.enclosure(t, "href")
 	case it != nil && rel == "replies":

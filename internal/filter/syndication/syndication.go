@@ -100,14 +100,10 @@ type Feed struct {
 	Charset string // the WHATWG's name of the charset of Source, in lower case
 	Source  []byte // the bytes as they were fetched
 
-	Title, Link, Description, Language string
-	Copyright, Generator               string
-	Image, Icon                        string // URLs
-	FeedURL, Next, Hub                 string // rel=self, rel=next, rel=hub
-	Authors                            []Person
-	Categories                         []string
-	// Zero when the document does not say or cannot be understood.
-	Published, Updated time.Time
+	Said                 // URL is that of its home page, and Summary its description
+	Copyright, Generator string
+	Icon                 string // a URL
+	FeedURL, Next, Hub   string // rel=self, rel=next, rel=hub
 
 	TTL       time.Duration // how long the feed asks not to be fetched again; 0 when it does not
 	SkipHours uint32        // bit h: not to be fetched in hour h, UTC
@@ -125,23 +121,31 @@ type Feed struct {
 	insert  int       // where in text items go when there are none
 	end     int       // where Source ends as far as it is used: before an item that was cut off
 	closed  string    // what closes the elements that were open there
-	html    uint8     // which of the feed's texts are HTML: htmlTitle, htmlSummary (the description)
 }
 
 // Item is an item or entry. The bytes of its Range begin with the white space before it.
 type Item struct {
 	Range
-	GUID, URL                         string
-	Title, Summary, Content, Language string // XML's escapes are undone; HTML within is as it is
-	Image, Comments                   string // URLs
-	Authors                           []Person
-	Categories                        []string
-	Enclosures                        []Enclosure
-	Published, Updated                time.Time
+	Said
+	GUID, Content string
+	Comments      string // a URL
+	Enclosures    []Enclosure
 
-	in   Range // its element or value in Feed.text, without white space
-	html uint8
+	in   Range  // its element or value in Feed.text, without white space
 	base string // xml:base
+}
+
+// Said is what feeds and items both say of themselves. XML's escapes are undone in texts, and HTML within is as it
+// is.
+type Said struct {
+	Title, Summary, URL, Language string
+	Image                         string // a URL
+	Authors                       []Person
+	Categories                    []string
+	// Zero when the document does not say or cannot be understood.
+	Published, Updated time.Time
+
+	html uint8 // which texts are HTML
 }
 
 const (

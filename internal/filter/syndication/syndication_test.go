@@ -75,9 +75,9 @@ func TestRelativeURLsAreOfWhereTheFeedWasFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		it := f.Items[0]
-		if f.Link != "https://example.org/" || f.Image != "https://example.org/feeds/i.png" ||
+		if f.URL != "https://example.org/" || f.Image != "https://example.org/feeds/i.png" ||
 			it.URL != "https://example.org/1" || it.Enclosures[0].URL != "https://cdn.example/1.mp3" {
-			t.Errorf("%s: %q %q %+v", format, f.Link, f.Image, it)
+			t.Errorf("%s: %q %q %+v", format, f.URL, f.Image, it)
 		}
 	}
 }

@@ -11,20 +11,16 @@ func (f *Feed) Text() *text.Table { return f.table }
 
 // tabulate sets the table.
 func (f *Feed) tabulate() {
-	size := 0
-	for i := range f.Items {
-		it := &f.Items[i]
-		size += len(it.Title) + len(it.Summary) + len(it.Content) + len(it.URL) + len(it.GUID)
-	}
-	f.table = text.NewTable(len(f.Items), size+size/8)
-	for field := range text.Fields {
-		for i := range f.Items {
-			f.table.Next()
-			for value, form := range f.Values(i, field) {
-				f.table.Add(value, form)
+	f.table = text.NewTable(len(f.Items), func(t *text.Table) {
+		for field := range text.Fields {
+			for i := range f.Items {
+				t.Next()
+				for value, form := range f.Values(i, field) {
+					t.Add(value, form)
+				}
 			}
 		}
-	}
+	})
 }
 
 // Values yields what an item has in a field, and whether that is text.HTML. An item without a language has

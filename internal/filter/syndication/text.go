@@ -95,7 +95,8 @@ func appendWords(dst []byte, s string, reference byte) (_ []byte, found flaws) {
 		for len(s) >= 8 {
 			x := word(s)
 			binary.LittleEndian.PutUint64(to[n:n+8], x)
-			if k := special(x, reference); k < 8 {
+			if found := special(x, reference); found != 0 {
+				k := bits.TrailingZeros64(found) / 8
 				n, s = n+k, s[k:]
 				break
 			}
@@ -133,10 +134,12 @@ func appendWords(dst []byte, s string, reference byte) (_ []byte, found flaws) {
 func clean(s string, reference byte) int {
 	i := 0
 	for i+8 <= len(s) {
-		k := special(word(s[i:]), reference)
-		if i += k; k == 8 {
+		found := special(word(s[i:]), reference)
+		if found == 0 {
+			i += 8
 			continue
 		}
+		i += bits.TrailingZeros64(found) / 8
 		if s[i] != '\n' && s[i] != '\t' {
 			return i
 		}
@@ -148,13 +151,12 @@ func clean(s string, reference byte) int {
 	return i
 }
 
-// special returns the index of the first of eight bytes that is a control character or the one that references
-// begin with, 8 when there is none.
-func special(x uint64, reference byte) int {
+// special returns a word whose lowest bit is the high one of the first of eight bytes that is a control character
+// or the one that references begin with, 0 when there is none.
+func special(x uint64, reference byte) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	y := x ^ uint64(reference)*ones
-	// The lowest high bit is that of the first; the others may be wrong.
-	return bits.TrailingZeros64(((x-' '*ones)&^x|(y-ones)&^y)&highs) / 8
+	return ((x-' '*ones)&^x | (y-ones)&^y) & highs
 }
 
 // word returns the first eight bytes of s.

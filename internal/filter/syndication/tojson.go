@@ -55,8 +55,8 @@ type jsonAttachment struct {
 
 func (f *Feed) toJSON(dst []byte, items []Ref, self string) []byte {
 	out := jsonFeed{Version: "https://jsonfeed.org/version/1.1",
-		Title: asText(f.Title, f.html&htmlTitle != 0), HomePageURL: f.Link,
-		FeedURL: self, NextURL: f.Next, Description: asText(f.Description, f.html&htmlSummary != 0),
+		Title: asText(f.Title, f.html&htmlTitle != 0), HomePageURL: f.URL,
+		FeedURL: self, NextURL: f.Next, Description: asText(f.Summary, f.html&htmlSummary != 0),
 		Icon: f.Image, Favicon: f.Icon,
 		Language: f.Language, Authors: jsonPersons(f.Authors), Items: make([]jsonItem, 0, len(items))}
 	if f.Hub != "" {

@@ -43,7 +43,8 @@ type xmlParser struct {
 	inside  tag         // within its text
 	scratch []byte
 	builder
-	common
+	*Said     // of the item, or the feed
+	have      *precedence
 	item      *Item
 	itemDepth int // of its element in stack
 	ofItem    precedence
@@ -225,7 +226,7 @@ func (p *xmlParser) pop(at int) {
 		p.endItem(at)
 	}
 	if e.is == inPerson {
-		*p.authors = addPerson(*p.authors, p.person)
+		p.Authors = addPerson(p.Authors, p.person)
 	}
 	if e.bound < len(p.bound) {
 		p.release(e.bound)

@@ -10,7 +10,11 @@
 // A Table is filled once, column by column, and then only read, by any number of goroutines.
 package text
 
-import "iter"
+import (
+	"iter"
+	"slices"
+	"sync"
+)
 
 // Field is a column of a Table.
 type Field uint8
@@ -38,14 +42,23 @@ type Table struct {
 	items  int
 }
 
-// NewTable returns a table for a number of items, with room for about size bytes.
-func NewTable(items, size int) *Table {
-	return &Table{
-		bytes:  append(make([]byte, 0, size+int(Fields)*(items+1)), 0),
-		starts: append(make([]uint32, 0, int(Fields)*items+1), 0),
-		items:  items,
+// NewTable returns a table for a number of items that fill fills with [Table.Next] and [Table.Add].
+func NewTable(items int, fill func(*Table)) *Table {
+	t := drafts.Get().(*Table)
+	t.bytes, t.starts, t.items = append(t.bytes[:0], 0), append(t.starts[:0], 0), items
+	fill(t)
+	made := &Table{slices.Clone(t.bytes), slices.Clone(t.starts), items}
+	if cap(t.bytes) <= mostDraft {
+		drafts.Put(t)
 	}
+	return made
 }
+
+// drafts are tables to fill, so that each is allocated once, at its size.
+var drafts = sync.Pool{New: func() any { return new(Table) }}
+
+// mostDraft is how large a draft that is kept may be.
+const mostDraft = 1 << 20
 
 // Items returns how many rows there are.
 func (t *Table) Items() int { return t.items }

@@ -53,20 +53,21 @@ func TestPatternsKeepTheBlanksAtTheirEnds(t *testing.T) {
 }
 
 func TestTablesHoldValuesByFieldAndItem(t *testing.T) {
-	table := text.NewTable(2, 0)
 	cells := map[text.Field][2][]string{
 		text.Title:    {{"First"}, {"Zweitér"}},
 		text.Category: {{"A", "", "b"}, nil},
 		text.Language: {nil, {"DE"}},
 	}
-	for f := range text.Fields {
-		for i := range 2 {
-			table.Next()
-			for _, v := range cells[f][i] {
-				table.Add(v, 0)
+	table := text.NewTable(2, func(table *text.Table) {
+		for f := range text.Fields {
+			for i := range 2 {
+				table.Next()
+				for _, v := range cells[f][i] {
+					table.Add(v, 0)
+				}
 			}
 		}
-	}
+	})
 	values := func(f text.Field, i int) (all []string) {
 		for v := range table.Values(f, i) {
 			all = append(all, string(v))
