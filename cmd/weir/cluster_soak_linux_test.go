@@ -13,9 +13,9 @@ import (
 // clusterSoakEnv is for how long TestClusterSoak makes faults, "1h" for one.
 const clusterSoakEnv = "WEIR_CLUSTER_SOAK"
 
-// TestClusterSoak makes all faults of an engine in turn, half of the time on each server, while three processes
-// are asked for feeds and indices and told of events, and new lists are published in each fault. Between
-// faults nodes are killed or replaced. Before it begins, a partition without WAIT must show items twice.
+// TestClusterSoak makes all faults of an engine in turn, half of the time on each server, while three
+// processes are asked for feeds and indices and told of events, and new lists are published in each fault.
+// Between faults nodes are killed or replaced. Before it begins, a partition without WAIT must show items twice.
 func TestClusterSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv(clusterSoakEnv))
 	if err != nil {
@@ -47,8 +47,9 @@ func TestClusterSoak(t *testing.T) {
 					f.mu.Lock()
 					sums := f.sums
 					f.mu.Unlock()
-					t.Logf("%s, round %d, %s: %.1f s, %d commands to publish; so far %d answers, %d refused, %+v",
-						s, round, fault.Name, time.Since(began).Seconds(), runs, f.answers.Load(), f.refused.Load(), sums)
+					t.Logf("%s, round %d, %s: %.1f s, %d commands to publish; so far %d "+
+						"answers, %d refused, %+v", s, round, fault.Name, time.Since(began).Seconds(), runs,
+						f.answers.Load(), f.refused.Load(), sums)
 					if sums.twice+sums.old+sums.again > 0 {
 						t.Fatal("something came twice, or was of older lists")
 					}
@@ -72,7 +73,8 @@ func (f *fleet) inject(fault clustertest.Fault, shard int) {
 
 // repeats has items come twice: without WAIT, what an isolated primary still answers is given again.
 func repeats(t *testing.T, s clustertest.Server) {
-	f := newFleet(t, clustertest.Options{Server: s, Proxies: true}, "--cluster-replicas", "0", "--cluster-unsafe")
+	f := newFleet(t, clustertest.Options{Server: s, Proxies: true}, "--cluster-replicas", "0",
+		"--cluster-unsafe")
 	for _, fault := range clustertest.Faults {
 		if fault.Name == "Partition" {
 			for shard := range f.engine.Options.Shards {

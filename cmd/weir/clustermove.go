@@ -38,9 +38,9 @@ func newClusterImport() *cobra.Command {
 lists in --feeds, the index of the sequence, what events have taught, and the filters. Then both are read and
 compared.
 
-The box is stopped meanwhile, or is a copy of the directory; no node is there. A position is only ever moved forward, so this
-can be run again: after it was interrupted it goes on where it was, and a second run brings what has
-happened since. So the box need be stopped for the second run only, after a first one from a copy. Nodes
+The box is stopped meanwhile, or is a copy of the directory; no node is there. A position is only ever
+moved forward, so this can be run again: after it was interrupted it goes on where it was, and a second run
+brings what has happened since. So the box need be stopped for the second run only, after a first one from a copy. Nodes
 serve from the engine once the last run has ended, and not before: then the import is refused.`,
 		Example: `  weir cluster import --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
 	}, true)
@@ -137,8 +137,8 @@ func (m *mover) alone(ctx context.Context) error {
 	all, err := members.List(ctx, m.client)
 	for _, node := range all {
 		if node.Here() {
-			return fmt.Errorf("the node %s was heard of %v ago: stop all nodes first", cmp.Or(node.Address, node.ID),
-				node.Age.Round(time.Second/10))
+			return fmt.Errorf("the node %s was heard of %v ago: stop all nodes first",
+				cmp.Or(node.Address, node.ID), node.Age.Round(time.Second/10))
 		}
 	}
 	return err

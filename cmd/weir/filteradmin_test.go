@@ -39,8 +39,9 @@ func TestFilterAddOfAPageTakesItsFeed(t *testing.T) {
 		"/news":   {source: "/news"},
 		"/one":    {source: "/news", says: "is a page; its feed is " + site.URL + "/news"},
 		"/broken": {source: "/broken", says: "is added all the same"},
-		"/two":    {says: "several feeds, of which one is to be given:\n  " + site.URL + "/news  news\n  " + site.URL + "/sports"},
-		"/none":   {says: "links to no feed"},
+		"/two": {says: "several feeds, of which one is to be given:\n  " + site.URL + "/news  news\n  " +
+			site.URL + "/sports"},
+		"/none": {says: "links to no feed"},
 	} {
 		root, out, said := newRoot(), new(bytes.Buffer), new(bytes.Buffer)
 		root.SetOut(out)
@@ -58,7 +59,8 @@ func TestFilterAddOfAPageTakesItsFeed(t *testing.T) {
 			t.Errorf("%s: %s", path, out)
 		}
 	}
-	if list, err := execute(t, "filter", "list", "--admin", admin); err != nil || strings.Count(list, "http://") != 3 {
+	if list, err := execute(t, "filter", "list", "--admin", admin); err != nil ||
+		strings.Count(list, "http://") != 3 {
 		t.Errorf("%s %v", list, err)
 	}
 }

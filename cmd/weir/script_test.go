@@ -11,8 +11,8 @@ import (
 	"weir/internal/bandit/featurestore/feasttest"
 )
 
-// withFeast are tests after which Feast, if one of them has started it, is stopped. Those that run beside each
-// other mostly wait for engines and processes; go test -parallel says it otherwise.
+// withFeast are tests after which Feast, if one of them has started it, is stopped. Those that run beside
+// each other mostly wait for engines and processes; go test -parallel says it otherwise.
 type withFeast struct{ *testing.M }
 
 func (m withFeast) Run() int {
