@@ -3,6 +3,7 @@ package syndication
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"mime"
 	"slices"
 	"sort"
@@ -279,16 +280,15 @@ func (f *Feed) narrow(name string, e encoding.Encoding) ([]byte, *mapping) {
 func (f *Feed) widen(size int, big bool) ([]byte, *mapping) {
 	m := &mapping{unit: size}
 	b, text := f.Source, make([]byte, 0, len(f.Source))
+	var order binary.ByteOrder = binary.LittleEndian
+	if big {
+		order = binary.BigEndian
+	}
 	unit := func(at int) rune {
-		var r rune
-		for k := range size {
-			if big {
-				r = r<<8 | rune(b[at+k])
-			} else {
-				r |= rune(b[at+k]) << (8 * k)
-			}
+		if size == 2 {
+			return rune(order.Uint16(b[at:]))
 		}
-		return r
+		return rune(order.Uint32(b[at:]))
 	}
 	at, isJSON := 0, false
 	for at+size <= len(b) {

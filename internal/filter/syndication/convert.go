@@ -157,13 +157,7 @@ func (f *Feed) toRSS(w *xmlWriter, items []Ref, self string) {
 	w.links("atom:link", f, self)
 	w.element("language", f.Language)
 	w.element("copyright", f.Copyright)
-	for _, p := range f.Authors {
-		if p.Email != "" {
-			w.element("managingEditor", mailbox(p))
-		} else {
-			w.element("dc:creator", p.Name)
-		}
-	}
+	w.persons("managingEditor", f.Authors)
 	w.element("pubDate", rfc1123(f.Published))
 	w.element("lastBuildDate", rfc1123(f.Updated))
 	for _, c := range f.Categories {
@@ -220,12 +214,18 @@ func (w *xmlWriter) links(name string, f *Feed, self string) {
 	}
 }
 
-// mailbox writes a person as RSS does.
-func mailbox(p Person) string {
-	if p.Name == "" {
-		return p.Email
+// persons writes persons as RSS does, whose element for them is that of a mail address.
+func (w *xmlWriter) persons(name string, persons []Person) {
+	for _, p := range persons {
+		switch {
+		case p.Email == "":
+			w.element("dc:creator", p.Name)
+		case p.Name == "":
+			w.element(name, p.Email)
+		default:
+			w.element(name, p.Email+" ("+p.Name+")")
+		}
 	}
-	return p.Email + " (" + p.Name + ")"
 }
 
 func (f *Feed) itemToRSS(w *xmlWriter, it *Item) {
@@ -240,13 +240,7 @@ func (f *Feed) itemToRSS(w *xmlWriter, it *Item) {
 	}
 	w.element("description", asHTML(it.Summary, it.html&htmlSummary != 0))
 	w.element("content:encoded", asHTML(it.Content, it.html&htmlContent != 0))
-	for _, p := range it.Authors {
-		if p.Email != "" {
-			w.element("author", mailbox(p))
-		} else {
-			w.element("dc:creator", p.Name)
-		}
-	}
+	w.persons("author", it.Authors)
 	for _, c := range it.Categories {
 		w.element("category", c)
 	}

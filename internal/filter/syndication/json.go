@@ -155,6 +155,21 @@ func (p *jsonParser) run() error {
 	return err
 }
 
+// said reads a member that feeds and items both have.
+func (p *jsonParser) said(s *Said, key []byte) error {
+	switch string(key) {
+	case "title":
+		return p.set(&s.Title)
+	case "language":
+		return p.set(&s.Language)
+	case "author":
+		return p.author(&s.Authors)
+	case "authors":
+		return p.each(func() error { return p.author(&s.Authors) })
+	}
+	return p.Skip()
+}
+
 func (p *jsonParser) feedMember(key []byte) error {
 	f := p.f
 	switch string(key) {
@@ -163,8 +178,6 @@ func (p *jsonParser) feedMember(key []byte) error {
 		p.isFeed = p.isFeed || strings.Contains(s, "jsonfeed.org")
 		f.Version = s[strings.LastIndexByte(s, '/')+1:]
 		return err
-	case "title":
-		return p.set(&f.Title)
 	case "home_page_url":
 		return p.setURL(&f.URL)
 	case "feed_url":
@@ -185,8 +198,6 @@ func (p *jsonParser) feedMember(key []byte) error {
 		return p.setURL(&f.Image)
 	case "favicon":
 		return p.setURL(&f.Icon)
-	case "language":
-		return p.set(&f.Language)
 	case "hubs":
 		return p.each(func() error {
 			return p.members(func(key []byte) error {
@@ -196,10 +207,6 @@ func (p *jsonParser) feedMember(key []byte) error {
 				return p.Skip()
 			})
 		})
-	case "author":
-		return p.author(&f.Authors)
-	case "authors":
-		return p.each(func() error { return p.author(&f.Authors) })
 	case "items":
 		if p.Space() == '[' {
 			p.isFeed, p.inItems = true, true
@@ -210,7 +217,7 @@ func (p *jsonParser) feedMember(key []byte) error {
 		p.inItems = err != nil && p.inItems
 		return err
 	}
-	return p.Skip()
+	return p.said(&f.Said, key)
 }
 
 // author reads an author, who is an object, or a text in feeds that get it wrong.
@@ -275,8 +282,6 @@ func (p *jsonParser) itemMember(key []byte) error {
 		return err
 	case "external_url":
 		return p.setURL(&it.URL)
-	case "title":
-		return p.set(&it.Title)
 	case "summary":
 		return p.set(&it.Summary)
 	case "content_html":
@@ -307,12 +312,6 @@ func (p *jsonParser) itemMember(key []byte) error {
 			it.Updated = d
 		}
 		return err
-	case "language":
-		return p.set(&it.Language)
-	case "author":
-		return p.author(&it.Authors)
-	case "authors":
-		return p.each(func() error { return p.author(&it.Authors) })
 	case "tags":
 		return p.each(func() error {
 			s, err := p.text()
@@ -341,5 +340,5 @@ func (p *jsonParser) itemMember(key []byte) error {
 			return err
 		})
 	}
-	return p.Skip()
+	return p.said(&it.Said, key)
 }

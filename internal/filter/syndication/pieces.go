@@ -1,6 +1,7 @@
 package syndication
 
 import (
+	"encoding/binary"
 	"strings"
 	"unicode/utf16"
 )
@@ -127,29 +128,22 @@ func (f *Feed) quote(url string) []byte {
 
 // encodeASCII writes ASCII in the charset of the source.
 func (f *Feed) encodeASCII(s string) []byte {
-	size, big := 1, strings.HasSuffix(f.Charset, "be")
-	switch {
-	case strings.HasPrefix(f.Charset, "utf-16"):
-		size = 2
-	case strings.HasPrefix(f.Charset, "utf-32"):
-		size = 4
-	default:
-		return []byte(s)
+	var order binary.AppendByteOrder = binary.LittleEndian
+	if strings.HasSuffix(f.Charset, "be") {
+		order = binary.BigEndian
 	}
 	var b []byte
-	for _, r := range s {
-		units := []rune{r}
-		if hi, lo := utf16.EncodeRune(r); size == 2 && hi != 0xfffd {
-			units = []rune{hi, lo}
+	switch {
+	case strings.HasPrefix(f.Charset, "utf-16"):
+		for _, u := range utf16.Encode([]rune(s)) {
+			b = order.AppendUint16(b, u)
 		}
-		for _, u := range units {
-			for k := range size {
-				if big {
-					k = size - 1 - k
-				}
-				b = append(b, byte(u>>(8*k)))
-			}
+	case strings.HasPrefix(f.Charset, "utf-32"):
+		for _, r := range s {
+			b = order.AppendUint32(b, uint32(r))
 		}
+	default:
+		b = []byte(s)
 	}
 	return b
 }
