@@ -15,7 +15,8 @@ const clusterSoakEnv = "WEIR_CLUSTER_SOAK"
 
 // TestClusterSoak makes all faults of an engine in turn, half of the time on each server, while three
 // processes are asked for feeds and indices and told of events, and new lists are published in each fault.
-// Between faults nodes are killed or replaced. Before it begins, a partition without WAIT must show items twice.
+// Between faults nodes are killed or replaced. Before it begins, a partition without WAIT must show items
+// twice.
 func TestClusterSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv(clusterSoakEnv))
 	if err != nil {

@@ -40,8 +40,9 @@ compared.
 
 The box is stopped meanwhile, or is a copy of the directory; no node is there. A position is only ever
 moved forward, so this can be run again: after it was interrupted it goes on where it was, and a second run
-brings what has happened since. So the box need be stopped for the second run only, after a first one from a copy. Nodes
-serve from the engine once the last run has ended, and not before: then the import is refused.`,
+brings what has happened since. So the box need be stopped for the second run only, after a first one
+from a copy. Nodes serve from the engine once the last run has ended, and not before: then the import is
+refused.`,
 		Example: `  weir cluster import --feeds feeds.weir --cluster valkey://10.0.0.1:6379 /var/lib/weir`,
 	}, true)
 }
