@@ -50,56 +50,51 @@ func (f *Feed) next(w *server.Response, r *server.Request) server.Outcome {
 func (f *Feed) handle(w *server.Response, r *server.Request,
 	parse func(*server.Response, *server.Request) (query, bool)) server.Outcome {
 	for {
-		switch q, err := f.try(w, r, parse); err {
-		case progress.ErrSuperseded:
-		case progress.ErrPending:
-			return f.pend(w, r, q)
-		default:
+		outcome, err := f.try(w, r, parse)
+		switch {
+		case outcome == server.Pending:
+			return outcome
+		case err != progress.ErrSuperseded:
 			return conclude(w, err)
 		}
 	}
 }
 
+// try is handle under the lists that serve. Where the position takes a round trip the request is left pending
+// until who answers later has moved it.
 func (f *Feed) try(w *server.Response, r *server.Request,
-	parse func(*server.Response, *server.Request) (query, bool)) (query, error) {
+	parse func(*server.Response, *server.Request) (query, bool)) (outcome server.Outcome, err error) {
 	v, err := f.visit(r.Param(0), r.Stripe, r.Inline())
 	if err != nil {
-		return query{}, err
+		return server.Done, err
 	}
-	defer v.end()
-	q, ok := parse(w, r) // while what visit has asked for comes from memory
-	if !ok {
-		return q, nil
-	}
-	if err := v.begin(&q); err != nil {
-		return q, err
-	}
-	at, err := v.move(&q)
-	if err != nil {
-		return q, v.outdated(err)
-	}
-	return q, v.answer(w, &q, at)
-}
-
-// pend leaves a request pending until the user's position has been moved by who answers later.
-func (f *Feed) pend(w *server.Response, r *server.Request, q query) server.Outcome {
-	v, err := f.visit(bytes.Clone(r.Param(0)), r.Stripe, r.Inline())
-	if err != nil {
-		return conclude(w, err)
-	}
-	submitted := false
 	defer func() {
-		if !submitted {
+		if outcome != server.Pending {
 			v.end()
 		}
 	}()
-	if err := v.beginAll(&q); err != nil {
-		return conclude(w, err)
+	q, ok := parse(w, r) // while what visit has asked for comes from memory
+	if !ok {
+		return server.Done, nil
 	}
-	c := r.Pend()
-	submitted = true
-	submit(c, v, q)
-	return server.Pending
+	if err := v.begin(&q); err != nil {
+		return server.Done, err
+	}
+	at, err := v.move(&q)
+	switch err {
+	case nil:
+		return server.Done, v.answer(w, &q, at)
+	case progress.ErrPending:
+		if err := v.checkAll(); err != nil {
+			return server.Done, err
+		}
+		kept := v // what outlives the request
+		kept.id = bytes.Clone(v.id)
+		outcome = server.Pending
+		submit(r.Pend(), kept, q)
+		return outcome, nil
+	}
+	return server.Done, v.outdated(err)
 }
 
 // submit completes a request once the user's position has been moved. It ends the visit, which has begun.
@@ -168,7 +163,10 @@ func resubmit(c *server.Completion, old visit, q query) {
 		if err != nil {
 			return err
 		}
-		if err := v.beginAll(&q); err != nil {
+		if err = v.begin(&q); err == nil {
+			err = v.checkAll()
+		}
+		if err != nil {
 			v.end()
 			return err
 		}

@@ -150,11 +150,8 @@ func (v *visit) begin(q *query) error {
 	return nil
 }
 
-// beginAll is begin for submit: since nobody knows where the user is, the list is checked as a whole.
-func (v *visit) beginAll(q *query) error {
-	if err := v.begin(q); err != nil {
-		return err
-	}
+// checkAll comes before submit: since nobody knows where the user is, the list is checked as a whole.
+func (v *visit) checkAll() error {
 	if v.inline && v.list.Len() > maxCheckedInline {
 		return errCostly
 	}

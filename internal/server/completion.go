@@ -87,9 +87,24 @@ func (c *Completion) Go(work func(ctx context.Context, w *Response)) {
 	go c.finish(func(w *Response) { work(c.ctx, w) })
 }
 
-func (c *Completion) finish(fill func(*Response)) {
-	w := new(Response)
+// responses are those of completions, whose memory is used again.
+var responses = sync.Pool{New: func() any { return new(Response) }}
+
+func newResponse() *Response {
+	w := responses.Get().(*Response)
 	w.reset()
+	return w
+}
+
+// recycle gives back a response of newResponse that was sent. What is large is left to the collector.
+func (w *Response) recycle() {
+	if cap(w.Body) <= InlineBytes {
+		responses.Put(w)
+	}
+}
+
+func (c *Completion) finish(fill func(*Response)) {
+	w := newResponse()
 	c.fill(w, fill)
 	c.settle(w)
 	c.leave()

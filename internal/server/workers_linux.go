@@ -214,7 +214,9 @@ func (l *loop) completed(c *conn, by *Completion) {
 	}
 	l.out = l.heads.append(l.out, w, by.head, c.closing)
 	l.s.count(by.route, l.stripe, w.Status, time.Since(by.since))
-	if l.flushPieces(c, w, by.head) {
+	sent := l.flushPieces(c, w, by.head)
+	w.recycle()
+	if sent {
 		l.resume(c)
 	}
 }
