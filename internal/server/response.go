@@ -73,8 +73,13 @@ func (w *Response) Field(name, value string) {
 // Fields adds header fields that are rendered already, each with its CRLF.
 func (w *Response) Fields(lines []byte) { w.header = append(w.header, lines...) }
 
-// FieldInt is Field for a number.
-func (w *Response) FieldInt(name string, n int) { w.Field(name, strconv.Itoa(n)) }
+// FieldInt is Field for a number, and allocates as little.
+func (w *Response) FieldInt(name string, n int) {
+	w.header = append(w.header, name...)
+	w.header = append(w.header, ": "...)
+	w.header = strconv.AppendInt(w.header, int64(n), 10)
+	w.header = append(w.header, "\r\n"...)
+}
 
 // JSON appends a value that can be marshalled to the body.
 func (w *Response) JSON(v any) {
